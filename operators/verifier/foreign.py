@@ -63,6 +63,10 @@ _LINE = 1_000  # characters of a sentence or line that count
 _SOON = 80  # characters behind an answer in which it may be called wrong
 
 
+_REMARK = re.compile(r"([^\d,;:]{0,20}\d(?:[\d.,]*\d)?[^\d,;:()=]{0,24}),\s[^\d,;=]{4,80}$")
+"""A number and words without one behind it: `12, as was to be expected`."""
+
+
 class PhrasePlace(NamedTuple):
     """A phrase in a text. Its "end" is where it begins: it is read again with its answer."""
 
@@ -217,7 +221,7 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
     """Whether the short sentence behind an answer says that it is wrong."""
     rest = plain[end : end + _SOON].lstrip(" .!\n*")
-    sentence = fold(rest[: _sentence_end(rest, 0)])
+    sentence = without_assurances(fold(rest[: _sentence_end(rest, 0)]), phrases.names)
     # A sentence with a number of its own is about that.
     return (
         size(sentence) <= _SHORT
@@ -229,6 +233,8 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """An answer without the words that only end a sentence, such as `です`."""
     length = assured_length(without_polite(fold(shown), phrases), phrases.names)
+    if "fr" in phrases.names and (remark := _REMARK.match(shown, 0, length)):
+        length = remark.end(1)  # whether it denies the number is looked at with the sentence
     return shown[:length].rstrip(ENDS)
 
 

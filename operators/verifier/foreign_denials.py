@@ -115,7 +115,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     for condition in phrases.supposes.finditer(right):
         if _VARIABLE.search(right, condition.end()):
             return True
-    short = following.strip()
+    short = words.certain.sub(" ", following).strip()
     if words.retracts.match(short):
         return True
     return (

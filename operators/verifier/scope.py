@@ -72,7 +72,10 @@ _ELSEWHERE = frozenset(
     + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
     + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
     + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
-    + listed("s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule")  # French
+    + listed(
+        "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
+    )
+    + listed("laissez tenez veuillez rejetons pour")  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
     + listed("probablemente imposible")  # Spanish
     + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
