@@ -94,7 +94,8 @@ DENIALS: dict[str, DenialWords] = {
             r"(?: als #)"
         ),
         retracts=(
-            r"(?:das|dies(?:er|e|es)?(?: \S+)?) (?:\S+ ){0,4}?(?:nicht|falsch|unmöglich|irrtum|fehler)"
+            r"(?:das|dies(?:er|e|es)?(?: \S+)?) (?:\S+ ){0,4}?(?:nicht|falsch|unmöglich|irrtum"
+            r"|fehler)"
         ),
     ),
     "fr": DenialWords(

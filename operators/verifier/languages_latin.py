@@ -111,8 +111,8 @@ LATIN: dict[str, Language] = {
             "avant encore par l' d'un d'une fait nombre je mon mes c'est n'est j'ai n'ai qu'il "
             "qu'elle qu'on ils elles vous tout sous selon rien jamais ma etait "
             "semble serait aurait sans etre obtient obtiens trouve trouvons calcule calculons "
-            "donne faut restent quelque chose aussi trop deux trois heures l'énoncé énoncé étape lit "
-            "avait total abord d'abord n'en j'obtiens n'y c'était premier première"
+            "donne faut restent quelque chose aussi trop deux trois heures l'énoncé énoncé étape "
+            "lit avait total abord d'abord n'en j'obtiens n'y c'était premier première"
         ),
         letters="œŒ",
     ),
