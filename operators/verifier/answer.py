@@ -18,7 +18,7 @@ from .double_negations import without_double_negations, without_other_number
 from .ending import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
-from .scope import is_denied
+from .scope import is_denied, is_elsewhere
 from .words import listed
 
 if TYPE_CHECKING:
@@ -349,11 +349,14 @@ def _from_prose(text: str) -> str | None:
     return None if gives_up(text) else _affirmed(text, *_in_prose(text))
 
 
+_OTHER_TAIL = 120  # characters at the end of a text that show another language than English
+
+
 def readable_prose(text: str) -> str:
     """A text without bold type, double negations, and denials of another number at its end."""
     plain = _BOLD.sub(r"\1", text) if "**" in text else text
     plain = without_other_number(without_double_negations(plain))
-    if plain.isascii() and not is_hinted(plain):
+    if plain.isascii() and not is_hinted(plain) and not is_elsewhere(plain[-_OTHER_TAIL:]):
         return plain
     from .foreign_denials import without_other_number as without_other_number_there
 
@@ -362,8 +365,13 @@ def readable_prose(text: str) -> str:
 
 def _affirmed(text: str, found: str | None, start: int) -> str | None:
     """What was found at `start`, with its negation if the sentence around it does not affirm it."""
-    if not found or start < 0:
+    if not found:
         return found
+    if start < 0:  # `$12$ grams` was found as `12 grams`
+        number = _VALUE.match(found)
+        at = text.rfind(number[0].strip()) if number and " " in found else -1
+        denied = at >= 0 and is_denied(text, at, at + len(number[0].strip() if number else ""))
+        return f"not {found}" if denied else found
     first, end = 0, len(found)
     if not found.isdigit():
         first, end = _core(found)
@@ -490,6 +498,9 @@ def _in_clause(clause: Clause) -> str | None:
     return stated.answer if stated else last_number(read)
 
 
+_NEXT_SENTENCE = re.compile(r"[.!?] +[A-Z\u00c0-\u00dd]|\$\. ")
+
+
 def _trailing_math(line: str) -> str | None:
     """The end of a line: mathematics between delimiters, or the right side of an `=`."""
     if not line.isascii():
@@ -518,7 +529,8 @@ def _trailing_math_in(line: str) -> str | None:
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        cut = not right.isascii() and right.count("$") % 2  # `$x=3$ である`
+        # `$x=3$ である`, `$x = 3$. Julie garde 4`
+        cut = _NEXT_SENTENCE.search(right) or (not right.isascii() and right.count("$") % 2)
         if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
             return None if _ENDED.search(right) else right
     return None

@@ -62,10 +62,13 @@ _TRIED = 20  # phrases at the end of a text
 _LINE = 1_000  # characters of a sentence or line that count
 _OF_ANOTHER = re.compile("的[^的，,]{1,6}(?:是|有|[为為]|等[于於])$")  # those who do *not* swim
 _SEPARATOR = re.compile(f"(?<=[{FOREIGN}]),(?=[-−]?\\d)")  # `经检验，12`
-_ASIDE = re.compile(r"([^,]*\d[^,]*),[\u4e00-\u9fff][^\da-z=$\\]*$")  # `12, 他说得对`
 _ANOTHER = re.compile(r"\d[^\d,]{0,24},[^\d,]{0,24}$")  # a statement about another number
 _PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12是对的`
 _SOON = 80  # characters behind an answer in which it may be called wrong
+
+
+_REMARK = re.compile(r"([^\d,;:]{0,20}\d(?:[\d.,]*\d)?[^\d,;:()=]{0,24}),\s?[^\d,;=]{3,80}$")
+"""A number and words without one behind it: `12, as was to be expected`."""
 
 
 class PhrasePlace(NamedTuple):
@@ -236,12 +239,9 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """An answer without the words that only end a sentence, such as `です`."""
     folded = fold(shown)
-    if "zh" in phrases.names and (aside := _ASIDE.match(folded)):
-        folded = folded[: aside.end(1)]
     length = assured_length(without_polite(folded, phrases), phrases.names)
-    numbers = [m.end() for m in _DIGIT.finditer(shown, 0, length)]
-    if numbers and agrees(fold(shown[numbers[-1] : length]), phrases.names):
-        length = numbers[-1]
+    if remark := _REMARK.match(readable(shown), 0, length):
+        length = remark.end(1)  # whether it denies the number is looked at with the sentence
     return shown[:length].rstrip(ENDS)
 
 
@@ -264,7 +264,8 @@ def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> b
     phrases = phrases or phrases_of(text[max(0, start - _AROUND) : start + _SOON])
     if phrases is None:
         return False
-    folded = fold(text[max(0, start - REACH) : start]).rstrip(" \t*_$([{\\")
+    folded = without_assurances(fold(text[max(0, start - REACH) : start]), phrases.names)
+    folded = folded.rstrip(" \t*_$([{\\")
     folded = _NAMED.sub("", folded).rstrip(" $(\\")
     start = max((m.end() for m in _BREAK.finditer(folded)), default=0)
     return any(
@@ -393,7 +394,7 @@ class _Sentence:
         broken = _BREAK.search(self._folded, begin)
         last = broken.start() if broken else len(self._folded)
         left = self._folded[max(first, at - _SOON * 2) : at].rstrip(" $*_{~")
-        right = self._folded[begin:last]
+        right = without_assurances(self._folded[begin:last], self._phrases.names)
         rest = without_assurances(self._folded[last:], self._phrases.names)
         if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
             return f"not {self._text[at:end]}"

@@ -7,22 +7,32 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from .denial_words import DENIALS as _SPACED
-from .denial_words import DenialWords
-from .denial_words_chinese import CHINESE, SIMPLER
+from .denial_words import DENIALS
+from .denials_chinese import SIMPLER
+from .denials_of import DenialWords
 from .languages import LANGUAGES
-from .phrases import bounded, compiled, fold, folding, languages_of, latin_languages, pattern, size
+from .phrases import (
+    bounded,
+    compiled,
+    fold,
+    folding,
+    has_foreign_letters,
+    languages_of,
+    latin_languages,
+    pattern,
+    size,
+)
 
-DENIALS: dict[str, DenialWords] = {"zh": CHINESE, **_SPACED}
 _BEFORE, _AFTER = 300, 120  # characters that are read on each side
 _SHOWN = 1_000  # characters before an answer, which show its language
 _ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])[.?!]|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
 _NUMBER = re.compile(r"\d")
+_QUESTION = re.compile(r"[^.!?;\n\d]*\?")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
 _PAUSE = re.compile(r"[,;:()–—](?!\d)")
-_UNIT = re.compile(r"[^\d.;:!?()\n]{0,24}(?=[.!;\n]|$)")
+_UNIT = re.compile(r"[^\d.;:!?()\n]{0,40}(?=[.!;\n]|$)")
 
 
 class _Compiled(NamedTuple):
@@ -38,6 +48,8 @@ class _Compiled(NamedTuple):
     aside: re.Pattern[str]
     agrees: re.Pattern[str]
     unreal: re.Pattern[str]
+    turns: re.Pattern[str]
+    frames: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -65,8 +77,7 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     None where it may be English, too.
     """
     around = text[max(0, start - _SHOWN) : end + _AFTER]
-    names = languages_of(around) or latin_languages(around)
-    names = tuple(name for name in names if name in DENIALS)
+    names = _names(around)
     if not names:
         return None
     if _takes_back(text, start, end, names):
@@ -74,15 +85,28 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
     return None if any(LANGUAGES[name].scripts for name in names) else False
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """The languages of a text, if only its words show them, that have words of denial."""
+    names = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
+    return tuple(name for name in names if name in DENIALS)
+
+
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start], names))
-    right, following = _first_sentences(_folded(text[end : end + _AFTER], names))
+    behind = _folded(text[end : end + _AFTER], names)
+    right, following = _first_sentences(behind)
+    if _QUESTION.match(behind):
+        return True
     left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
     if words.throughout.search(left):
         return True
     ends = [m.end() for m in words.so.finditer(left)]
     clause = left[max(ends, default=0) :]
+    for turn in words.turns.finditer(clause):
+        if not words.frames.search(clause, 0, turn.end()):
+            clause = clause[turn.end() :]
+            break
     short = following.strip(" ,")
     if words.agrees.match(right) or words.agrees.match(", " + short):
         return False
@@ -137,7 +161,7 @@ def _about_one_number(right: str) -> str:
 def without_other_number(text: str) -> str:
     """A text without another number behind its last one: "It is 12, that is 3 more than 9."."""
     tail = text[-_SHOWN:]
-    names = tuple(name for name in languages_of(tail) if name in DENIALS)
+    names = _names(tail)
     if not names:
         return text
     text = text[: len(text) - len(tail)] + _without_speaker(tail, names)
@@ -193,7 +217,8 @@ def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
     """Where, in a statement that denies an answer, another one begins that has a number; else 0."""
     names = tuple(name for name in names if name in DENIALS)
     words, folded = _compiled(names), _simpler(folded, names)
-    begins = max((m.end() for m in words.so.finditer(folded, start, end)), default=0)
+    found = (*words.so.finditer(folded, start, end), *words.turns.finditer(folded, start, end))
+    begins = max((m.end() for m in found), default=0)
     return begins if begins and _NUMBER.search(folded, begins, end) else 0
 
 
@@ -241,7 +266,7 @@ def _simpler(folded: str, names: tuple[str, ...]) -> str:
 
 
 def _last_sentence(left: str) -> str:
-    left = left.rstrip(" \n$([{\\")
+    left = left.rstrip(" \n$([{\\").removesuffix("boxed").rstrip(" \n$([{\\")
     ends = [m.end() for m in _ENDS.finditer(left)]
     return left[max(ends, default=0) :] + " "
 

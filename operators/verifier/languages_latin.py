@@ -115,7 +115,11 @@ LATIN: dict[str, Language] = {
         common=(
             "le la les de des du et est un une il elle nous donc pour dans que qui au aux sont "
             "avec ce cette en a combien reste chaque ne pas peut etre cela ces leur leurs apres "
-            "avant encore par l' d'un d'une fait nombre"
+            "avant encore par l' d'un d'une fait nombre je mon mes c'est n'est j'ai n'ai qu'il "
+            "qu'elle qu'on ils elles vous tout sous selon rien jamais ma etait "
+            "semble serait aurait sans etre obtient obtiens trouve trouvons calcule calculons "
+            "donne faut restent quelque chose aussi trop deux trois heures l'énoncé énoncé étape "
+            "lit avait total abord d'abord n'en j'obtiens n'y c'était premier première"
         ),
         letters="œŒ",
     ),

@@ -77,7 +77,14 @@ _ELSEWHERE = frozenset(
         "niemals keinesfalls keineswegs munkelt "
         "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich"
     )  # German
-    + listed("faux fausse sauf sinon personne pas peut-être peut")  # French
+    + listed("faux fausse sauf sinon personne pas peut-être peut le les du des est une il elle")
+    + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
+    + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
+    + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
+    + listed(
+        "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
+    )
+    + listed("laissez tenez veuillez rejetons pour")  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
     + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
     + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
@@ -147,6 +154,11 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
     first += max(0, start - _BEFORE)
     return is_denied_in(text[first : end + _AFTER], start - first, end - first, computed)
+
+
+def is_elsewhere(text: str) -> bool:
+    """Whether a text of ASCII letters has words of another language than English."""
+    return not _ELSEWHERE.isdisjoint(text.lower().translate(_PUNCTUATION).split())
 
 
 def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:

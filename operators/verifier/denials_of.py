@@ -1,0 +1,44 @@
+"""The words by which a language denies an answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class DenialWords(NamedTuple):
+    """The words of a language, each field the alternatives of one regular expression.
+
+    Attributes:
+        before: in the statement in front of an answer: "it is false that", "perhaps", "neither".
+        after: behind an answer, in its sentence: "is wrong", "unless".
+        says: somebody else "says", in front of the word for "answer".
+        so: "so", "but": another statement begins.
+        certain: what only looks like a denial: "no doubt", "not hard to see".
+        sums: "we", "add": in a condition that is a step of the way.
+        other: makes the number `#` another one than the answer, which stands before it in its
+            sentence: "not #", "more than #", "# less than #".
+        retracts: begins a sentence that takes back the one before: "that cannot be".
+        turns: ends a denial, or what only looks like one, and begins a statement: "that is wrong:
+            the answer".
+        frames: in front of `turns`, makes the statement a part of it: "if", "according to".
+        throughout: as `before`, from the start of the sentence, whatever begins in between.
+        aside: behind an answer: "as", "although", and what only comments on it.
+        agrees: behind an answer that somebody else says: "and that is right".
+        unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
+            with their accents, which may be all that tells them apart ("wäre", "waren").
+    """
+
+    before: str = ""
+    after: str = ""
+    says: str = ""
+    so: str = ""
+    certain: str = ""
+    sums: str = ""
+    other: str = ""
+    retracts: str = ""
+    turns: str = ""
+    frames: str = ""
+    throughout: str = ""
+    aside: str = ""
+    agrees: str = ""
+    unreal: str = ""
