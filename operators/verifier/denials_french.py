@@ -5,271 +5,305 @@ from __future__ import annotations
 from .denials_of import DenialWords
 
 FRENCH = DenialWords(
-    before=(
-        # what is said is false
-        r"faux|fausses?|mauvaises?|incorrecte?s?|erronée?s?|inexacte?s?|impossible|impensable"
-        r"|absurde|ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux"
-        r"|exclue?s?|erreur|mensonge|mythe|piège|illusion|hors de question|pas question|à tort"
-        r"|gardez-vous|gardons-nous|évit(?:ez|ons|er)|refuse\S*|n'all(?:ez|ons) pas|interdit"
-        r"|contradictoire|n'(?:est|était) pas (?:\S+ ){0,2}?(?:vrai|correct|exact|juste|le cas"
-        r"|certain\S*|sûre?|possible|raisonnable|permis|prouvé|établi|dit)|pas (?:vrai|sûre?"
-        r"|certaine?|d'accord)|(?:je|j'en|on|nous) doute(?:ns)?|doute(?:z|nt|ux)?|nie|nient"
-        r"|nions|contest\S+|réfut\S+|rejet\S+|démen\S+|récus\S+|écart(?:e|ons|er|é\S*)"
-        r"|élimin\S+|exclu(?:re|t|ons)|barr(?:e|ons|ez|er)|ray(?:e|ons|ez|er)|oubli(?:e|ons|ez"
-        r"|er)|ignor(?:e|ons|ez|er|ent)|laiss(?:e|ons|ez|er) tomber|abandonn\S+|retir(?:e"
-        r"|ons) ma|remplac(?:e|ez|ons|er) $|renonc\S+|(?:pense|pensons|crois|croyons|dis|dit"
-        r"|dire|affirme|prétends|suppose|conclure|répondre|affirmer|trouve|obtient|obtenons"
-        r"|vois|saurait|peut|peux|pouvons|faut|doit|répond(?:ez|s|ons)|veux dire) (?:surtout "
-        r"|certainement |absolument |donc )?pas|jamais \S+(?: \S+)?(?: n'\S+| ne)|il s'en faut"
-        r"|aucun (?:calcul|élève|résultat)\S*|aucun\S* (?:\S+ )?n(?:e|'\S+)|(?:rien"
-        r"|personne) (?:\S+ )?n(?:e|'\S+)|nullement|en aucun(?:e)? (?:cas|façon|manière)"
-        r"|loin d(?:e|'\S+)|ni|guère|ne saurait|ne (?:peut|peux|pouvons"
-        r"|saurait) (?:pas )?(?:dire|affirmer|conclure|être|valoir)|^ ?pas|autre que"
-        r"|autre chose que|sauf|excepté|hormis|au lieu de|plutôt que|à la place de"
-        r"|différente?s? de|diffère de|distincte?s? de|incompatible|(?:aurai(?:t|s)|aur(?:iez"
-        r"|ions)|a|ai|eu|avait) (?:eu )?tort|méfi(?:ez|ons)|oppose\S* à|nul n'\S+"
-        r"|aucune raison|annul\S+|biff\S+|rature\S*|rayons|reviens sur|trompée? en"
-        # doubt
-        r"|mettons|(?:^|\W)je (?:suppose|présume|soupçonne)|j'imagine|impression|chances que"
-        r"|tente|penche\S*|hasard|à vue d\S+|persuadée?|convaincue?|envisag\S+"
-        r"|réponse possible|doigt mouillé|^ ?possible|peut[ -]être|probablement|probable"
-        r"|vraisemblable\S*|pourrai(?:t|ent)|possiblement|peut (?:bien )?être|éventuel\S*"
-        r"|sans doute|apparemment|à première vue|au hasard|au pif|au jugé|à vue de nez|disons"
-        r"|mettons|devin\S+|pari(?:e|erais|ons)|intuition|se peut|se peuve?nt|possible qu\S+"
-        r"|(?:réponse|valeur|solution|candidat|possibilité)s possibles?|candidats|possibilités"
-        r"|estim(?:e|ation|ons)|hypothèses?|conjecture|semble|paraît|dirait|hésit\S+"
-        r"|balanc(?:e|ons) entre|demande si|(?:sai[st]|savons|savoir) (?:pas |plus )?(?:si"
-        r"|s'il\S*)|reste à (?:vérifier|prouver|démontrer)|#(?: [^\s\d,]+)?,? ou(?: bien"
-        r"| peut-être| alors| même)? $|soit(?: \S+){1,3},? soit $"
-        r"|ou bien\D{0,4} #\D{0,20} ou bien $|parmi # et $"
-        # conditions
-        r"|sous (?:réserve|l'hypothèse|condition)|en cas d\S+|imaginons|supposant"
-        r"|pour peu qu\S+|sinon|autrement(?! dit)|à moins qu\S+|à condition|pourvu qu\S+"
-        r"|à supposer|supposons|supposez|admettons|en (?:supposant|admettant)|au cas où"
-        r"|dans le cas où|tant qu(?:e|'\S+)|dépend(?:ent)? de|lorsque [a-z] est"
-        r"|quand [a-z] est|pour [a-z] (?:im)?pair|(?:n'\S+|ne \S+) (?:\S+ )?plus $"
-        r"|pour autant qu\S+|si (?:la|le|les|l'\S+|ma|mon|tel|telle) (?:\S+ ){0,3}?(?:est|sont"
-        r"|tient|s'appliqu\S+|dit vrai|existe)|si jamais"
-        # what would be
-        r"|eût|eussent|fût|(?:se|au|vaud|faud|pour|dev|fe|obtiend|viend|tiend|vend|prend|rend"
-        r"|perd|attend|voud|ver|rece|paie|paye|i|sau|mett|permett|suffi|di|fini|parti|choisi"
-        r"|conclu|\S*[^\W\d_](?:[ntlrsvhgcpm]|qu|gu)e)rai(?:t|ent"
-        r"|s)(?<!esperait)(?<!preferait)(?<!considerait)(?<!recuperait)(?<!operait)(?<!gerait)"
-        r"|(?:se|au|vaud|faud|obtiend|trouve)rions"
-        # what others say
-        r"|selon(?! (?:l'énoncé|nos|mes|le calcul|les (?:calculs|données)|la (?:formule"
-        r"|règle)))|d'après(?! (?:l'énoncé|nos|mes|ce qui|le (?:calcul|théorème|texte"
-        r"|problème)|les (?:calculs|données)|la (?:formule|règle|consigne|question)))"
-        r"|à en croire|prétendu\S*|on (?:dit|raconte|prétend|croit|pense|lit) qu\S+"
-        r"|entend dire|(?:certains|beaucoup|quelqu'un|d'aucuns|plusieurs|les gens"
-        r"|tout le monde) (?:\S+ ){0,2}?(?:di|répond|trouv|pens|croi|croy|obtien|écri|prétend"
-        r"|affirm|soutien|avanc|propos|parl)\S*|(?:amie?|voisine?|frère|sœur|cousine?|camarade"
-        r"|collègue|copain|copine|père|mère|élève|étudiante?|prof|professeur|manuel|livre"
-        r"|corrigé|calculatrice|internet|site|auteur|ordinateur|journal|oncle"
-        r"|tante)s? (?:\S+ ){0,3}?(?:dit|disent|prétend\S*|affirm\S+|soutien\S+|pens\S+"
-        r"|croi\S+|répon(?:d|dent|du|dait)|indiqu(?:e|ent)|annonc\S+|affich\S+|propos\S+"
-        r"|a (?:trouvé|obtenu|écrit|noté|calculé)|trouv(?:e|ent)|obtien\S+|écri\S+|parie)"
-        r"|(?:manuel|livre|corrigé|calculatrice|site|solutionnaire) (?:\S+ )?donn(?:e|ait)"
-        r"|(?<!je\s)(?<!j')(?<!on\s)(?<!nous\s)(?<!vous\s)(?<!énoncé\s)(?:pense|croit|prétend"
-        r"|affirme|soutient|dit|jure|assure|estime|suppose|imagine|déclare|maintient|annonce"
-        r"|parie|soupçonne|se figure)(?:nt)? (?:à tort |donc |pourtant )?qu(?:e|'\S+)|rumeur"
-        r"|bruit court|aux? dires? d\S+|de l'avis d\S+|(?<!je\s)réponse (?:de|du|d'"
-        r"|des) (?:paul|mon|ma|son|sa|livre|manuel|corrigé)(?: \S+)?|(?:les autres|la plupart"
-        r"|la majorité|l'intelligence artificielle|l'ia)(?: \S+){0,2} (?:ont|a|di\S+|répon\S+"
-        r"|trouv\S+)|(?:est|était|ai) (?:\S+ )?(?:écrit|imprimé|noté) $|(?:m'a|nous a"
-        r"|m'ont) (?:\S+ )?(?:soufflé|dit|répondu|assuré|juré)|sur internet|avant correction"
-        r"|(?<!je\s)(?:répond(?:ent)?|a répondu|ont répondu) $|(?:donnée|proposée|fournie"
-        r"|trouvée|annoncée) par|on lit|(?<!il\s)est (?:sûre?|certaine?) qu\S+|internaute"
-        r"|s'obstine|persiste|s'entête|cité?e?|mentionné?e?"
-        # a try before
-        r"|premier temps|tentative|cru trouver|tenez pas compte|veuillez ignorer"
-        r"|en (?:vérifiant|testant|essayant)|(?:autre|ancien|ancienne) (?:exercice|problème"
-        r"|énoncé|valeur|question)|exemple d\S+|problème semblable|(?:question|exercice"
-        r"|problème) (?:précédente?|voisine?|semblable|suivante?)|failli|(?:j'"
-        r"|nous )?all(?:ais|ait|ions) (?:répondre|dire|écrire)|tentée?s? de|tout d'abord"
-        r"|(?:ancienne|précédente|ancien|précédent) (?:réponse|résultat|calcul)|(?:réponse"
-        r"|résultat|calcul) (?:précédente?|antérieure?|initiale?)|premi(?:er|ère)s? (?:essai"
-        r"|calcul|idée|réponse|tentative|impression|intuition|résultat|réflexe|jet|estimation"
-        r"|version|réaction)|(?:j'ai|j'avais|avons|avait) (?:d'abord|cru|initialement"
-        r"|au départ|au début|pensé)|(?:pensai|croyai|supposai|imaginai)[st]"
-        r"|j'avais (?:\S+ )?(?:trouvé|écrit|noté|obtenu|mis|répondu|calculé)|brouillon|coquille"
-        # a bound, or a number of something else
-        r"|(?:au[ -]|en[ -]|là[ -])?dess?ous (?:de|du|des) (?:\S+ )?$|rapproche(?:nt)? de $"
-        r"|tend(?:ent)? vers $|(?:major|minor|born)\S+(?: par)? $|bas mot|à tout le moins"
-        r"|(?:plus|moins) \S+ que $|(?:deux|trois|quatre) fois $|(?:étape|somme|résultat|total"
-        r"|calcul)s? (?:partielle?|intermédiaire)s?|plutôt # que $|numéro (?:\S+ ){1,4}?est $"
-        r"|(?:plus|moins|davantage) (?:grande?s? |petite?s? )?(?:de|que|d'\S+) $"
-        r"|sous(?: \S+ \S+ des?)? $|en[ -]dessous (?:de|du|des) (?:\S+ )?$|au[ -]dessus (?:de"
-        r"|du|des) (?:\S+ )?$|(?:au[ -]delà|en[ -]deçà) (?:de|du|des) $|(?:inférieure?"
-        r"|supérieure?)s? (?:\S+ ){0,4}?à $|plafonn\S+ à $|(?:dépass|excèd|avoisin|frôl"
-        r"|approch)(?:e|ent|er|era|ait)(?: pas)?(?: de)? $|(?:atteint|atteindra) (?:pas"
-        r"|presque) (?:\S+ )?$|(?:proche|près|voisine?|autour|multiple|diviseur|moitié|tiers"
-        r"|quart|double|triple|carré|opposé|inverse|racine) de $|entre #(?: [^\s\d]+)? et $"
-        r"|presque $|jusqu'à $|au (?:moins|plus|minimum|maximum|mieux|pire) $|de # à $"
-        r"|(?:exercice|problème|page|numéro|n°|chapitre|figure|leçon|porte le numéro) $"
-    ),
-    after=(
-        r"^ ?(?:(?!(?:qui|que|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?(?:(?:est"
-        r"|était|serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?|incorrecte?s?"
-        r"|erronée?s?|impossible|absurde|exclue?s?|(?:à )?(?:exclure|écarter|rejeter|éliminer"
-        r"|oublier|proscrire)|une? (?:erreur|faute|piège|borne|estimation|possibilité"
-        r"|hypothèse|donnée|coquille|leurre)|la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?"
-        r"|petite?|peu|élevée?|faible)|possible|plausible|envisageable|probable|douteux"
-        r"|incertaine?|incompatible|mon premier|ma première|contradictoire|hors de question"
-        r"|(?:le|la) (?:nombre|quantité|prix|somme|total) (?:\S+ ){1,4}?départ)|(?:me "
-        r"|nous )?(?:semblait|paraissait)|contredit|échoue|viole|n(?:e|'est|'était|'a|'ont"
-        r"|'a\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais|être)|n'est qu\S+"
-        r"|ne (?:peut|saurait))|^ ?(?:[^\s,;:]+ ?){0,2},? ?\(?(?:faux|fausse|incorrect|non"
-        r"|à (?:vérifier|exclure|revoir)|sous toutes réserves)\)?$|^ ?: (?:non|faux)"
-        r"|par erreur|\S+ (?:reste|revient|serait|est) (?:à )?(?:se tromper|mentir|trompeur)"
-        r"|doit être (?:rejet|écart|exclu|élimin)\S+|est à bannir|contradiction|sans plus$"
-        r"|tant qu\S+|lorsque [a-z] est|quand [a-z] est|mais (?:la|le|les) (?:fin|suite|reste"
-        r"|total|réponse|prix)(?: \S+)? (?:manque|est inconnue?|reste)|pas (?:le|la|les) \S+$"
-        r"|,? non (?:celui|celle)|il faudrait (?:encore|aussi)|pour peu|dès lors|du moins si"
-        r"|avant celle-ci|mais (?:\S+ ){0,6}?(?:main au feu|supposition|hypothèse|plausible"
-        r"|cloche|recommencer|trop|prouver|vérifier|peux me)|a (?:crié|dit|affirmé|répondu"
-        r"|écrit)|eût|^ ?(?:[^\s,;:]+ ?){0,2},? ?(?:c'est|ce n'est|ce serait|ça"
-        r"|cela) (?:\S+ ){0,2}?(?:trop|faux|pas|impossible|absurde|exclu)|ce qui (?:est|était"
-        r"|serait|semble|paraît) (?:\S+ )?(?:faux|absurde|impossible|exclu|incorrect|erroné"
-        r"|trop|incompatible|contradictoire|douteux)|ce qui (?:n'est|ne|contredit)|à tort"
-        r"|(?:est|c'est) (?:faux|impossible|absurde|exclu|hors de question|une erreur)$"
-        r"|n'a (?:pas|aucun) (?:de )?sens|^ ?(?:\S+ )?ou (?:bien |alors |peut-être |même )?#"
-        r"|^ ?,? ?non,? #|^ ?(?:\S+ )?(?:,? ?voire|ou) (?:plus|moins|davantage)"
-        r"|^ ?(?:\S+ )?,? ?(?:au (?:moins|plus|minimum|maximum|mieux|pire)|tout au plus"
-        r"|grand maximum)|de (?:plus|moins) que (?:la|le|prévu)|peut[ -]être|probablement"
-        r"|sans doute|à moins|sauf (?:si|erreur|mention|s'il)|sinon|pourvu|à condition"
-        r"|dans le cas|(?:seulement|uniquement|que) (?:si|s'il|dans|pour)|pour certain\S+"
-        r"|si et seulement|je (?:crois|suppose|pense|dirais|devine|présume|parie)|me semble"
-        r"|si je ne|faute de mieux|à vue de nez|au hasard|selon(?! l'énoncé)"
-        r"|d'après(?! l'énoncé)|soit on ne|(?:dit|prétend|affirme|croit|pense|assure"
-        r"|soutient)(?:-(?:il|elle|on))?(?: (?:mon|ma|mes|le|la|un|une) \S+)?$|comme (?:le |l'"
-        r"|je le )?(?:prétend|dit|croit|croyais|affirme|soutient|pense|pensais)\S*|(?:mais|or"
-        r"|cependant|pourtant|toutefois|seulement|sauf que),? (?:\S+ ){0,7}?(?:tort|faux"
-        r"|fausse|incorrecte?|trompe\S*|trompé\S*|doute|échoue\S*|contredit|impossible|absurde"
-        r"|erreur|inconnue?|ignore|garantie|(?:manque|reste) (?:une?|à|la|le|des)|(?:pas|rien"
-        r"|guère) (?:\S+ ){0,3}?(?:sûre?|certaine?|juste|correcte?|bonne?|exacte?|vrai"
-        r"|demandée?|demande|question|réponse|savoir|combien|pourquoi|sait|sais|dit|possible"
-        r"|su|pu|trouvé|réussi|convaincue?|suffi\S*|en crois|cela|ça|celui\S*|celle\S*|la|le"
-        r"|les|lui|donnée?|précisée?|connue?|permet|sert|tient|convient|marche|colle|va"
-        r"|correspond)|(?:rien|personne|aucune?) (?:\S+ )?n(?:e|'\S+)"
-        r"|ne (?:\S+ ){0,2}?(?:convient|marche|colle|va|tient|vérifie|satisfait|correspond"
-        r"|fonctionne|dit|sert|demande|répond|permet|passe|précise|donne|sait|sais|suffit"
-        r"|crois|peux|peut|parvien\S+|voi[st]) (?:\S+ )?(?:pas|rien|guère|plus)|n'(?:arrive|y"
-        r"|ai|en|indique|est) (?:\S+ ){0,3}?(?:pas|rien|plus) (?:à|su|pu|trouvé|réussi|la|ce"
-        r"|celui|combien|arrive\S*|crois|suis|le|une?|sûre?|de)|(?:question|énoncé|exercice"
-        r"|problème|on) (?:\S+ )?(?:porte|demande|concerne|cherche)|sans (?:garantie|certitude"
-        r"|conviction|réponse))|,? pas (?:celui|celle|ce que|la réponse)|mais (?:ils|elles|il"
-        r"|c'est|ce|je|cela|elle) (?:\S+ ){0,2}?(?:tort|faux|trompe\S*|doute)|c'est faux"
-        r"|je crois pas|figur\S+ dans|ci-dessus$|sans (?:le |la |les |y )?(?:résoudre|trouver"
-        r"|conclure|aboutir|répondre|arriver|réponse|succès)|c'est tout|n'a pas de (?:solution"
-        r"|réponse)|reste sans réponse|je ne (?:sais|peux|parviens)|je n'(?:ai|arrive) pas"
-    ),
-    says=(
-        r"di(?:t|sent)|préten(?:d|dent)|pens(?:e|ent)(?! pas)|croi(?:t|ent)|(?<!j')affirm(?:e"
-        r"|ent)|pensais|croyais|aurait|soutien(?:t|nent)"
-    ),
-    so=(
-        r"donc|(?<!,\s)alors(?! que)|ainsi|mais|par conséquent|car|parce que|puisque|d'où"
-        r"|c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)|à savoir"
-    ),
-    certain=(
-        r"(?:aucun|nul|pas de|pas le moindre|hors de|ne fait (?:aucun|pas de|pas l'ombre d'un)"
-        r"|sans (?:aucun|le moindre|nul)) (?:\S+ )?doute(?: possible)?|sans l'ombre d'un doute"
-        r"|sans (?:aucun )?doute possible|sans (?:erreur|peine|se tromper|hésit\S+"
-        r"|rien oublier)|(?:pas|rien|guère) (?:\S+ ){0,2}?(?:difficile|dur|compliqué"
-        r"|surprenant|étonnant|évident|problème|douter|impossible|faux|longtemps|nier"
-        r"|contester|hésite|hésiter)|rien d'autre que|nulle? autre que|n'est autre que"
-        r"|pas autre chose que|pas seulement|non seulement|indubitablement|sans plus attendre"
-        r"|pas plus (?:de|d'une?)(?! #)|pas moins (?:de|d'une?)(?! #)|n(?:e |')(?:(?!pas "
-        r"|\S+rai(?:t|ent) )\S+ ){1,4}?que(?= ?[\d$*(\\]| ?$)|n'hésit\S+ pas|n'(?:oubli"
-        r"|ignor)\S+ pas|(?:seule?s?|unique) (?:\S+ )?possible|(?<!,\s),? ?(?:et )?ni (?:plus"
-        r"|moins),? ni (?:plus|moins)(?: que(?: #\s+:)?)?|(?:personne|nul|on) ne (?:peut"
-        r"|saurait|pourra) (?:\S+ )?(?:nier|contester|douter)|(?:personne|nul"
-        r"|on) ne (?:contest|nie|doute|met)\S*|impossible de se tromper|(?:toute"
-        r"|aucune) autre [^.]{0,40}|(?:mon|ma|le|la|mes|les) \S+ (?:a|avait|avaient"
-        r"|ont) (?:donc |bien )?tort$|comme (?:prévu|attendu|annoncé|voulu|demandé"
-        r"|on (?:le )?voit)|comme (?:le|la|les) (?:confirme|montre|vérifie|prouve"
-        r"|demande)\S*(?: \S+){0,3}|et rien d'autre|j'en suis (?:\S+ )?(?:sûre?|certaine?"
-        r"|convaincue?)|et (?:il|elle|ils|elles) (?:a|ont) (?:\S+ )?raison"
-        r"|et c'est (?:bien )?(?:vrai|juste|exact|correct|le cas)|contrairement à (?:ce qu(?:e"
-        r"|'\S+) )?[^,:;\d]{1,40}[,:]|(?:maximum|minimum) (?:possible|est|vaut|cherché)"
-        r"|(?<!,\s)qui (?:ne \S+|n'\S+) pas(?! (?:la|le|une?|juste|bon\S*|correct\S*|exact\S*"
-        r"|possible|vrai\S*))|ce qui (?:n'est pas|n'a rien de|est|semble"
-        r"|paraît) (?:\S+ )?(?:surprenant|étonnant|correct|juste|exact|raisonnable|logique"
-        r"|normal|cohérent|prévu)|(?:l'|bien )doute pas|ne doute (?:pas|guère|point)"
-        r"|autrement dit|plus (?:simple|facile) qu\S+ (?:n'y |ne (?:le )?)\S+|(?:même si"
-        r"|bien que|quoi qu\S+|puisque (?:rien|personne|aucun\S*)|malgré) [^,:;\d]{1,50}$"
-        r"|n'est-ce pas(?: évident)?|et (?:rien|aucun\S*|personne) (?:\S+ )?(?:ne"
-        r"|n'\S+)[^,:;\d]{0,40}$|(?:sans (?:oublier|compter)|sauf(?! erreur)|après avoir"
-        r"|plutôt qu\S+|au lieu d\S+|quoi qu'\S+|n'en déplaise|on (?:écarte|élimine|exclut"
-        r"|rejette|oublie)) [^,:;]{1,40} ?[,:]|comme (?:le |l')(?:dit|indique|affirme"
-        r"|précise) [^,:;\d]{1,30},|mais (?:ce n'était pas|ce n'est pas"
-        r"|c'était) (?:\S+ )?(?:facile|simple|difficile|long)|mais (?:le calcul"
-        r"|la démonstration) est \S+|^,? ?(?:à savoir|c'est-à-dire)|même si [^,:;\d]{1,50}[,:]"
-        r"|qu'on le veuille ou non"
-    ),
-    sums=(
-        r"on|nous|vous|tu|je|l'on|\S*(?:additionn|ajout|multipl|soustra|calcul|compt|désign"
-        r"|représent)\S*"
-    ),
-    other=(
-        r"(?:(?:et|mais|donc|soit|c'est-à-dire|ou encore|qui est|qui fait|(?:ce )?qui (?:est"
-        r"|fait|donne|reste|représente)|un nombre|compris|c'est|bien|beaucoup|un peu|nettement"
-        r"|largement|toujours),? ){0,4}(?:(?:non|non pas|(?:certainement |surtout |sûrement "
-        r"|absolument )?pas|plutôt que(?: de)?|au lieu d\S+|à la place de|et non"
-        r"|contrairement à) (?:(?:de|à|les|des) )?#|(?:plus|moins|davantage|mieux) (?:grande? "
-        r"|petite? |élevée? )?(?:que|de) (?:les |ses )?#|entre # et #|(?:supérieure?"
-        r"|inférieure?)s? à #|(?:qui )?dépasse #|en[ -]dessous de #|au[ -]dessus de #"
-        r"|# (?:[^\s\d,;:.]+ )?(?:de |en )?(?:plus|moins)(?: (?:que|de) #)?)|(?:donc|soit"
-        r"|qui est|c'est-à-dire|autrement dit) (?:au (?:moins|plus)|(?:le|la|les) (?:double"
-        r"|triple|moitié|tiers|quart|carré) (?:de|des)|(?:deux|trois|quatre|\d+) fois) #"
-        r"|,? contre #|(?:car|puisque|parce que|vu que) # (?:[^\s\d,;:.]+ )?(?:(?:est|serait"
-        r"|était) (?:\S+ )?(?:faux|impossible|exclu|incorrect|absurde|trop (?:grand|petit))"
-        r"|ne (?:\S+ ){1,3}?pas|n'est pas)"
-    ),
-    retracts=(
-        r"(?:[^\s.\d]{2,15}[,!:…]? ){0,3}?(?:(?:c'est|c'était|ceci est|cela est|ça, c'est"
-        r"|(?:cet?|cette|mon|ma|la|le) \S+ (?:est|était|semble)) (?:\S+ ){0,2}?(?:faux|fausse"
-        r"|impossible|absurde|incorrecte?|erronée?|mauvaise?|exclue?|inexacte?"
-        r"|(?:une? )?(?:erreur|coquille|faute|hypothèse|piège)|trop (?:grande?|petite?|peu)"
-        r"|contradictoire|incompatible|à (?:vérifier|rejeter|écarter|revoir))|(?:c'est|ce|cela"
-        r"|ceci|ça|il|elle|(?:cet?|cette|la|le|mon|ma) \S+) (?:ne |n')(?:\S+ ){0,4}?(?:juste"
-        r"|correcte?|bonne?|exacte?|vraie?|possible|le cas|sûre?|certaine?|ça|cela|la réponse"
-        r"|convient|colle|marche|tient|va|vérifie|correspond|satisfait|fonctionne)(?: pas.*)?"
-        r"|(?:cela|ceci|ça|ce résultat|cette réponse|la vérification) (?:contredit|échoue)"
-        r"|(?:je|j'en|j'ai|j'avais) (?:\S+ ){0,2}?(?:retire|reviens|annule|doute|trompée?|tort"
-        r"|rétracte|commis|fait|corrige|ignore|hésite|abandonne|suis (?:pas|trompée?))"
-        r"|je (?:ne |n'en )(?:\S+ ){0,2}?(?:sais|peux|parviens|suis|crois|pense|vois"
-        r"|garantis)(?: \S+)? ?pas|je (?:ne |n'en )(?:sais|peux|parviens|suis|crois|pense|vois"
-        r"|garantis)|je n'(?:ai|arrive) (?:pas|rien|aucun)|j'ignore|oublie[zr]?|ignore[zr]?"
-        r"|ne tenez pas|erreur|on ne (?:sait|connaît|dispose|peut (?:pas |rien "
-        r"|donc )*(?:savoir|dire|conclure|trancher|répondre|déterminer|être))|(?:rien"
-        r"|personne) n(?:e|'\S+)|nul ne|impossible d|reste à savoir|la (?:question|suite"
-        r"|réponse) (?:reste|demeure|m'échappe|est (?:inconnue|ailleurs|autre))|l'énoncé ne"
-        r"|à vérifier|sous réserve|sans garantie|mais rien|quelque chose (?:cloche|ne)"
-        r"|annule[zr]?|il (?:doit )?y a(?:voir)? (?:\S+ )?(?:erreur|faute)"
-        r"|je (?:\S+ )?(?:recommence|refais|recalcule)|(?:je )?(?:peux|pourrais) me tromper"
-        r"|c'est une (?:\S+ )?(?:supposition|hypothèse|estimation)"
-        r"|(?<!facile,\s)(?<!evident,\s)non ?$|faux$|[^.\d]{0,30} (?:illisible|échoue"
-        r"|je ne l'ai pas)|[^.\d]{0,30} (?:m'est|est|reste|demeure) inconnue?)"
-    ),
-    turns=(
-        r"(?:(?:faux|fausse|coquille|erreur|bêtise|impossible|exclue?|absurde|erronée?"
-        r"|incorrecte?|inexacte?|tort|trompent?|trompée?s?|mauvaise?|trop (?:petite?|grande?"
-        r"|peu)|raison|confirme)[^,:;]{0,40}?|(?:pas|plus|rien|personne|aucune?|jamais|ni"
-        r"|nulle?|sans|semble|paraît|erreur|chaque|oubliez|ignorez"
-        r"|avec) [^,:;]{0,60}?) ?[,:;] ?(?:donc |alors |ainsi |finalement )?(?:la|le|notre|ma"
-        r"|mon|ils?|elles?|on|nous|c'est|ce sont|cela|ça|l'\S+)"
-    ),
-    frames=(
-        r"si|s'ils?|selon|sauf erreur|d'après|peut[ -]être|à moins|pourvu|à condition|au cas"
-        r"|supposons|admettons|en supposant|à supposer|soit|tant que|sûre?s?|certaine?s?"
-        r"|sai[st]|savoir|ignore|hésit\S+|doute|(?:dire|répondre|affirmer|prétendre|penser"
-        r"|croire) ?[,:]|remise|\S+rai(?:t|ent)(?! (?:faux|une erreur|absurde))"
-    ),
-    agrees=(
-        r"[,;.–—]? ?(?:(?:il|elle|ils|elles) (?:a|ont) (?:\S+ ){0,3}?raison|(?:et|ce qui|,) (?:c'est|est"
-        r"|ceci est|cela est) (?:bien |tout à fait )?(?:vrai|juste|exact|correct|le cas)"
-        r"|et \S+ a raison|et je (?:suis d'accord|confirme|le confirme))"
-    ),
+    before=r"""
+        faux|fausses?|mauvaises?|incorrecte?s?|erronée?s?|inexacte?s?|impossible|impensable|absurde
+        |ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux|exclue?s?|erreur
+        |mensonge|mythe|piège|illusion|hors de question|pas question|à tort|gardez-vous
+        |gardons-nous|évit(?:ez|ons|er)|refuse\S*|n'all(?:ez|ons) pas|interdit|contradictoire
+        |n'(?:est|était) pas (?:\S+ ){0,2}?(?:vrai|correct|exact|juste|le cas|certain\S*|sûre?
+        |possible|raisonnable|permis|prouvé|établi|dit)
+        |pas (?:vrai|sûre?|certaine?|d'accord)
+        |(?:je|j'en|on|nous) doute(?:ns)?|doute(?:z|nt|ux)?|nie|nient|nions|contest\S+|réfut\S+
+        |rejet\S+|démen\S+|récus\S+|écart(?:e|ons|er|é\S*)|élimin\S+|exclu(?:re|t|ons)
+        |barr(?:e|ons|ez|er)|ray(?:e|ons|ez|er)|oubli(?:e|ons|ez|er)
+        |ignor(?:e|ons|ez|er|ent)
+        |laiss(?:e|ons|ez|er) tomber|abandonn\S+|retir(?:e|ons) ma
+        |remplac(?:e|ez|ons|er) $|renonc\S+
+        |(?:pense|pensons|crois|croyons|dis|dit|dire|affirme|prétends|suppose|conclure|répondre
+        |affirmer|trouve|obtient|obtenons|vois|saurait|peut|peux|pouvons|faut|doit|répond(?:ez|s
+        |ons)|veux dire) (?:surtout |certainement |absolument |donc )?pas
+        |jamais \S+(?: \S+)?(?: n'\S+| ne)|il s'en faut
+        |aucun (?:calcul|élève|résultat)\S*
+        |aucun\S* (?:\S+ )?n(?:e|'\S+)
+        |(?:rien|personne) (?:\S+ )?n(?:e|'\S+)|nullement
+        |en aucun(?:e)? (?:cas|façon|manière)|loin d(?:e|'\S+)|ni|guère|ne saurait
+        |ne (?:peut|peux|pouvons|saurait) (?:pas )?(?:dire|affirmer|conclure|être|valoir)|^ ?pas
+        |autre que|autre chose que|sauf|excepté|hormis|au lieu de|plutôt que|à la place de
+        |différente?s? de|diffère de|distincte?s? de|incompatible
+        |(?:aurai(?:t|s)|aur(?:iez|ions)|a|ai|eu|avait) (?:eu )?tort|méfi(?:ez|ons)|oppose\S* à
+        |nul n'\S+|aucune raison|annul\S+|biff\S+|rature\S*|rayons|reviens sur|trompée? en|mettons
+        |(?:^|\W)je (?:suppose|présume|soupçonne)|j'imagine|impression|chances que|tente|penche\S*
+        |hasard|à vue d\S+|persuadée?|convaincue?|envisag\S+|réponse possible|doigt mouillé
+        |^ ?possible|peut[ -]être|probablement|probable|vraisemblable\S*|pourrai(?:t|ent)
+        |possiblement|peut (?:bien )?être|éventuel\S*|sans doute|apparemment|à première vue
+        |au hasard|au pif|au jugé|à vue de nez
+        |disons|mettons|devin\S+|pari(?:e|erais|ons)|intuition|se peut|se peuve?nt|possible qu\S+
+        |(?:réponse|valeur|solution|candidat|possibilité)s possibles?|candidats|possibilités
+        |estim(?:e|ation|ons)|hypothèses?|conjecture|semble|paraît|dirait|hésit\S+
+        |balanc(?:e|ons) entre|demande si
+        |(?:sai[st]|savons|savoir) (?:pas |plus )?(?:si|s'il\S*)
+        |reste à (?:vérifier|prouver|démontrer)
+        |#(?: [^\s\d,]+)?,? ou(?: bien| peut-être| alors| même)? $
+        |soit(?: \S+){1,3},? soit $
+        |ou bien\D{0,4} #\D{0,20} ou bien $
+        |parmi # et $
+        |sous (?:réserve|l'hypothèse|condition)|en cas d\S+|imaginons|supposant|pour peu qu\S+
+        |sinon|autrement(?! dit)|à moins qu\S+|à condition|pourvu qu\S+|à supposer|supposons
+        |supposez|admettons
+        |en (?:supposant|admettant)|au cas où|dans le cas où
+        |tant qu(?:e|'\S+)|dépend(?:ent)? de|lorsque [a-z] est|quand [a-z] est
+        |pour [a-z] (?:im)?pair
+        |(?:n'\S+|ne \S+) (?:\S+ )?plus $
+        |pour autant qu\S+
+        |si (?:la|le|les|l'\S+|ma|mon|tel|telle) (?:\S+ ){0,3}?(?:est|sont|tient|s'appliqu\S+
+        |dit vrai|existe)|si jamais|eût|eussent|fût
+        |(?:se|au|vaud|faud|pour|dev|fe|obtiend|viend|tiend|vend|prend|rend|perd|attend|voud|ver
+        |rece|paie|paye|i|sau|mett|permett|suffi|di|fini|parti|choisi|conclu
+        |\S*[^\W\d_](?:[ntlrsvhgcpm]|qu|gu)e)rai(?:t|ent
+        |s)(?<!esperait)(?<!preferait)(?<!considerait)(?<!recuperait)(?<!operait)(?<!gerait)
+        |(?:se|au|vaud|faud|obtiend|trouve)rions
+        |selon(?! (?:l'énoncé|nos|mes|le calcul|les (?:calculs|données)|la (?:formule|règle)))
+        |d'après(?! (?:l'énoncé|nos|mes|ce qui|le (?:calcul|théorème|texte|problème)|les (?:calculs
+        |données)|la (?:formule|règle|consigne|question)))|à en croire|prétendu\S*
+        |on (?:dit|raconte|prétend|croit|pense|lit) qu\S+|entend dire
+        |(?:certains|beaucoup|quelqu'un|d'aucuns|plusieurs|les gens
+        |tout le monde) (?:\S+ ){0,2}?(?:di|répond|trouv|pens|croi|croy|obtien|écri|prétend|affirm
+        |soutien|avanc|propos|parl)\S*
+        |(?:amie?|voisine?|frère|sœur|cousine?|camarade|collègue|copain|copine|père|mère|élève
+        |étudiante?|prof|professeur|manuel|livre|corrigé|calculatrice|internet|site|auteur
+        |ordinateur|journal|oncle|tante)s? (?:\S+ ){0,3}?(?:dit|disent|prétend\S*|affirm\S+
+        |soutien\S+|pens\S+|croi\S+|répon(?:d|dent|du|dait)|indiqu(?:e|ent)|annonc\S+|affich\S+
+        |propos\S+|a (?:trouvé|obtenu|écrit|noté|calculé)|trouv(?:e|ent)|obtien\S+|écri\S+|parie)
+        |(?:manuel|livre|corrigé|calculatrice|site|solutionnaire) (?:\S+ )?donn(?:e|ait)
+        |(?<!je\s)(?<!j')(?<!on\s)(?<!nous\s)(?<!vous\s)(?<!énoncé\s)(?:pense|croit|prétend|affirme
+        |soutient|dit|jure|assure|estime|suppose|imagine|déclare|maintient|annonce|parie|soupçonne
+        |se figure)(?:nt)? (?:à tort |donc |pourtant )?qu(?:e|'\S+)|rumeur|bruit court
+        |aux? dires? d\S+|de l'avis d\S+
+        |(?<!je\s)réponse (?:de|du|d'|des) (?:paul|mon|ma|son|sa|livre|manuel|corrigé)(?: \S+)?
+        |(?:les autres|la plupart|la majorité|l'intelligence artificielle|l'ia)(?: \S+){0,2} (?:ont
+        |a|di\S+|répon\S+|trouv\S+)
+        |(?:est|était|ai) (?:\S+ )?(?:écrit|imprimé|noté) $
+        |(?:m'a|nous a|m'ont) (?:\S+ )?(?:soufflé|dit|répondu|assuré|juré)|sur internet
+        |avant correction
+        |(?<!je\s)(?:répond(?:ent)?|a répondu|ont répondu) $
+        |(?:donnée|proposée|fournie|trouvée|annoncée) par|on lit
+        |(?<!il\s)est (?:sûre?|certaine?) qu\S+|internaute|s'obstine|persiste|s'entête|cité?e?
+        |mentionné?e?|premier temps|tentative|cru trouver|tenez pas compte|veuillez ignorer
+        |en (?:vérifiant|testant|essayant)
+        |(?:autre|ancien|ancienne) (?:exercice|problème|énoncé|valeur|question)|exemple d\S+
+        |problème semblable
+        |(?:question|exercice|problème) (?:précédente?|voisine?|semblable|suivante?)|failli
+        |(?:j'|nous )?all(?:ais|ait|ions) (?:répondre|dire|écrire)|tentée?s? de|tout d'abord
+        |(?:ancienne|précédente|ancien|précédent) (?:réponse|résultat|calcul)
+        |(?:réponse|résultat|calcul) (?:précédente?|antérieure?|initiale?)
+        |premi(?:er|ère)s? (?:essai|calcul|idée|réponse|tentative|impression|intuition|résultat
+        |réflexe|jet|estimation|version|réaction)
+        |(?:j'ai|j'avais|avons|avait) (?:d'abord|cru|initialement|au départ|au début|pensé)
+        |(?:pensai|croyai|supposai|imaginai)[st]
+        |j'avais (?:\S+ )?(?:trouvé|écrit|noté|obtenu|mis|répondu|calculé)|brouillon|coquille
+        |(?:au[ -]|en[ -]|là[ -])?dess?ous (?:de|du|des) (?:\S+ )?$|rapproche(?:nt)? de $
+        |tend(?:ent)? vers $
+        |(?:major|minor|born)\S+(?: par)? $|bas mot|à tout le moins
+        |(?:plus|moins) \S+ que $
+        |(?:deux|trois|quatre) fois $
+        |(?:étape|somme|résultat|total|calcul)s? (?:partielle?|intermédiaire)s?|plutôt # que $
+        |numéro (?:\S+ ){1,4}?est $
+        |(?:plus|moins|davantage) (?:grande?s? |petite?s? )?(?:de|que|d'\S+) $
+        |sous(?: \S+ \S+ des?)? $
+        |en[ -]dessous (?:de|du|des) (?:\S+ )?$
+        |au[ -]dessus (?:de|du|des) (?:\S+ )?$
+        |(?:au[ -]delà|en[ -]deçà) (?:de|du|des) $
+        |(?:inférieure?|supérieure?)s? (?:\S+ ){0,4}?à $
+        |plafonn\S+ à $
+        |(?:dépass|excèd|avoisin|frôl|approch)(?:e|ent|er|era|ait)(?: pas)?(?: de)? $
+        |(?:atteint|atteindra) (?:pas|presque) (?:\S+ )?$
+        |(?:proche|près|voisine?|autour|multiple|diviseur|moitié|tiers|quart|double|triple|carré
+        |opposé|inverse|racine) de $
+        |entre #(?: [^\s\d]+)? et $
+        |presque $|jusqu'à $
+        |au (?:moins|plus|minimum|maximum|mieux|pire) $|de # à $
+        |(?:exercice|problème|page|numéro|n°|chapitre|figure|leçon|porte le numéro) $
+    """,
+    after=r"""
+        ^ ?(?:(?!(?:qui|que|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?(?:(?:est|était
+        |serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?|incorrecte?s?|erronée?s?
+        |impossible|absurde|exclue?s?|(?:à )?(?:exclure|écarter|rejeter|éliminer|oublier|proscrire)
+        |une? (?:erreur|faute|piège|borne|estimation|possibilité|hypothèse|donnée|coquille|leurre)
+        |la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?|petite?|peu|élevée?|faible)|possible
+        |plausible|envisageable|probable|douteux|incertaine?|incompatible|mon premier|ma première
+        |contradictoire|hors de question|(?:le|la) (?:nombre|quantité|prix|somme
+        |total) (?:\S+ ){1,4}?départ)|(?:me |nous )?(?:semblait|paraissait)|contredit|échoue|viole
+        |n(?:e|'est|'était|'a|'ont|'a\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais
+        |être)|n'est qu\S+|ne (?:peut|saurait))
+        |^ ?(?:[^\s,;:]+ ?){0,2},? ?\(?(?:faux|fausse|incorrect|non|à (?:vérifier|exclure|revoir)
+        |sous toutes réserves)\)?$|^ ?: (?:non|faux)|par erreur
+        |\S+ (?:reste|revient|serait|est) (?:à )?(?:se tromper|mentir|trompeur)
+        |doit être (?:rejet|écart|exclu|élimin)\S+|est à bannir|contradiction|sans plus$|tant qu\S+
+        |lorsque [a-z] est|quand [a-z] est
+        |mais (?:la|le|les) (?:fin|suite|reste|total|réponse|prix)(?: \S+)? (?:manque|est inconnue?
+        |reste)|pas (?:le|la|les) \S+$|,? non (?:celui|celle)
+        |il faudrait (?:encore|aussi)|pour peu|dès lors|du moins si|avant celle-ci
+        |mais (?:\S+ ){0,6}?(?:main au feu|supposition|hypothèse|plausible|cloche|recommencer|trop
+        |prouver|vérifier|peux me)
+        |a (?:crié|dit|affirmé|répondu|écrit)|eût
+        |^ ?(?:[^\s,;:]+ ?){0,2},? ?(?:c'est|ce n'est|ce serait|ça|cela) (?:\S+ ){0,2}?(?:trop|faux
+        |pas|impossible|absurde|exclu)
+        |ce qui (?:est|était|serait|semble|paraît) (?:\S+ )?(?:faux|absurde|impossible|exclu
+        |incorrect|erroné|trop|incompatible|contradictoire|douteux)
+        |ce qui (?:n'est|ne|contredit)|à tort
+        |(?:est|c'est) (?:faux|impossible|absurde|exclu|hors de question|une erreur)$
+        |n'a (?:pas|aucun) (?:de )?sens
+        |^ ?(?:\S+ )?ou (?:bien |alors |peut-être |même )?#|^ ?,? ?non,? #
+        |^ ?(?:\S+ )?(?:,? ?voire|ou) (?:plus|moins|davantage)
+        |^ ?(?:\S+ )?,? ?(?:au (?:moins|plus|minimum|maximum|mieux|pire)|tout au plus
+        |grand maximum)
+        |de (?:plus|moins) que (?:la|le|prévu)|peut[ -]être|probablement|sans doute|à moins
+        |sauf (?:si|erreur|mention|s'il)|sinon|pourvu|à condition|dans le cas
+        |(?:seulement|uniquement|que) (?:si|s'il|dans|pour)|pour certain\S+|si et seulement
+        |je (?:crois|suppose|pense|dirais|devine|présume|parie)|me semble|si je ne|faute de mieux
+        |à vue de nez
+        |au hasard|selon(?! l'énoncé)|d'après(?! l'énoncé)|soit on ne
+        |(?:dit|prétend|affirme|croit|pense|assure|soutient)(?:-(?:il|elle|on))?(?: (?:mon|ma|mes
+        |le|la|un|une) \S+)?$
+        |comme (?:le |l'|je le )?(?:prétend|dit|croit|croyais|affirme|soutient|pense|pensais)\S*
+        |(?:mais|or|cependant|pourtant|toutefois|seulement|sauf que),? (?:\S+ ){0,7}?(?:tort|faux
+        |fausse|incorrecte?|trompe\S*|trompé\S*|doute|échoue\S*|contredit|impossible|absurde|erreur
+        |inconnue?|ignore|garantie|(?:manque|reste) (?:une?|à|la|le|des)|(?:pas|rien
+        |guère) (?:\S+ ){0,3}?(?:sûre?|certaine?|juste|correcte?|bonne?|exacte?|vrai|demandée?
+        |demande|question|réponse|savoir|combien|pourquoi|sait|sais|dit|possible|su|pu|trouvé
+        |réussi|convaincue?|suffi\S*|en crois|cela|ça|celui\S*|celle\S*|la|le|les|lui|donnée?
+        |précisée?|connue?|permet|sert|tient|convient|marche|colle|va|correspond)|(?:rien|personne
+        |aucune?) (?:\S+ )?n(?:e|'\S+)|ne (?:\S+ ){0,2}?(?:convient|marche|colle|va|tient|vérifie
+        |satisfait|correspond|fonctionne|dit|sert|demande|répond|permet|passe|précise|donne|sait
+        |sais|suffit|crois|peux|peut|parvien\S+|voi[st]) (?:\S+ )?(?:pas|rien|guère|plus)
+        |n'(?:arrive|y|ai|en|indique|est) (?:\S+ ){0,3}?(?:pas|rien|plus) (?:à|su|pu|trouvé|réussi
+        |la|ce|celui|combien|arrive\S*|crois|suis|le|une?|sûre?|de)|(?:question|énoncé|exercice
+        |problème|on) (?:\S+ )?(?:porte|demande|concerne|cherche)|sans (?:garantie|certitude
+        |conviction|réponse))
+        |,? pas (?:celui|celle|ce que|la réponse)
+        |mais (?:ils|elles|il|c'est|ce|je|cela|elle) (?:\S+ ){0,2}?(?:tort|faux|trompe\S*|doute)
+        |c'est faux|je crois pas|figur\S+ dans|ci-dessus$
+        |sans (?:le |la |les |y )?(?:résoudre|trouver|conclure|aboutir|répondre|arriver|réponse
+        |succès)|c'est tout
+        |n'a pas de (?:solution|réponse)|reste sans réponse
+        |je ne (?:sais|peux|parviens)|je n'(?:ai|arrive) pas
+    """,
+    says=r"""
+        di(?:t|sent)|préten(?:d|dent)|pens(?:e|ent)(?! pas)|croi(?:t|ent)|(?<!j')affirm(?:e|ent)
+        |pensais|croyais|aurait|soutien(?:t|nent)
+    """,
+    so=r"""
+        donc|(?<!,\s)alors(?! que)|ainsi|mais|par conséquent|car|parce que|puisque|d'où
+        |c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)|à savoir
+    """,
+    certain=r"""
+        (?:aucun|nul|pas de|pas le moindre|hors de|ne fait (?:aucun|pas de|pas l'ombre d'un)
+        |sans (?:aucun|le moindre|nul)) (?:\S+ )?doute(?: possible)?
+        |sans l'ombre d'un doute
+        |sans (?:aucun )?doute possible
+        |sans (?:erreur|peine|se tromper|hésit\S+|rien oublier)
+        |(?:pas|rien|guère) (?:\S+ ){0,2}?(?:difficile|dur|compliqué|surprenant|étonnant|évident
+        |problème|douter|impossible|faux|longtemps|nier|contester|hésite|hésiter)|rien d'autre que
+        |nulle? autre que|n'est autre que|pas autre chose que
+        |pas seulement|non seulement|indubitablement|sans plus attendre
+        |pas plus (?:de|d'une?)(?! #)
+        |pas moins (?:de|d'une?)(?! #)
+        |n(?:e |')(?:(?!pas |\S+rai(?:t|ent) )\S+ ){1,4}?que(?= ?[\d$*(\\]| ?$)|n'hésit\S+ pas
+        |n'(?:oubli|ignor)\S+ pas
+        |(?:seule?s?|unique) (?:\S+ )?possible
+        |(?<!,\s),? ?(?:et )?ni (?:plus|moins),? ni (?:plus|moins)(?: que(?: #\s+:)?)?
+        |(?:personne|nul|on) ne (?:peut|saurait|pourra) (?:\S+ )?(?:nier|contester|douter)
+        |(?:personne|nul|on) ne (?:contest|nie|doute|met)\S*
+        |impossible de se tromper
+        |(?:toute|aucune) autre [^.]{0,40}
+        |(?:mon|ma|le|la|mes|les) \S+ (?:a|avait|avaient|ont) (?:donc |bien )?tort$
+        |comme (?:prévu|attendu|annoncé|voulu|demandé|on (?:le )?voit)
+        |comme (?:le|la|les) (?:confirme|montre|vérifie|prouve|demande)\S*(?: \S+){0,3}
+        |et rien d'autre
+        |j'en suis (?:\S+ )?(?:sûre?|certaine?|convaincue?)
+        |et (?:il|elle|ils|elles) (?:a|ont) (?:\S+ )?raison
+        |et c'est (?:bien )?(?:vrai|juste|exact|correct|le cas)
+        |contrairement à (?:ce qu(?:e|'\S+) )?[^,:;\d]{1,40}[,:]
+        |(?:maximum|minimum) (?:possible|est|vaut|cherché)
+        |(?<!,\s)qui (?:ne \S+|n'\S+) pas(?! (?:la|le|une?|juste|bon\S*|correct\S*|exact\S*
+        |possible|vrai\S*))
+        |ce qui (?:n'est pas|n'a rien de|est|semble|paraît) (?:\S+ )?(?:surprenant|étonnant|correct
+        |juste|exact|raisonnable|logique|normal|cohérent|prévu)|(?:l'|bien )doute pas
+        |ne doute (?:pas|guère|point)|autrement dit
+        |plus (?:simple|facile) qu\S+ (?:n'y |ne (?:le )?)\S+
+        |(?:même si|bien que|quoi qu\S+|puisque (?:rien|personne|aucun\S*)|malgré) [^,:;\d]{1,50}$
+        |n'est-ce pas(?: évident)?
+        |et (?:rien|aucun\S*|personne) (?:\S+ )?(?:ne|n'\S+)[^,:;\d]{0,40}$
+        |(?:sans (?:oublier|compter)|sauf(?! erreur)|après avoir|plutôt qu\S+|au lieu d\S+
+        |quoi qu'\S+|n'en déplaise|on (?:écarte|élimine|exclut|rejette|oublie)) [^,:;]{1,40} ?[,:]
+        |comme (?:le |l')(?:dit|indique|affirme|précise) [^,:;\d]{1,30},
+        |mais (?:ce n'était pas|ce n'est pas|c'était) (?:\S+ )?(?:facile|simple|difficile|long)
+        |mais (?:le calcul|la démonstration) est \S+
+        |^,? ?(?:à savoir|c'est-à-dire)
+        |même si [^,:;\d]{1,50}[,:]|qu'on le veuille ou non
+    """,
+    sums=r"""
+        on|nous|vous|tu|je|l'on
+        |\S*(?:additionn|ajout|multipl|soustra|calcul|compt|désign|représent)\S*
+    """,
+    other=r"""
+        (?:(?:et|mais|donc|soit|c'est-à-dire|ou encore|qui est|qui fait|(?:ce )?qui (?:est|fait
+        |donne|reste|représente)|un nombre|compris|c'est|bien|beaucoup|un peu|nettement|largement
+        |toujours),? ){0,4}(?:(?:non|non pas|(?:certainement |surtout |sûrement |absolument )?pas
+        |plutôt que(?: de)?|au lieu d\S+|à la place de|et non|contrairement à) (?:(?:de|à|les
+        |des) )?#|(?:plus|moins|davantage|mieux) (?:grande? |petite? |élevée? )?(?:que
+        |de) (?:les |ses )?#|entre # et #|(?:supérieure?|inférieure?)s? à #|(?:qui )?dépasse #
+        |en[ -]dessous de #|au[ -]dessus de #|# (?:[^\s\d,;:.]+ )?(?:de |en )?(?:plus
+        |moins)(?: (?:que|de) #)?)
+        |(?:donc|soit|qui est|c'est-à-dire|autrement dit) (?:au (?:moins|plus)|(?:le|la
+        |les) (?:double|triple|moitié|tiers|quart|carré) (?:de|des)|(?:deux|trois|quatre
+        |\d+) fois) #|,? contre #
+        |(?:car|puisque|parce que|vu que) # (?:[^\s\d,;:.]+ )?(?:(?:est|serait
+        |était) (?:\S+ )?(?:faux|impossible|exclu|incorrect|absurde|trop (?:grand|petit))
+        |ne (?:\S+ ){1,3}?pas|n'est pas)
+    """,
+    retracts=r"""
+        (?:[^\s.\d]{2,15}[,!:…]? ){0,3}?(?:(?:c'est|c'était|ceci est|cela est|ça, c'est|(?:cet?
+        |cette|mon|ma|la|le) \S+ (?:est|était|semble)) (?:\S+ ){0,2}?(?:faux|fausse|impossible
+        |absurde|incorrecte?|erronée?|mauvaise?|exclue?|inexacte?|(?:une? )?(?:erreur|coquille
+        |faute|hypothèse|piège)|trop (?:grande?|petite?|peu)|contradictoire|incompatible
+        |à (?:vérifier|rejeter|écarter|revoir))|(?:c'est|ce|cela|ceci|ça|il|elle|(?:cet?|cette|la
+        |le|mon|ma) \S+) (?:ne |n')(?:\S+ ){0,4}?(?:juste|correcte?|bonne?|exacte?|vraie?|possible
+        |le cas|sûre?|certaine?|ça|cela|la réponse|convient|colle|marche|tient|va|vérifie
+        |correspond|satisfait|fonctionne)(?: pas.*)?|(?:cela|ceci|ça|ce résultat|cette réponse
+        |la vérification) (?:contredit|échoue)|(?:je|j'en|j'ai|j'avais) (?:\S+ ){0,2}?(?:retire
+        |reviens|annule|doute|trompée?|tort|rétracte|commis|fait|corrige|ignore|hésite|abandonne
+        |suis (?:pas|trompée?))|je (?:ne |n'en )(?:\S+ ){0,2}?(?:sais|peux|parviens|suis|crois
+        |pense|vois|garantis)(?: \S+)? ?pas|je (?:ne |n'en )(?:sais|peux|parviens|suis|crois|pense
+        |vois|garantis)|je n'(?:ai|arrive) (?:pas|rien|aucun)|j'ignore|oublie[zr]?|ignore[zr]?
+        |ne tenez pas|erreur|on ne (?:sait|connaît|dispose|peut (?:pas |rien |donc )*(?:savoir|dire
+        |conclure|trancher|répondre|déterminer|être))|(?:rien|personne) n(?:e|'\S+)|nul ne
+        |impossible d|reste à savoir|la (?:question|suite|réponse) (?:reste|demeure|m'échappe
+        |est (?:inconnue|ailleurs|autre))|l'énoncé ne|à vérifier|sous réserve|sans garantie
+        |mais rien|quelque chose (?:cloche|ne)|annule[zr]?
+        |il (?:doit )?y a(?:voir)? (?:\S+ )?(?:erreur|faute)|je (?:\S+ )?(?:recommence|refais
+        |recalcule)|(?:je )?(?:peux|pourrais) me tromper|c'est une (?:\S+ )?(?:supposition
+        |hypothèse|estimation)|(?<!facile,\s)(?<!evident,\s)non ?$|faux$|[^.\d]{0,30} (?:illisible
+        |échoue|je ne l'ai pas)|[^.\d]{0,30} (?:m'est|est|reste|demeure) inconnue?)
+    """,
+    turns=r"""
+        (?:(?:faux|fausse|coquille|erreur|bêtise|impossible|exclue?|absurde|erronée?|incorrecte?
+        |inexacte?|tort|trompent?|trompée?s?|mauvaise?|trop (?:petite?|grande?|peu)|raison
+        |confirme)[^,:;]{0,40}?|(?:pas|plus|rien|personne|aucune?|jamais|ni|nulle?|sans|semble
+        |paraît|erreur|chaque|oubliez|ignorez
+        |avec) [^,:;]{0,60}?) ?[,:;] ?(?:donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon
+        |ils?|elles?|on|nous|c'est|ce sont|cela|ça|l'\S+)
+    """,
+    frames=r"""
+        si|s'ils?|selon|sauf erreur|d'après|peut[ -]être|à moins|pourvu|à condition|au cas
+        |supposons|admettons|en supposant|à supposer|soit|tant que|sûre?s?|certaine?s?|sai[st]
+        |savoir|ignore|hésit\S+|doute
+        |(?:dire|répondre|affirmer|prétendre|penser|croire) ?[,:]|remise
+        |\S+rai(?:t|ent)(?! (?:faux|une erreur|absurde))
+    """,
+    agrees=r"""
+        [,;.–—]? ?(?:(?:il|elle|ils|elles) (?:a|ont) (?:\S+ ){0,3}?raison|(?:et|ce qui|,) (?:c'est
+        |est|ceci est|cela est) (?:bien |tout à fait )?(?:vrai|juste|exact|correct|le cas)
+        |et \S+ a raison|et je (?:suis d'accord|confirme|le confirme))
+    """,
 )

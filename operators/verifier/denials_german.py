@@ -53,252 +53,230 @@ _THEN = (
 )
 
 GERMAN = DenialWords(
-    before=(
-        rf"(?:{_WRONG})|(?:falsche|inkorrekte|fehlerhafte|verkehrte)[nrsm]?|"
-        r"stimmt (?:\S+ )?nicht|trifft (?:\S+ )?nicht zu|"
-        r"nicht (?:\S+ ){0,2}?(?:wahr|richtig|der fall|korrekt|sicher|möglich|gesagt|bewiesen"
-        r"|belegt|zu erwarten|so, dass|denkbar|haltbar|zulässig|dass)"
-        r"|kein\S* (?:\S+ )?(?:beweis"
-        r"|grund|hinweis|beleg|rede|rechnung|weg|anlass|lösung|option|kandidat)|"
-        r"(?:glaub|denk|mein|find|behaupt|sag|erwart|weiß|wiss|heißt|folgt|bedeut|halt|nehm)\S*"
-        r" (?:ich |wir |auch |daher |also |aber |es |das )*(?:gar |überhaupt |ganz )?nicht|"
-        r"(?:darf|kann|können|sollte|würde|will|möchte) (?:man |wir |ich |ernsthaft )*nicht "
-        r"(?:\S+ )?(?:sagen|behaupten|schließen|folgern|sein|ernsthaft|stimmen)|"
-        r"bezweif\S+|zweif(?:le|eln|elt|elte)|bestreit\S*|bestritt\S*|leugne\S*|verneine\S*"
-        r"|dementier\S*|widersprech\S*|hüte\S*|ablehn\S*|lehne|verwirf\S*|verwerfe\S*"
-        r"|schließe\S* "
-        r"(?:\S+ )?aus|vielleicht|eventuell|möglicherweise|womöglich|wohl|"
-        r"wahrscheinlich|vermutlich|mutmaßlich|angeblich|vorgeblich"
-        r"|möglich|denkbar|scheint|scheinen|scheinbar|anscheinend|offenbar|schätzungsweise|mag|"
-        r"sieht (?:\S+ )?aus|rate|raten|geraten|schätze|vermute\S*|vermutung|schätzung|tippe"
-        r"|tipp"
-        r"|hypothese|bauchgefühl|gefühlt|ins blaue|niemand|keiner|sonst|andernfalls|ansonsten|"
-        r"es sei denn|außer wenn|sofern|vorausgesetzt|angenommen|gesetzt den fall|nur wenn|"
-        r"nehmen wir (?:einmal |mal )?an|unter (?:der|den|einer) (?:\S+ )?(?:annahme\S*"
-        r"|bedingung\S*|voraussetzung\S*)|für den fall|im falle?,? dass|je nach(?:dem)?|"
-        r"sollten? (?:n|x|die|der|das|es) \S+(?=.*,)|"
-        r"(?:falls|wenn) (?:\S+ ){0,4}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft"
-        r"|zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)"
-        r"|falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir))|"
-        r"weder|noch$|unter keinen umständen|auf keinen fall|in keinem fall|auf keine weise"
-        r"|mit(?:nichten)|beileibe|"
-        r"unterscheidet sich|verschieden|(?:anders|ander\S*(?: \S+)? als|statt|anstatt"
-        r"|anstelle von"
-        r"|abgesehen von|ausgenommen|alles (?:andere als|außer|bis auf))(?=[^\d]*$)|"
-        r"(?:weicht|weichen) (?:\S+ )?von|(?:spricht|sprechen|bin|sind) (?:\S+ )?gegen|^gegen"
-        r"|(?:kleiner|größer|weniger|mehr) oder gleich|weiger\S*|davon entfernt|"
-        r"(?:bestenfalls|schlimmstenfalls|günstigstenfalls|im (?:besten|schlimmsten"
-        r"|günstigsten|idealen) fall"
-        r"|gefühl|gewähr|nagel\S*|festlegen|gelesen|gehört|munkelt|(?:internet|lösungsblatt"
-        r"|lösungsheft"
-        r"|lösungsbuch|lehrbuch|buch|tafel|forum|netz|zettel) (?:\S+ )?(?:steht|stand|heißt"
-        r"|findet)"
-        r"|jemand|nennt|nach auffassung|für [^\W\d]+ (?:ist|sind|lautet)|(?:ursprünglich"
-        r"|zuerst|anfangs"
-        r"|vorher|eben) (?:stand|kam|hatte|war)\S* (?:hier|da|ich)|keine[rs]? (?:der|von"
-        r"|unserer)"
-        r"|verfehlt|(?:fehlt|fehlen) (?:jeder|jede|der|ein) (?:beweis|beleg)|von wegen"
-        r"|(?:doppelt|halb|dreimal|\S+mal) so \S+ wie|weniger \S+ als|mehr \S+ als|seitenzahl"
-        r"|hausnummer|jahreszahl)(?=[^\d]*$)|"
-        r"zwischen # (?:[^\d\s,]+ )?und(?=\s*$)|entweder|laut(?! (?:aufgabe\S*|formel|text"
-        r"|satz|definition|angabe\S*|tabelle))"
-        r"|nach ansicht|nach meinung|zufolge|nichts ergibt|weit (?:entfernt|weg)"
-        r"|fern(?:ab)? von"
-        r"|unentschieden|gerücht|"
-        r"(?:ob|wer) (?:[^,:\d]*)$|"
-        r"(?:zwischen|teil)(?:ergebnis\S*|summe|wert|schritt|resultat)(?=[^\d]*$)|"
-        r"(?:erste[rsn]?|frühere[rsn]?|alte[rsn]?|vorige[rsn]?|bisherige[rsn]?"
-        r"|vorläufige[rsn]?|ursprüngliche[rsn]?|spontane[rsn]?|naive[rsn]?|voreilige[rsn]?) "
-        r"(?:versuch|ansatz|gedanke|entwurf|tipp|ergebnis|antwort|rechnung|impuls|eindruck"
-        r"|schätzung|lösung|wert|anlauf|idee|überlegung|vermutung)|auf den ersten blick|"
-        r"(?:zuerst|anfangs|zunächst|ursprünglich|vorhin|spontan|erst) (?:\S+ ){0,2}?ich|"
-        r"ich (?:\S+ ){0,3}?(?:zuerst|anfangs|zunächst|ursprünglich|vorhin|fälschlich\S*"
-        r"|voreilig|versehentlich|aus versehen)|fälschlich\S*|versehentlich|aus versehen|"
-        r"verlockend|verführerisch|naheliegend, aber|typischer? (?:fehler|falle)"
-    ),
-    after=(
-        rf"(?!^fehler)(?:{_WRONG})|"
-        rf"^{_VERB} (?:\S+ ){{0,3}}?(?:{_NOT}|{_NO} {_PROOF})|"
-        rf"^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?{_NO} {_PROOF}|"
-        r"^(?:\S+ )?(?:war|ist) (?:\S+ )?(?:mein|unser|ein) (?:\S+ )?(?:versuch|ansatz"
-        r"|gedanke|entwurf"
-        r"|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert|unbekannt|(?:der"
-        r"|die|das) "
-        r"(?:rest|\S+wert|antwort|lösung|ergebnis|gesamt\S*|endergebnis) (?:\S+ )?(?:fehlt"
-        r"|fehlen|kenne"
-        r"|steht aus|bleibt offen)|(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich"
-        r"|wir) (?:\S+ )?nicht|"
-        r"widerrufen|zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle|"
-        r"(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)|enthielt"
-        r"|übersah|"
-        r"als (?:antwort|lösung)$|an die tafel|danach (?:\S+ ){0,3}?(?:nichts|nicht|unbekannt)|"
-        r"^(?:\S+ )?(?:oder|und) (?:mehr|weniger|darüber|darunter|höher|kleiner|größer)|"
-        r"^(?:\S+ )?nicht (?:\S+ )?sicher|"
-        r"(?:können|kann|müssen|muss|darf|dürfen|sollten) (?:wir|man"
-        r"|ich) (?:\S+ ){0,3}?(?:ausschließen"
-        r"|streichen|verwerfen|vergessen|ignorieren|weglassen)|ausschließen|verwerfen"
-        r"|zurückweisen|ablehnen|liegt (?:man|du|er|ihr) (?:\S+ )?(?:daneben|falsch)|"
-        rf"(?:wie ?viel\S*|ob|was|wie|wo) [^.]{{1,60}}?(?:{_NOT}|unklar|offen|unbekannt"
-        rf"|ungewiss)|"
-        rf"^(?:\S+ ){{1,2}}?{_VERB} (?:\S+ ){{0,3}}?(?:{_NOT}) (?:\S+ ){{0,2}}?"
-        rf"{_RIGHT}|"
-        rf"^(?:\S+ ){{0,2}}?(?:es|das) (?:\S+ ){{0,3}}?(?:{_NOT})|"
-        r"^(?:\S+ )?(?:scheide(?:t|n)|schied\S*|fäll(?:t|en)|fiel\S*) (?:\S+ ){0,3}?(?:aus|weg"
-        r"|raus|flach)|^(?:\S+ )?entf(?:ällt|allen)|(?:lässt|lassen) sich (?:\S+ ){0,3}?"
-        r"(?:ausschließen|widerlegen|streichen|verwerfen)|auszuschließen|"
-        r"(?:in frage|infrage|in betracht)(?= nicht| kaum)|(?:nicht|kaum) (?:in frage|infrage"
-        r"|in betracht)|scheitert|verletz(?:t|en) (?:die|eine|das)|verstö(?:ßt|ßen)|"
-        rf"(?<=[,:–—]) ?{_VERB} (?:\S+ ){{0,4}}?(?:{_NOT})|"
-        r"(?:aber|doch|jedoch|allerdings|leider|obwohl|wobei|was|nur|bloß|wenngleich|obgleich"
-        rf"|freilich|indes|dennoch|trotzdem) (?:\S+ ){{0,8}}?(?:{_NOT}"
-        rf"|{_NO} {_PROOF}"
-        r"|etwas ander\S+|offen|zweifel\S*|bezweif\S+|fehlt|unklar|aus(?:steht)?|zu (?:klein"
-        r"|groß|hoch|niedrig|viel|wenig)|sicher bin)|"
-        rf"(?<=[,–—]) ?(?:und )?(?:das|dies|der wert) (?:\S+ ){{0,4}}?(?:{_NOT})|"
-        r"gefragt (?:ist|war|wird) (?:\S+ ){0,2}?(?:nach )?(?:etwas|aber|jedoch)|"
-        r"(?:nicht|nie) (?:\S+ )?(?:gefragt|gesucht|verlangt|gemeint|ausgerechnet|geprüft)|"
-        r"^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ ){0,2}?(?:zwischen|teil|ausgangs|anfangs"
-        r"|start)"
-        r"(?:ergebnis\S*|schritt|wert|summe|resultat|größe|zahl)|"
-        r"^(?:\S+ )?(?:ist|sind|war|waren|wäre|wären|liegt|liegen) (?:\S+ )?(?:zu (?:klein|groß"
-        r"|hoch|niedrig|viel|wenig|gering)|daneben|(?:nur |bloß |lediglich |eher )?(?:ein\S* )?"
-        r"(?:\S+ )?(?:schätzung|vermutung|untere|obere|schranke|grenze|tipp|näherung|raten))|"
-        r"es sei denn|vielleicht|eventuell|möglicherweise|womöglich|wahrscheinlich|vermutlich"
-        r"|angeblich|vorausgesetzt|außer wenn|sofern|sonst|unter (?:der|den) (?:\S+ )?"
-        r"(?:annahme|bedingung|voraussetzung)\S*|nur (?:dann|wenn|falls)|falls|je nach\S*|"
-        r"wenn (?:\S+ ){0,6}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft|zutreffen"
-        r"|gemeint|erlaubt|fair|gerade|ungerade|regnet)|hängt (?:\S+ ){0,3}?(?:ab|davon)|"
-        r"(?:schätze|vermute|rate|nehme|tippe|hoffe) ich|ich (?:schätze|vermute|rate|tippe"
-        r"|nehme an)|ohne gewähr|wer weiß|oder (?:so|ähnlich|doch)|"
-        r"(?:bin|sicher) (?:\S+ ){0,3}?(?:nicht|un)sicher|sicher (?:bin"
-        r"|ist) (?:\S+ ){0,3}?nicht|"
-        r"(?:sein|ergeben|betragen|lauten|haben|gewesen|bleiben) (?:soll|mag)\S*|"
-        r"(?:sag|mein|behaupt|glaub|denk|vermut)(?:t|te|ten|et|ete|eten)|(?:sagen|behaupten"
-        r"|glauben|denken|vermuten|antworten)(?=\s*[,.]?$)|(?:sag|mein|glaub|denk)en (?:viele"
-        r"|manche|einige)|geantwortet|gesagt|getippt|geraten|so (?:\S+ )?(?:mein|heißt)\S*|"
-        r"für (?:die (?:richtige )?(?:antwort|lösung)|richtig|korrekt)|"
-        r"zurück(?:genommen|gezogen|nehmen|ziehen)|nehme ich zurück|ziehe ich zurück"
-    ),
-    says=(
-        r"(?:sag|mein|glaub)(?:t|en|te|ten)|behaupte\S*|denk(?:t|en)|dachte\S*|heißt es|soll"
-        r"|sollen"
-        r"|antwortet\S*|geantwortet|vermutet\S*|vermuten|schätzt\S*|tipp(?:t|te|ten)|erzähl\S*"
-        r"|versicher\S*|schwör\S*|schwor\S*|munkelt|plädier\S*|argumentier\S*|verkünde\S*"
-        r"|(?:der|die|das|mein|meine|ein|eine) (?:\S+ )?(?:freund|freundin|lehrer|lehrerin"
-        r"|bruder|schwester|mitschüler|mitschülerin|nachbar|nachbarin|kollege|kollegin|schüler"
-        r"|schülerin|taschenrechner|lehrbuch|lösungsheft|lösungsbuch|internet|computer"
-        r"|programm) "
-        r"(?:\S+ )?(?:kommt|kam|erhält|erhielt|bekommt|bekam|hat|nennt|nannte|gibt|gab|zeigt"
-        r"|zeigte|schreibt|schrieb|rechnet)|(?:nimmt|nehmen|nahm) \S+ an"
-        r"|besteht (?:\S+ )?(?:darauf"
-        r"|auf)|der (?:\S+ )?(?:meinung|ansicht|auffassung|überzeugung)|(?:ist|sind) überzeugt|"
-        r"sei|seien|betrage|laute|ergebe|(?<!ich\s)habe(?! ich)(?=[^,]*$)"
-    ),
-    so=(
-        r"also|daher|deshalb|somit|folglich|demnach|deswegen|aber|sondern|jedoch|denn|weil"
-        r"|trotzdem|dennoch|mithin|vielmehr|(?<=,\s)doch|stattdessen|in wahrheit"
-        r"|in wirklichkeit|tatsächlich"
-        r"(?! nicht)|korrekt ist|richtig (?:ist|sind|wäre)(?! (?:nicht|aber))|"
-        rf"(?:#|(?:das|dies|ich"
-        rf"|mich) (?:\S+ ){{0,3}}?(?:{_WRONG}))[^,;:]{{0,60}}[,:–—] {_MAIN}"
-    ),
-    certain=(
-        r"(?:kein\S*|ohne(?: jeden| den geringsten)?|außer|nicht zu|außer jedem|über jeden) "
-        r"(?:\S+ )?(?:zweifel|bezweifeln)(?: erhaben)?|zweifel\S*los|zweifelsfrei|"
-        r"(?:niemand|keiner) (?:\S+ ){0,2}?(?:bestreit\S*|bezweif\S*|leugne\S*)|"
-        r"(?:nicht|kein\S*|unschwer|nichts|nie) (?:\S+ ){0,3}?(?:schwer|schwierig|problem"
-        r"|wunder"
-        r"|überrasch\S*|verwunder\S*|wundert|umsonst|falsch|bestreiten|leugnen|unmöglich|nötig"
-        r"|lange|leicht|einfach|kompliziert|geheimnis|zufall|hexerei|fehler|irrtum|vergessen"
-        r"|täuschen|beirren|irritieren|verwirren|verwechseln|übersehen|hexenwerk|ander\S* "
-        r"(?:lösung|antwort|möglichkeit|ergebnis|wert)|mehr zu tun|zu rütteln|auszusetzen"
-        r"|einzuwenden|widerlegen|weiter|alle|alles|rolle|zur sache)|"
-        r"(?:überrasch\S*|wundert|stört|schadet) (?:\S+ )?nicht|macht nichts"
-        r"|ändert (?:\S+ )?nichts"
-        r"|nichts (?:anderes )?(?:\S+ )?als|kein\S* ander\S* (?:\S+ )?als|nicht nur"
-        r"|nicht mehr als|nicht weniger als"
-        r"|nicht mehr und nicht weniger|sehr wohl|gleichwohl|fehlerfrei|fehlerlos"
-        r"|entweder so oder so|so oder so|wie erwartet|"
-        r"(?:anders|entgegen|im gegensatz|abweichend|ungeachtet|auch wenn|obwohl|selbst wenn"
-        r"|obgleich"
-        r"|egal|gleichgültig|ganz gleich)(?: [^,;:]{1,80})?,|"
-        r"(?:da|weil|wenn) (?:niemand|nichts|keiner?|nicht) [^,;:\d]{1,40},|(?:dass|wo|wer"
-        r"|der|die|das) "
-        r"(?:niemand|keiner|nichts) [^,;:\d]{1,40},|anzahl der (?:falschen|fehlerhaften) \S+|"
-        r"(?:überrasch|erstaun|verwunder)\S* (?:\S+ )?vielleicht"
-        r"|vielleicht (?:\S+ )?(?:überrasch"
-        r"|erstaun|verwunder)\S*|(?:anders als|im gegensatz zu|verglichen mit) # (?=erfüllt"
-        r"|passt|löst"
-        r"|geht|stimmt|ist)|wie (?:behauptet|vermutet|gesagt|erwartet|verlangt"
-        r"|vorhergesagt)(?=,? "
-        r"(?:ist|sind|lautet|beträgt|ergibt|erhält|erhalten))|"
-        r"entgegen (?:\S+ ){1,3}?(?:vermutung|erwartung|behauptung|annahme|meinung|anschein"
-        r"|angabe|ansicht|aussage)\S*|wie (?:man|wir|sich|die probe) (?:\S+ ){0,2}?(?:sieht"
-        r"|sehen"
-        r"|nachrechne[nt]|prüf\S*|überprüf\S*|erkenn\S*|zeig\S*|bestätig\S*"
-        r"|feststell\S*)(?: lässt| kann)?|"
-        r"(?:wie|was) (?:\S+ ){0,3}?(?:richtig|zu recht|korrekt|zutreffend) (?:\S+ )?"
-        r"(?:sag|mein|behaupt|vermut|denk)\S*|"
-        r"(?:wenn|falls|sofern) ich mich nicht (?:irre|täusche|verrechnet habe)|"
-        r"fehler(?:rechnung|quote|zahl)|wer hätte (?:\S+ )?gedacht|"
-        r"man könnte (?:\S+ ){0,3}?(?:meinen|denken|glauben)(?=[^\d]*,)"
-    ),
-    sums=(
-        r"wir|man|du|sie|ich|\S*(?:addier|rechn|zusammen|multipliz|subtrah|zähl|divid|abzieh"
-        r"|einsetz|teil)\S*"
-    ),
-    other=(
-        rf"{_THEN}(?:nicht(?: etwa| mehr)?|statt|anstatt|anstelle von|kein\S*|(?:mehr"
-        rf"|weniger"
-        r"|\S+er) (?:ist |sind |war )?als|(?:doppelt|halb|\S+mal) so \S+ wie"
-        r"|(?:das|die) (?:doppelte|hälfte|\S+fache|\S+tel) von) #|"
-        r"(?:also|damit|somit|und|mithin|folglich) (?:\S+ )?(?:über|unter|mindestens"
-        r"|höchstens) #|"
-        rf"{_THEN}(?:um )?# (?:\S+ )?(?:mehr|weniger|\S+er)(?: als (?:\S+ )?(?:#"
-        rf"|[^\W\d]+))|"
-        r"(?:weil|denn|da) # [^,;:.\d]{0,40}(?:falsch|nicht|unmöglich|kein|ausgeschlossen"
-        r"|zu groß"
-        r"|zu klein)[^,;:.\d]{0,30}"
-    ),
-    retracts=(
-        rf"(?:(?:aber|doch|nur|leider|allerdings|moment|halt|stopp|nein|oh|ups|ach|warte|mal"
-        rf"|und"
-        r"|oder|jedoch|hm+|nun|ehrlich gesagt)[,:!.]*\s+)*(?:"
-        r"(?:das|dies(?:er|e|es)?|der wert|die zahl|die antwort|so|hier|da) (?:\S+ ){0,6}?"
-        rf"(?:{_NOT}(?! #)|{_WRONG}|{_NO} {_PROOF}|bezweif\S+"
-        rf"|(?:nehm|zieh)e ich"
-        r" (?:\S+ ){0,2}?zurück|verwerfe|streiche|widerrufe)|"
-        rf"(?:wie ?viel\S*|ob|was|wie|wo) [^.]{{1,60}}?(?:{_NOT}|unklar|offen|unbekannt"
-        rf"|ungewiss)|"
-        rf"(?:{_WRONG})|doch nicht|(?:da|hier) fehlt|bitte (?:\S+ )?(?:ignorier|vergess"
-        rf"|streich)\S*|"
-        r"(?:richtig|korrekt|wahr|sicher) (?:ist|bin|war) (?:das|ich|es) (?:\S+ ){0,3}?nicht|"
-        r"glaub\S* ich (?:\S+ ){0,3}?nicht|dabei (?:\S+ ){0,4}?(?:verrechnet|geirrt|vertan"
-        r"|verzählt)|"
-        r"stimmt (?:\S+ )?nicht|auch nicht|oder (?:\S+ )?nicht|"
-        r"(?:streich|vergiss|ignorier|verwirf|vergessen)\S* (?:\S+ )?(?:das|es|dies\S*|sie"
-        r"|bitte)|"
-        rf"ich (?:\S+ ){{0,5}}?(?:{_WRONG}|zurück|verwerfe|widerrufe|bezweif\S+|zweif\S+"
-        rf"|nicht "
-        r"(?:sicher|überzeugt)|unsicher)|"
-        r"(?:danach|darum|das) (?:ist|war|wird) (?:\S+ )?nicht|"
-        r"(?:gefragt|gesucht|verlangt) (?:ist|war|wird|sind) (?:\S+ ){0,3}?(?:etwas|aber|jedoch"
-        r"|allerdings)|sicher bin ich|daran (?:zweif|glaub)\S*|darauf (?:\S+ ){0,3}?nicht|"
-        r"ob (?:das|dies|es)|die (?:probe|kontrolle|gegenprobe) (?:\S+ ){0,3}?(?:scheitert"
-        r"|nicht"
-        rf"|fehl|widerspr\S+)|(?:keine ahnung|wer weiß)|(?:leider"
-        rf"|jedoch) (?:\S+ ){{0,6}}?{_NOT})"
-    ),
-    unreal=(
-        r"(?:hätte|wäre|würde|käme|ergäbe|gäbe|läge|betrüge|bekäme|erhielte"
-        r"|müsste|könnte|dürfte|waere|haette|wuerde|kaeme|ergaebe|gaebe|laege|koennte|muesste"
-        r"|bräuchte|stünde|verbliebe|entspräche|entstünde)[nt]?|bliebe"
-    ),
-    agrees=(
-        r"(?![^.]*\b(?:nicht|kein))[,–—;]? ?(?:und |womit |was |damit |das |dies |es |sie |er |dem |darin )?"
-        r"(?:(?!nicht|kein)\S+ ){0,5}?(?:richtig|korrekt|stimmt(?! nicht)|zutreffend"
-        r"|(?:hat|haben|hatte|liegt|liegen)(?: \S+){0,3}? (?:recht|richtig)"
-        r"|(?:trifft|treffen) (?:\S+ )?zu|schließe ich mich|stimme ich (?:\S+ )?zu"
-        r"|bestätig\S*|zu recht|mit recht|wahr)"
-    ),
+    before=rf"""
+        (?:{_WRONG})
+        |(?:falsche|inkorrekte|fehlerhafte|verkehrte)[nrsm]?|stimmt (?:\S+ )?nicht
+        |trifft (?:\S+ )?nicht zu
+        |nicht (?:\S+ ){{0,2}}?(?:wahr|richtig|der fall|korrekt|sicher|möglich|gesagt|bewiesen
+        |belegt|zu erwarten|so, dass|denkbar|haltbar|zulässig|dass)
+        |kein\S* (?:\S+ )?(?:beweis|grund|hinweis|beleg|rede|rechnung|weg|anlass|lösung|option
+        |kandidat)
+        |(?:glaub|denk|mein|find|behaupt|sag|erwart|weiß|wiss|heißt|folgt|bedeut|halt
+        |nehm)\S* (?:ich |wir |auch |daher |also |aber |es |das )*(?:gar |überhaupt |ganz )?nicht
+        |(?:darf|kann|können|sollte|würde|will
+        |möchte) (?:man |wir |ich |ernsthaft )*nicht (?:\S+ )?(?:sagen|behaupten|schließen|folgern
+        |sein|ernsthaft|stimmen)|bezweif\S+
+        |zweif(?:le|eln|elt|elte)|bestreit\S*|bestritt\S*|leugne\S*|verneine\S*|dementier\S*
+        |widersprech\S*|hüte\S*|ablehn\S*|lehne|verwirf\S*|verwerfe\S*
+        |schließe\S* (?:\S+ )?aus|vielleicht|eventuell|möglicherweise|womöglich|wohl|wahrscheinlich
+        |vermutlich|mutmaßlich|angeblich|vorgeblich|möglich|denkbar|scheint|scheinen|scheinbar
+        |anscheinend|offenbar|schätzungsweise|mag|sieht (?:\S+ )?aus|rate|raten|geraten|schätze
+        |vermute\S*|vermutung|schätzung|tippe|tipp|hypothese|bauchgefühl|gefühlt|ins blaue|niemand
+        |keiner|sonst|andernfalls|ansonsten|es sei denn|außer wenn|sofern|vorausgesetzt|angenommen
+        |gesetzt den fall|nur wenn
+        |nehmen wir (?:einmal |mal )?an
+        |unter (?:der|den|einer) (?:\S+ )?(?:annahme\S*|bedingung\S*|voraussetzung\S*)|für den fall
+        |im falle?,? dass|je nach(?:dem)?
+        |sollten? (?:n|x|die|der|das|es) \S+(?=.*,)
+        |(?:falls|wenn) (?:\S+ ){{0,4}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft
+        |zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)
+        |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir))|weder|noch$
+        |unter keinen umständen|auf keinen fall|in keinem fall|auf keine weise|mit(?:nichten)
+        |beileibe|unterscheidet sich|verschieden
+        |(?:anders|ander\S*(?: \S+)? als|statt|anstatt|anstelle von|abgesehen von|ausgenommen
+        |alles (?:andere als|außer|bis auf))(?=[^\d]*$)
+        |(?:weicht|weichen) (?:\S+ )?von
+        |(?:spricht|sprechen|bin|sind) (?:\S+ )?gegen|^gegen
+        |(?:kleiner|größer|weniger|mehr) oder gleich|weiger\S*|davon entfernt
+        |(?:bestenfalls|schlimmstenfalls|günstigstenfalls|im (?:besten|schlimmsten|günstigsten
+        |idealen) fall|gefühl|gewähr|nagel\S*|festlegen|gelesen|gehört|munkelt|(?:internet
+        |lösungsblatt|lösungsheft|lösungsbuch|lehrbuch|buch|tafel|forum|netz
+        |zettel) (?:\S+ )?(?:steht|stand|heißt|findet)|jemand|nennt|nach auffassung
+        |für [^\W\d]+ (?:ist|sind|lautet)|(?:ursprünglich|zuerst|anfangs|vorher|eben) (?:stand|kam
+        |hatte|war)\S* (?:hier|da|ich)|keine[rs]? (?:der|von|unserer)|verfehlt|(?:fehlt
+        |fehlen) (?:jeder|jede|der|ein) (?:beweis|beleg)|von wegen|(?:doppelt|halb|dreimal
+        |\S+mal) so \S+ wie|weniger \S+ als|mehr \S+ als|seitenzahl|hausnummer
+        |jahreszahl)(?=[^\d]*$)
+        |zwischen # (?:[^\d\s,]+ )?und(?=\s*$)
+        |entweder
+        |laut(?! (?:aufgabe\S*|formel|text|satz|definition|angabe\S*|tabelle))|nach ansicht
+        |nach meinung|zufolge|nichts ergibt|weit (?:entfernt|weg)|fern(?:ab)? von|unentschieden
+        |gerücht
+        |(?:ob|wer) (?:[^,:\d]*)$
+        |(?:zwischen|teil)(?:ergebnis\S*|summe|wert|schritt|resultat)(?=[^\d]*$)
+        |(?:erste[rsn]?|frühere[rsn]?|alte[rsn]?|vorige[rsn]?|bisherige[rsn]?|vorläufige[rsn]?
+        |ursprüngliche[rsn]?|spontane[rsn]?|naive[rsn]?|voreilige[rsn]?) (?:versuch|ansatz|gedanke
+        |entwurf|tipp|ergebnis|antwort|rechnung|impuls|eindruck|schätzung|lösung|wert|anlauf|idee
+        |überlegung|vermutung)|auf den ersten blick
+        |(?:zuerst|anfangs|zunächst|ursprünglich|vorhin|spontan|erst) (?:\S+ ){{0,2}}?ich
+        |ich (?:\S+ ){{0,3}}?(?:zuerst|anfangs|zunächst|ursprünglich|vorhin|fälschlich\S*|voreilig
+        |versehentlich|aus versehen)|fälschlich\S*|versehentlich|aus versehen|verlockend
+        |verführerisch|naheliegend, aber
+        |typischer? (?:fehler|falle)
+    """,
+    after=rf"""
+        (?!^fehler)(?:{_WRONG})
+        |^{_VERB} (?:\S+ ){{0,3}}?(?:{_NOT}|{_NO} {_PROOF})
+        |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?{_NO} {_PROOF}
+        |^(?:\S+ )?(?:war|ist) (?:\S+ )?(?:mein|unser|ein) (?:\S+ )?(?:versuch|ansatz|gedanke
+        |entwurf|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert|unbekannt
+        |(?:der|die|das) (?:rest|\S+wert|antwort|lösung|ergebnis|gesamt\S*
+        |endergebnis) (?:\S+ )?(?:fehlt|fehlen|kenne|steht aus|bleibt offen)
+        |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht|widerrufen
+        |zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
+        |(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)|enthielt|übersah
+        |als (?:antwort|lösung)$|an die tafel
+        |danach (?:\S+ ){{0,3}}?(?:nichts|nicht|unbekannt)
+        |^(?:\S+ )?(?:oder|und) (?:mehr|weniger|darüber|darunter|höher|kleiner|größer)
+        |^(?:\S+ )?nicht (?:\S+ )?sicher
+        |(?:können|kann|müssen|muss|darf|dürfen|sollten) (?:wir|man
+        |ich) (?:\S+ ){{0,3}}?(?:ausschließen|streichen|verwerfen|vergessen|ignorieren|weglassen)
+        |ausschließen|verwerfen|zurückweisen|ablehnen
+        |liegt (?:man|du|er|ihr) (?:\S+ )?(?:daneben|falsch)
+        |(?:wie ?viel\S*|ob|was|wie|wo) [^.]{{1,60}}?(?:{_NOT}|unklar|offen|unbekannt|ungewiss)
+        |^(?:\S+ ){{1,2}}?{_VERB} (?:\S+ ){{0,3}}?(?:{_NOT}) (?:\S+ ){{0,2}}?{_RIGHT}
+        |^(?:\S+ ){{0,2}}?(?:es|das) (?:\S+ ){{0,3}}?(?:{_NOT})
+        |^(?:\S+ )?(?:scheide(?:t|n)|schied\S*|fäll(?:t|en)|fiel\S*) (?:\S+ ){{0,3}}?(?:aus|weg
+        |raus|flach)
+        |^(?:\S+ )?entf(?:ällt|allen)
+        |(?:lässt|lassen) sich (?:\S+ ){{0,3}}?(?:ausschließen|widerlegen|streichen|verwerfen)
+        |auszuschließen
+        |(?:in frage|infrage|in betracht)(?= nicht| kaum)
+        |(?:nicht|kaum) (?:in frage|infrage|in betracht)|scheitert
+        |verletz(?:t|en) (?:die|eine|das)|verstö(?:ßt|ßen)
+        |(?<=[,:–—]) ?{_VERB} (?:\S+ ){{0,4}}?(?:{_NOT})
+        |(?:aber|doch|jedoch|allerdings|leider|obwohl|wobei|was|nur|bloß|wenngleich|obgleich
+        |freilich|indes|dennoch|trotzdem) (?:\S+ ){{0,8}}?(?:{_NOT}|{_NO} {_PROOF}|etwas ander\S+
+        |offen|zweifel\S*|bezweif\S+|fehlt|unklar|aus(?:steht)?|zu (?:klein|groß|hoch|niedrig|viel
+        |wenig)|sicher bin)
+        |(?<=[,–—]) ?(?:und )?(?:das|dies|der wert) (?:\S+ ){{0,4}}?(?:{_NOT})
+        |gefragt (?:ist|war|wird) (?:\S+ ){{0,2}}?(?:nach )?(?:etwas|aber|jedoch)
+        |(?:nicht|nie) (?:\S+ )?(?:gefragt|gesucht|verlangt|gemeint|ausgerechnet|geprüft)
+        |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ ){{0,2}}?(?:zwischen|teil|ausgangs|anfangs
+        |start)(?:ergebnis\S*|schritt|wert|summe|resultat|größe|zahl)
+        |^(?:\S+ )?(?:ist|sind|war|waren|wäre|wären|liegt|liegen) (?:\S+ )?(?:zu (?:klein|groß|hoch
+        |niedrig|viel|wenig|gering)|daneben
+        |(?:nur |bloß |lediglich |eher )?(?:ein\S* )?(?:\S+ )?(?:schätzung|vermutung|untere|obere
+        |schranke|grenze|tipp|näherung|raten))|es sei denn|vielleicht|eventuell|möglicherweise
+        |womöglich|wahrscheinlich|vermutlich|angeblich|vorausgesetzt|außer wenn|sofern|sonst
+        |unter (?:der|den) (?:\S+ )?(?:annahme|bedingung|voraussetzung)\S*|nur (?:dann|wenn|falls)
+        |falls|je nach\S*
+        |wenn (?:\S+ ){{0,6}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft|zutreffen
+        |gemeint|erlaubt|fair|gerade|ungerade|regnet)
+        |hängt (?:\S+ ){{0,3}}?(?:ab|davon)
+        |(?:schätze|vermute|rate|nehme|tippe|hoffe) ich
+        |ich (?:schätze|vermute|rate|tippe|nehme an)|ohne gewähr|wer weiß
+        |oder (?:so|ähnlich|doch)
+        |(?:bin|sicher) (?:\S+ ){{0,3}}?(?:nicht|un)sicher
+        |sicher (?:bin|ist) (?:\S+ ){{0,3}}?nicht
+        |(?:sein|ergeben|betragen|lauten|haben|gewesen|bleiben) (?:soll|mag)\S*
+        |(?:sag|mein|behaupt|glaub|denk|vermut)(?:t|te|ten|et|ete|eten)
+        |(?:sagen|behaupten|glauben|denken|vermuten|antworten)(?=\s*[,.]?$)
+        |(?:sag|mein|glaub|denk)en (?:viele|manche|einige)|geantwortet|gesagt|getippt|geraten
+        |so (?:\S+ )?(?:mein|heißt)\S*
+        |für (?:die (?:richtige )?(?:antwort|lösung)|richtig|korrekt)
+        |zurück(?:genommen|gezogen|nehmen|ziehen)|nehme ich zurück|ziehe ich zurück
+    """,
+    says=r"""
+        (?:sag|mein|glaub)(?:t|en|te|ten)|behaupte\S*|denk(?:t|en)|dachte\S*|heißt es|soll|sollen
+        |antwortet\S*|geantwortet|vermutet\S*|vermuten|schätzt\S*|tipp(?:t|te|ten)|erzähl\S*
+        |versicher\S*|schwör\S*|schwor\S*|munkelt|plädier\S*|argumentier\S*|verkünde\S*
+        |(?:der|die|das|mein|meine|ein|eine) (?:\S+ )?(?:freund|freundin|lehrer|lehrerin|bruder
+        |schwester|mitschüler|mitschülerin|nachbar|nachbarin|kollege|kollegin|schüler|schülerin
+        |taschenrechner|lehrbuch|lösungsheft|lösungsbuch|internet|computer
+        |programm) (?:\S+ )?(?:kommt|kam|erhält|erhielt|bekommt|bekam|hat|nennt|nannte|gibt|gab
+        |zeigt|zeigte|schreibt|schrieb|rechnet)
+        |(?:nimmt|nehmen|nahm) \S+ an
+        |besteht (?:\S+ )?(?:darauf|auf)
+        |der (?:\S+ )?(?:meinung|ansicht|auffassung|überzeugung)|(?:ist|sind) überzeugt|sei|seien
+        |betrage|laute|ergebe
+        |(?<!ich\s)habe(?! ich)(?=[^,]*$)
+    """,
+    so=rf"""
+        also|daher|deshalb|somit|folglich|demnach|deswegen|aber|sondern|jedoch|denn|weil|trotzdem
+        |dennoch|mithin|vielmehr|(?<=,\s)doch|stattdessen|in wahrheit|in wirklichkeit
+        |tatsächlich(?! nicht)|korrekt ist
+        |richtig (?:ist|sind|wäre)(?! (?:nicht|aber))
+        |(?:#|(?:das|dies|ich|mich) (?:\S+ ){{0,3}}?(?:{_WRONG}))[^,;:]{{0,60}}[,:–—] {_MAIN}
+    """,
+    certain=r"""
+        (?:kein\S*|ohne(?: jeden| den geringsten)?|außer|nicht zu|außer jedem
+        |über jeden) (?:\S+ )?(?:zweifel|bezweifeln)(?: erhaben)?|zweifel\S*los|zweifelsfrei
+        |(?:niemand|keiner) (?:\S+ ){0,2}?(?:bestreit\S*|bezweif\S*|leugne\S*)
+        |(?:nicht|kein\S*|unschwer|nichts|nie) (?:\S+ ){0,3}?(?:schwer|schwierig|problem|wunder
+        |überrasch\S*|verwunder\S*|wundert|umsonst|falsch|bestreiten|leugnen|unmöglich|nötig|lange
+        |leicht|einfach|kompliziert|geheimnis|zufall|hexerei|fehler|irrtum|vergessen|täuschen
+        |beirren|irritieren|verwirren|verwechseln|übersehen|hexenwerk|ander\S* (?:lösung|antwort
+        |möglichkeit|ergebnis|wert)|mehr zu tun|zu rütteln|auszusetzen|einzuwenden|widerlegen
+        |weiter|alle|alles|rolle|zur sache)
+        |(?:überrasch\S*|wundert|stört|schadet) (?:\S+ )?nicht|macht nichts|ändert (?:\S+ )?nichts
+        |nichts (?:anderes )?(?:\S+ )?als
+        |kein\S* ander\S* (?:\S+ )?als
+        |nicht nur|nicht mehr als|nicht weniger als
+        |nicht mehr und nicht weniger
+        |sehr wohl|gleichwohl|fehlerfrei|fehlerlos|entweder so oder so
+        |so oder so|wie erwartet
+        |(?:anders|entgegen|im gegensatz|abweichend|ungeachtet|auch wenn|obwohl|selbst wenn
+        |obgleich|egal|gleichgültig|ganz gleich)(?: [^,;:]{1,80})?,
+        |(?:da|weil|wenn) (?:niemand|nichts|keiner?|nicht) [^,;:\d]{1,40},
+        |(?:dass|wo|wer|der|die|das) (?:niemand|keiner|nichts) [^,;:\d]{1,40},
+        |anzahl der (?:falschen|fehlerhaften) \S+
+        |(?:überrasch|erstaun|verwunder)\S* (?:\S+ )?vielleicht
+        |vielleicht (?:\S+ )?(?:überrasch|erstaun|verwunder)\S*
+        |(?:anders als|im gegensatz zu|verglichen mit) # (?=erfüllt|passt|löst|geht|stimmt|ist)
+        |wie (?:behauptet|vermutet|gesagt|erwartet|verlangt|vorhergesagt)(?=,? (?:ist|sind|lautet
+        |beträgt|ergibt|erhält|erhalten))
+        |entgegen (?:\S+ ){1,3}?(?:vermutung|erwartung|behauptung|annahme|meinung|anschein|angabe
+        |ansicht|aussage)\S*
+        |wie (?:man|wir|sich|die probe) (?:\S+ ){0,2}?(?:sieht|sehen|nachrechne[nt]|prüf\S*
+        |überprüf\S*|erkenn\S*|zeig\S*|bestätig\S*|feststell\S*)(?: lässt| kann)?
+        |(?:wie|was) (?:\S+ ){0,3}?(?:richtig|zu recht|korrekt|zutreffend) (?:\S+ )?(?:sag|mein
+        |behaupt|vermut|denk)\S*
+        |(?:wenn|falls|sofern) ich mich nicht (?:irre|täusche|verrechnet habe)
+        |fehler(?:rechnung|quote|zahl)
+        |wer hätte (?:\S+ )?gedacht
+        |man könnte (?:\S+ ){0,3}?(?:meinen|denken|glauben)(?=[^\d]*,)
+    """,
+    sums=r"""
+        wir|man|du|sie|ich
+        |\S*(?:addier|rechn|zusammen|multipliz|subtrah|zähl|divid|abzieh|einsetz|teil)\S*
+    """,
+    other=rf"""
+        {_THEN}(?:nicht(?: etwa| mehr)?|statt|anstatt|anstelle von|kein\S*|(?:mehr|weniger
+        |\S+er) (?:ist |sind |war )?als|(?:doppelt|halb|\S+mal) so \S+ wie|(?:das|die) (?:doppelte
+        |hälfte|\S+fache|\S+tel) von) #
+        |(?:also|damit|somit|und|mithin|folglich) (?:\S+ )?(?:über|unter|mindestens|höchstens) #
+        |{_THEN}(?:um )?# (?:\S+ )?(?:mehr|weniger|\S+er)(?: als (?:\S+ )?(?:#|[^\W\d]+))
+        |(?:weil|denn|da) # [^,;:.\d]{{0,40}}(?:falsch|nicht|unmöglich|kein|ausgeschlossen|zu groß
+        |zu klein)[^,;:.\d]{{0,30}}
+    """,
+    retracts=rf"""
+        (?:(?:aber|doch|nur|leider|allerdings|moment|halt|stopp|nein|oh|ups|ach|warte|mal|und|oder
+        |jedoch|hm+|nun|ehrlich gesagt)[,:!.]*\s+)*(?:(?:das|dies(?:er|e|es)?|der wert|die zahl
+        |die antwort|so|hier|da) (?:\S+ ){{0,6}}?(?:{_NOT}(?! #)|{_WRONG}|{_NO} {_PROOF}|bezweif\S+
+        |(?:nehm|zieh)e ich (?:\S+ ){{0,2}}?zurück|verwerfe|streiche|widerrufe)|(?:wie ?viel\S*|ob
+        |was|wie|wo) [^.]{{1,60}}?(?:{_NOT}|unklar|offen|unbekannt|ungewiss)|(?:{_WRONG})
+        |doch nicht|(?:da|hier) fehlt|bitte (?:\S+ )?(?:ignorier|vergess|streich)\S*|(?:richtig
+        |korrekt|wahr|sicher) (?:ist|bin|war) (?:das|ich|es) (?:\S+ ){{0,3}}?nicht
+        |glaub\S* ich (?:\S+ ){{0,3}}?nicht|dabei (?:\S+ ){{0,4}}?(?:verrechnet|geirrt|vertan
+        |verzählt)|stimmt (?:\S+ )?nicht|auch nicht|oder (?:\S+ )?nicht|(?:streich|vergiss|ignorier
+        |verwirf|vergessen)\S* (?:\S+ )?(?:das|es|dies\S*|sie|bitte)
+        |ich (?:\S+ ){{0,5}}?(?:{_WRONG}|zurück|verwerfe|widerrufe|bezweif\S+|zweif\S+
+        |nicht (?:sicher|überzeugt)|unsicher)|(?:danach|darum|das) (?:ist|war|wird) (?:\S+ )?nicht
+        |(?:gefragt|gesucht|verlangt) (?:ist|war|wird|sind) (?:\S+ ){{0,3}}?(?:etwas|aber|jedoch
+        |allerdings)|sicher bin ich|daran (?:zweif|glaub)\S*|darauf (?:\S+ ){{0,3}}?nicht|ob (?:das
+        |dies|es)|die (?:probe|kontrolle|gegenprobe) (?:\S+ ){{0,3}}?(?:scheitert|nicht|fehl
+        |widerspr\S+)|(?:keine ahnung|wer weiß)|(?:leider|jedoch) (?:\S+ ){{0,6}}?{_NOT})
+    """,
+    unreal=r"""
+        (?:hätte|wäre|würde|käme|ergäbe|gäbe|läge|betrüge|bekäme|erhielte|müsste|könnte|dürfte
+        |waere|haette|wuerde|kaeme|ergaebe|gaebe|laege|koennte|muesste|bräuchte|stünde|verbliebe
+        |entspräche|entstünde)[nt]?|bliebe
+    """,
+    agrees=r"""
+        (?![^.]*\b(?:nicht|kein))[,–—;]? ?(?:(?:und|womit|was|damit|das|dies|es|sie|er|dem
+        |darin) )?(?:(?!nicht|kein)\S+ ){0,5}?(?:richtig|korrekt|stimmt(?! nicht)|zutreffend|(?:hat
+        |haben|hatte|liegt|liegen)(?: \S+){0,3}? (?:recht|richtig)|(?:trifft|treffen) (?:\S+ )?zu
+        |schließe ich mich|stimme ich (?:\S+ )?zu|bestätig\S*|zu recht|mit recht|wahr)
+    """,
 )

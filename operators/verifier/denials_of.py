@@ -42,3 +42,8 @@ class DenialWords(NamedTuple):
     aside: str = ""
     agrees: str = ""
     unreal: str = ""
+
+
+def on_one_line(field: str) -> str:
+    """A field of `DenialWords` without its line breaks and the indents behind them."""
+    return "".join(map(str.lstrip, field.split("\n")))

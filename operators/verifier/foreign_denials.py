@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .denial_words import DENIALS
 from .denials_chinese import SIMPLER
-from .denials_of import DenialWords
+from .denials_of import DenialWords, on_one_line
 from .languages import LANGUAGES
 from .phrases import (
     bounded,
@@ -59,7 +59,7 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
     def words(field: str) -> re.Pattern[str]:
         parts = list[str]()
         for name in names:
-            found = getattr(DENIALS.get(name, DenialWords()), field)
+            found = on_one_line(getattr(DENIALS.get(name, DenialWords()), field))
             plain = found
             if field != "unreal":  # Compared with its accents.
                 plain = found.translate(letters).translate(SIMPLER if "zh" in names else {})
