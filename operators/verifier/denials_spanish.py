@@ -85,258 +85,117 @@ _THIS = (
 
 SPANISH = DenialWords(
     before=rf"""
-        
         {_WRONG}
-        
         |(?:mala|mal) (?:respuesta|solución|opción|decir|afirmar)
-        
-        |(?:no|tampoco|ni) (?:\S+ ){{0,2}}?(?:ciert[oa]|verdad|correct[oa]|posible
-        |el caso
-        |segur[oa]|clar[oa]|exact[oa]|cabe|probable|razonable|válid[oa]|sensat[oa]
-        |lógic[oa]
-        |creíble|aceptable|acertad[oa]|admisible|sostenible|suficiente|prudente
-        |evidente|justo)
-        
-        |no (?:(?:se|me|lo|nos|te|le) )?(?:creo|creemos|cree|crea[ns]?|pienso|pensamos
-        |piense[ns]?
-        |digo|decimos|diga[ns]?|dig[áa]is|considero|consideramos|opino
-        |opinamos|diría\S*|sé|sabemos
-        |sabe|parece|puede\S* (?:decir|afirmar|concluir
-        |sostener|deducir|asegurar|aceptar|responder
-        |garantizar|demostrar|admitir|dar)\S*
-        |podemos (?:decir|afirmar|concluir|sostener|deducir
-        |asegurar|aceptar|responder
-        |garantizar|demostrar|admitir|dar)|puedo (?:decir|afirmar
-        |concluir|asegurar
-        |aceptar|garantizar|creer|confirmar|admitir)|acepto|aceptamos|significa
-        |implica
-        |afirmo|afirmamos|sostengo|aseguro|comparto|estoy|estamos|deduce|deducimos
-        |sigue
-        |concluyo|concluimos|demuestra|garantiza|admito|respondas|vale|basta|sirve
-        |debemos
-        |deberíamos|debería\S*|tiene sentido|quiere decir|hay (?:motivo|razón
-        |razones|manera|forma
-        |modo|prueba|pruebas|nada)\S*|existe|me convence|confirmo
-        |apoyo|suscribo)
-        
-        |(?<!que\s)(?<!si\s)(?<!cuando\s)(?<!como\s)(?<!quienes\s)no (?:(?:se|le|les|lo|la|me
-        |te
-        |nos) ){{0,2}}{_STATES}(?: [^\s\d,;:]+){{0,4}}\s*$|dud[oae]|duda(?:n|mos|ría)
-        |cuestion[oa]
-        
-        |desconfío|discrepo|nieg[oa]\S*|negamos|negaría|neg[aó]|rechaz\S+|descart\S+
-        |exclu[iy]\S*
-        
+        |(?:no|tampoco|ni) (?:\S+ ){{0,2}}?(?:ciert[oa]|verdad|correct[oa]|posible|el caso
+        |segur[oa]|clar[oa]|exact[oa]|cabe|probable|razonable|válid[oa]|sensat[oa]|lógic[oa]
+        |creíble|aceptable|acertad[oa]|admisible|sostenible|suficiente|prudente|evidente|justo)
+        |no (?:(?:se|me|lo|nos|te|le) )?(?:creo|creemos|cree|crea[ns]?|pienso|pensamos|piense[ns]?
+        |digo|decimos|diga[ns]?|dig[áa]is|considero|consideramos|opino|opinamos|diría\S*|sé|sabemos
+        |sabe|parece|puede\S* (?:decir|afirmar|concluir|sostener|deducir|asegurar|aceptar|responder
+        |garantizar|demostrar|admitir|dar)\S*|podemos (?:decir|afirmar|concluir|sostener|deducir
+        |asegurar|aceptar|responder|garantizar|demostrar|admitir|dar)|puedo (?:decir|afirmar
+        |concluir|asegurar|aceptar|garantizar|creer|confirmar|admitir)|acepto|aceptamos|significa
+        |implica|afirmo|afirmamos|sostengo|aseguro|comparto|estoy|estamos|deduce|deducimos|sigue
+        |concluyo|concluimos|demuestra|garantiza|admito|respondas|vale|basta|sirve|debemos
+        |deberíamos|debería\S*|tiene sentido|quiere decir|hay (?:motivo|razón|razones|manera|forma
+        |modo|prueba|pruebas|nada)\S*|existe|me convence|confirmo|apoyo|suscribo)
+        |(?<!que\s)(?<!si\s)(?<!cuando\s)(?<!como\s)(?<!quienes\s)no (?:(?:se|le|les|lo|la|me|te
+        |nos) ){{0,2}}{_STATES}(?: [^\s\d,;:]+){{0,4}}\s*$|dud[oae]|duda(?:n|mos|ría)|cuestion[oa]
+        |desconfío|discrepo|nieg[oa]\S*|negamos|negaría|neg[aó]|rechaz\S+|descart\S+|exclu[iy]\S*
         |refut\S+|desmient\S+|desment\S+|desech\S+
-        
-        |elimin(?:o|amos|ar|emos|ado)|tach(?:o|amos|ar|ado)|contradi\S+|me equivo\S+
-        |se equivo\S+
-        
-        |nos equivo\S+|miente\S*|yerra\S*|tal vez|quizás?|acaso|posiblemente
-        |igual (?:es|son)
-        
-        |capaz que|ojalá|probablemente|seguramente|presumiblemente|presuntamente
-        |hipotéticamente
-        
+        |elimin(?:o|amos|ar|emos|ado)|tach(?:o|amos|ar|ado)|contradi\S+|me equivo\S+|se equivo\S+
+        |nos equivo\S+|miente\S*|yerra\S*|tal vez|quizás?|acaso|posiblemente|igual (?:es|son)
+        |capaz que|ojalá|probablemente|seguramente|presumiblemente|presuntamente|hipotéticamente
         |supuestamente|aparentemente|en apariencia|a primera vista|en teoría|a ojo|al azar
-        
         |podría\S*|pudiera\S*
-        
         |puede(?: que| ser|n ser)?|pueda[ns]?|cabría
-        
         |cabe (?:la posibilidad|pensar|suponer|esperar)
-        
         |es (?:posible|probable|concebible|plausible|de suponer|de esperar)
-        
-        |hay (?:alguna|cierta) (?:posibilidad|probabilidad)|existe la posibilidad
-        |a lo mejor
-        
+        |hay (?:alguna|cierta) (?:posibilidad|probabilidad)|existe la posibilidad|a lo mejor
         |deb(?:e|en|ería|erían) de (?:ser|haber|quedar|tener)
-        
-        |parec(?:e|en|ía|ían|ió)\S*|sospech\S+|supongo|supondría|imagino|imagina(?:mos|ndo)?
-        |intuyo
-        
-        |apuesto|apostaría|adivin\S+|diría|diríamos|me da que|me suena
-        |tengo la impresión
-        
+        |parec(?:e|en|ía|ían|ió)\S*|sospech\S+|supongo|supondría|imagino|imagina(?:mos|ndo)?|intuyo
+        |apuesto|apostaría|adivin\S+|diría|diríamos|me da que|me suena|tengo la impresión
         |tengo entendido
-        
-        |si (?:la memoria )?no me (?:equivoco|falla)|salvo error|nadie|ninguno|ningún|nada
-        |jamás
-        
+        |si (?:la memoria )?no me (?:equivoco|falla)|salvo error|nadie|ninguno|ningún|nada|jamás
         |nunca|difícilmente|apenas|de lo contrario|si no|en otro caso
-        
         |en (?:el )?caso (?:contrario|opuesto)
-        
-        |de otr[oa] (?:modo|manera|forma)
-        |en cualquier otro caso
-        
+        |de otr[oa] (?:modo|manera|forma)|en cualquier otro caso
         |en los demás casos
-        
-        |otr[oa]s casos|a menos que|salvo|excepto|siempre que|siempre y cuando
-        |con tal (?:de )?que
-        
+        |otr[oa]s casos|a menos que|salvo|excepto|siempre que|siempre y cuando|con tal (?:de )?que
         |con la condición de
-        
         |a condición de|a no ser que
-        
-        |mientras que? (?:sea|no)
-        |en (?:el )?caso de que
-        
-        |en caso de|solo (?:si|cuando)|sólo (?:si|cuando)|únicamente si|supongamos|suponiendo
-        |supón
-        
-        |supóngase|suponga\S*|asumiendo|asumamos|admitiendo|admitamos|imaginemos
-        |pongamos que
-        
+        |mientras que? (?:sea|no)|en (?:el )?caso de que
+        |en caso de|solo (?:si|cuando)|sólo (?:si|cuando)|únicamente si|supongamos|suponiendo|supón
+        |supóngase|suponga\S*|asumiendo|asumamos|admitiendo|admitamos|imaginemos|pongamos que
         |digamos que
-        
         |dando por (?:hecho|sentado|bueno)
-        
         |de ser (?:así|ciert[oa]|par|impar|posible)|ni|en lugar de|en vez de|antes que
-        
         |a diferencia de
-        
         |distint[oa]s? (?:de|a|al|del)
-        
-        |diferentes? (?:de|a|al|del)|difieren? (?:de|del)
-        |dista\S* (?:mucho )?de
-        
+        |diferentes? (?:de|a|al|del)|difieren? (?:de|del)|dista\S* (?:mucho )?de
         |se (?:aleja|aparta|diferencia|distingue)\S* de
-        
-        |cualquier(?:a| cosa| otra cosa| número| valor| otro \S+)? (?:menos|excepto|salvo
-        |que no)
-        
+        |cualquier(?:a| cosa| otra cosa| número| valor| otro \S+)? (?:menos|excepto|salvo|que no)
         |todo menos
-        
         |otr[oa]s? (?:\S+ )?que no
-        
         |(?:aparte|además|fuera|al margen) de
-        
         |de ninguna (?:manera|forma)|de ningún modo
-        
         |en (?:ningún|modo alguno)(?: caso| momento)?|en absoluto
-        
         |bajo (?:ninguna circunstancia|ningún concepto)
-        
-        |ni (?:hablar|de broma|por asomo|en sueños)|ni mucho menos|lejos (?:está )?de|o bien
-        |según
-        
+        |ni (?:hablar|de broma|por asomo|en sueños)|ni mucho menos|lejos (?:está )?de|o bien|según
         |en opinión de|a juicio de|de acuerdo con|conforme a|en palabras de|al decir de
-        
-        |se (?:dice|cree|piensa|afirma|rumorea|comenta|suele decir|suponía|creía
-        |esperaba) que
-        
-        |(?:dicen|cuentan|aseguran|afirman|creen|piensan|sostienen|opinan|juran
-        |juraría) que
-        
+        |se (?:dice|cree|piensa|afirma|rumorea|comenta|suele decir|suponía|creía|esperaba) que
+        |(?:dicen|cuentan|aseguran|afirman|creen|piensan|sostienen|opinan|juran|juraría) que
         |corre el rumor|hay quien\S*
-        
         |para (?:mi|tu|su|un|una|algunos|otros|muchos) (?:\S+ )?(?:{_PEOPLE})
-        
         |{_SUBJUNCTIVE}[^.;]{{0,80}}{_CONDITIONAL}
-        
-        |habría\S* (?:sido|dado|dicho|tenido|quedado|salido|valido|resultado|respondido
-        |contestado
-        |puesto|escrito|\S+[aid]do)
-        |hubie(?:ra|se)\S* \S+do
-        
-        |^ ?de (?:no )?(?:haber|ser|tener|existir|estar|contar)\S*
-        |con otr[oa]s \S+
-        
+        |habría\S* (?:sido|dado|dicho|tenido|quedado|salido|valido|resultado|respondido|contestado
+        |puesto|escrito|\S+[aid]do)|hubie(?:ra|se)\S* \S+do
+        |^ ?de (?:no )?(?:haber|ser|tener|existir|estar|contar)\S*|con otr[oa]s \S+
         |en otras (?:circunstancias|condiciones)|si fuera\S*
-        
-        |(?:como (?:mucho|poco|máximo|mínimo)|a lo (?:sumo|más)
-        |(?:al
+        |(?:como (?:mucho|poco|máximo|mínimo)|a lo (?:sumo|más)|(?:al
         |por lo) menos)(?: [^\s\d,]+){{0,2}}\s*$
-        
         |(?:por encima|por debajo|cerca|a punto|del orden|más allá|al borde) de(?:l)?\s*$
-        
-        |(?:próxim|cercan|superior|inferior|igual o (?:mayor|menor|superior
-        |inferior))[oae]?s? (?:a
+        |(?:próxim|cercan|superior|inferior|igual o (?:mayor|menor|superior|inferior))[oae]?s? (?:a
         |al|que)\s*$
-        
-        |(?:mayor|menor|más|menos)(?:es)? (?:que|de|grande que|pequeñ[oa] que
-        |alt[oa] que
+        |(?:mayor|menor|más|menos)(?:es)? (?:que|de|grande que|pequeñ[oa] que|alt[oa] que
         |baj[oa] que)\s*$
-        
-        |(?:supera|excede|rebasa|sobrepasa|ronda|roza|iguala|bordea)\S*(?: (?:a|de|los|las
-        |el
+        |(?:supera|excede|rebasa|sobrepasa|ronda|roza|iguala|bordea)\S*(?: (?:a|de|los|las|el
         |la))?\s*$
-        
-        |(?:no )?(?:llega|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de
-        |hasta)(?: (?:los
+        |(?:no )?(?:llega|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de|hasta)(?: (?:los
         |las))?\s*$
-        
         |(?:no )?(?:alcanza|casi|hasta|mínimo|máximo)\S*\s*$
-        
-        |(?:mitad|doble|triple|cuádruple|tercio|tercera parte|cuarta parte|cuarto
-        |quinta parte
-        |décima parte|cuadrado|cubo|raíz|raíz cuadrada|raíz cúbica|múltiplo
-        |divisor|factor|opuesto
-        |inverso|recíproco|consecutivo|sucesor|anterior|siguiente
-        |porcentaje|por ciento|dos tercios
-        |tres cuartos|resto|potencia|logaritmo|factorial
-        |%) (?:de|del|a|al)\s*$
-        
-        |(?:para|hasta) (?:llegar|alcanzar|completar|ser|tener|igualar|sumar|juntar
-        |reunir
+        |(?:mitad|doble|triple|cuádruple|tercio|tercera parte|cuarta parte|cuarto|quinta parte
+        |décima parte|cuadrado|cubo|raíz|raíz cuadrada|raíz cúbica|múltiplo|divisor|factor|opuesto
+        |inverso|recíproco|consecutivo|sucesor|anterior|siguiente|porcentaje|por ciento|dos tercios
+        |tres cuartos|resto|potencia|logaritmo|factorial|%) (?:de|del|a|al)\s*$
+        |(?:para|hasta) (?:llegar|alcanzar|completar|ser|tener|igualar|sumar|juntar|reunir
         |pagar)(?: a| los| las| hasta)?\s*$|entre # y\s*$|entre\s*$
-        
-        |(?:en algún (?:lugar|punto)|comprendid[oa]|situad[oa]|oscila\S*|está|estará
-        |encuentra
-        |varía\S*|va|dud[oa]|vacil[oa]|intervalo) (?:\S+ ){{0,2}}?(?:entre|desde
-        |de)
-        
-        |(?:el|un|del|al) (?:ejercicio|número|problema|apartado
-        |capítulo
+        |(?:en algún (?:lugar|punto)|comprendid[oa]|situad[oa]|oscila\S*|está|estará|encuentra
+        |varía\S*|va|dud[oa]|vacil[oa]|intervalo) (?:\S+ ){{0,2}}?(?:entre|desde|de)
+        |(?:el|un|del|al) (?:ejercicio|número|problema|apartado|capítulo
         |tema) (?:\S+ ){{0,3}}?(?:número|es el)
-        
-        |(?:página|ejercicio|apartado|capítulo|tema|paso|pregunta|sección|figura|tabla
-        |línea
+        |(?:página|ejercicio|apartado|capítulo|tema|paso|pregunta|sección|figura|tabla|línea
         |ecuación|versión|artículo|lección)(?: número)?\s*$
-        
-        |(?:enunciado|problema|texto) (?:solo |sólo |ya |también |únicamente )?(?:habla
-        |menciona
+        |(?:enunciado|problema|texto) (?:solo |sólo |ya |también |únicamente )?(?:habla|menciona
         |cita|nombra|incluye|contiene|da|trae)
-        
         |enunciado (?:aparece|figura|sale|pone|viene|hay|consta)\S*
-        
-        |(?:quien(?:es)?|cualquiera que|(?:el|los|la) que) (?:\S+ )?(?:respond[ae]|diga|dice
-        |dicen
-        |contest[ae]|ponga|pone|elija|elige|escrib[ae]|obten?ga|crea
-        |marque)\S*(?: que)?(?: (?:es
+        |(?:quien(?:es)?|cualquiera que|(?:el|los|la) que) (?:\S+ )?(?:respond[ae]|diga|dice|dicen
+        |contest[ae]|ponga|pone|elija|elige|escrib[ae]|obten?ga|crea|marque)\S*(?: que)?(?: (?:es
         |son|la \S+ (?:es|son)))?\s*$|veces\s*$
-        
         |(?:respecto|comparación|comparado) (?:a|de|con)(?: los| las)?\s*$
-        
-        |con (?:#|un|una|otr[oa]s?|más|menos|much[oa]s?|algo) [^.;]{{0,60}}{_CONDITIONAL}
-        |retiro
-        
+        |con (?:#|un|una|otr[oa]s?|más|menos|much[oa]s?|algo) [^.;]{{0,60}}{_CONDITIONAL}|retiro
         |retracto|anulo
-        
         |(?:mi|la) (?:respuesta|solución) anterior
-        
         |donde (?:dije|puse|escribí|decía|pone)|cambio
-        
-        |(?:casi|iba a|íbamos a|a punto de|estuve por) (?:respond|dec|dig|pon|escrib|contest
-        |eleg
+        |(?:casi|iba a|íbamos a|a punto de|estuve por) (?:respond|dec|dig|pon|escrib|contest|eleg
         |elij|marc)\S*
-        
-        |en el (?:segundo|tercer|último|otro)(?: caso)?,|cuando (?:n|x|k|m) \S+
-        |da la impresión
-        
+        |en el (?:segundo|tercer|último|otro)(?: caso)?,|cuando (?:n|x|k|m) \S+|da la impresión
         |la impresión de|ponen? que
-        
         |(?:leí|oí|he (?:leído|oído|visto)) que
-        
         |(?:hacemos|hago|hacer) caso
-        
-        |(?:sol[oa]|sólo|únicamente|lo único que|todo lo que) (?:se )?(?:sé|sabe|sabemos
-        |saben)
-        
+        |(?:sol[oa]|sólo|únicamente|lo único que|todo lo que) (?:se )?(?:sé|sabe|sabemos|saben)
         |(?:mi|nuestr[oa]) (?:primer[oa]?|anterior|antigu[oa]) \S+|^ ?no
-    
     """,
     after=(
         rf"^\s*[:,(—–]\s*(?:no\s*[.)]?\s*$|{_WRONG}(?! #)|mal(?=\s*[.)]?$))|"
@@ -398,179 +257,84 @@ SPANISH = DenialWords(
         r"¿(?:no|verdad|cierto|o no)"
     ),
     says=rf"""
-        
-        di(?:ce|cen|jo|jeron|jera)|decía\S*|decían|cree|creen|creyó|creyeron|creí
-        |creía\S*
-        
+        di(?:ce|cen|jo|jeron|jera)|decía\S*|decían|cree|creen|creyó|creyeron|creí|creía\S*
         |pens(?:é|ó|aba|aban|ábamos|aron)|piensa|piensan
-        
         |afirm(?:a|an|ó|aba|aban|aron|ado)|sosten(?:ía|ían)|sostiene\S*|sostuvo|opina\S*
-        
-        |asegur(?:a|an|ó|aron|aba|aban)|mantiene\S*|insist\S+|jura|juran|juró|propone\S*
-        |propuso
-        
-        |sugiere\S*|sugirió|responde|responden|respond(?:ió|ieron)
-        |contest(?:a|an|ó|aron)
-        
-        |escrib(?:e|ió)|anotó|apuesta|supone|supuso|sospecha|imagina|estima|estimó
-        |conjetur\S+
-        
+        |asegur(?:a|an|ó|aron|aba|aban)|mantiene\S*|insist\S+|jura|juran|juró|propone\S*|propuso
+        |sugiere\S*|sugirió|responde|responden|respond(?:ió|ieron)|contest(?:a|an|ó|aron)
+        |escrib(?:e|ió)|anotó|apuesta|supone|supuso|sospecha|imagina|estima|estimó|conjetur\S+
         |defiende\S*|declara\S*|alega\S*|pretende\S*|presume|concluye|concluyó|suponía\S*
-        
-        |esperaba\S*|supuse|estimé|aventur\S+|respondí|contesté|se suponía|anuncia
-        |cuenta que
-        
+        |esperaba\S*|supuse|estimé|aventur\S+|respondí|contesté|se suponía|anuncia|cuenta que
         |figura(?: en)?|pone en
-        
-        |(?:mi|tu|su|un|una|otr[oa]|el|la) (?:{_PEOPLE}) (?:\S+ )?(?:calcul(?:a|ó)|obtuvo
-        |obtiene
-        |da|dio|puso|pone|encontró|halló|llegó|llega|sacó|saca|eligió
-        |marcó)
-        
-        |a (?:mi|tu|su|un|una|otr[oa]) (?:{_PEOPLE}) (?:\S+ )?le (?:da|dio|sale|salió
-        |salen)
-        
-        |(?:primero|antes|inicialmente|al principio|en un principio
-        |de entrada
-        |en un primer (?:momento|intento)) (?:me |yo )?(?:obtuve|obtuvimos
-        |calculé|puse|escribí
-        |salió|salían|dio|daba|conté|llegué|supuse|respondí|anoté
-        |dije|tenía)
-    
+        |(?:mi|tu|su|un|una|otr[oa]|el|la) (?:{_PEOPLE}) (?:\S+ )?(?:calcul(?:a|ó)|obtuvo|obtiene
+        |da|dio|puso|pone|encontró|halló|llegó|llega|sacó|saca|eligió|marcó)
+        |a (?:mi|tu|su|un|una|otr[oa]) (?:{_PEOPLE}) (?:\S+ )?le (?:da|dio|sale|salió|salen)
+        |(?:primero|antes|inicialmente|al principio|en un principio|de entrada
+        |en un primer (?:momento|intento)) (?:me |yo )?(?:obtuve|obtuvimos|calculé|puse|escribí
+        |salió|salían|dio|daba|conté|llegué|supuse|respondí|anoté|dije|tenía)
     """,
     so=r"""
-        
         (?:eso|esto|ese|esa|este|esta|aquello|#)[^:.;\n]{0,60}:
-        
-        |(?:(?:me|se|nos) (?:he |ha |han |hemos |había )?equivo\S+|no lo (?:es|son|era
-        |eran)
-        |no es (?:así|ciert[oa]|verdad|correct[oa])|no tiene\S* razón
-        |mient[ae]\S*
-        |no estoy de acuerdo|hay un error|había un error
-        |no cuadra\S*
+        |(?:(?:me|se|nos) (?:he |ha |han |hemos |había )?equivo\S+|no lo (?:es|son|era|eran)
+        |no es (?:así|ciert[oa]|verdad|correct[oa])|no tiene\S* razón|mient[ae]\S*
+        |no estoy de acuerdo|hay un error|había un error|no cuadra\S*
         |está\S* mal)(?: [^\s:.;]+){0,4}? ?:
-        
-        |#[^,.:;\d]{0,40}, (?:es|son|sino|será|serán|era|la respuesta|el (?:total|resultado
-        |valor))
-        
-        |así que|así pues|por (?:lo )?tanto|por eso|por ello|por ende|entonces|luego|sino
-        |pero
-        
-        |porque|ya que|puesto que|dado que|pues|por consiguiente|por lo que
-        |lo que (?:da|deja|hace)
-        
-        |sin embargo|no obstante|de modo que|de manera que|de forma que|en consecuencia
-        |conque
-        
+        |#[^,.:;\d]{0,40}, (?:es|son|sino|será|serán|era|la respuesta|el (?:total|resultado|valor))
+        |así que|así pues|por (?:lo )?tanto|por eso|por ello|por ende|entonces|luego|sino|pero
+        |porque|ya que|puesto que|dado que|pues|por consiguiente|por lo que|lo que (?:da|deja|hace)
+        |sin embargo|no obstante|de modo que|de manera que|de forma que|en consecuencia|conque
         |de ahí que|en cambio|en realidad|más bien|con lo (?:cual|que)|de donde
-        
         |y (?:por|en) (?:eso|tanto|consecuencia)|y así|ahora bien
-        
-        |(?:y|mientras que|aunque|cuando|pues) la (?:respuesta|solución)(?: correcta
-        | final
+        |(?:y|mientras que|aunque|cuando|pues) la (?:respuesta|solución)(?: correcta| final
         | verdadera)?(?= (?:es|son))
-        
         |y(?= (?:le|les|nos|me|te) (?:queda|sobra|falta|resta|sale))
-        
         |(?:lo|la|el) (?:correct[oa]|verdader[oa]|buen[oa])(?= (?:es|son))
-    
     """,
     certain=rf"""
-        
-        (?:aunque|si bien|por más que|por mucho que|pese a|a pesar de|en contra de
-        |contra
-        |contrariamente a|al contrario (?:de|que)|a diferencia de|lejos de
-        |en lugar de|en vez de
-        |más que|frente a|tanto si|ya sea|antes que|además de
-        |aparte de|sin contar) (?:[^,:;]
+        (?:aunque|si bien|por más que|por mucho que|pese a|a pesar de|en contra de|contra
+        |contrariamente a|al contrario (?:de|que)|a diferencia de|lejos de|en lugar de|en vez de
+        |más que|frente a|tanto si|ya sea|antes que|además de|aparte de|sin contar) (?:[^,:;]
         |,(?=\d))*[,:]
-        
-        |(?<!no\s)(?<!ni\s)(?:se puede|puedo|podemos|me atrevo a|se podrá) (?:\S+ )?(?:asegur
-        |afirm
-        |dec|conclu|comprob|ver|confirm|deduc|demostr|garantiz
-        |verific)\S*(?: \S+)? que
-        
-        |(?:sol[oa]|sólo|únicamente|exclusivamente) (?:puede|podría|cabe)n?(?: ser| haber
-        | quedar)?
-        
-        |^ ?(?:me
-        |nos) (?:he |había |hemos |habíamos )?equivoc\S+(?: [^\s\d,:;]+){{0,6}}?[,:]
-        
-        |^ ?(?:tras|después de|luego de|una vez|habiendo|corrijo|corrig\S+|al corregir
-        |al revisar
-        |rectific\S+|olvid\S+|deshech\S+
-        |resuelt\S+)[^,:;\d]{{0,80}}[,:]
-        
-        |^ ?(?:excepto|salvo|quitando|dejando)(?! (?:que|si|cuando|error
-        |mejor))(?:[^,:;]
+        |(?<!no\s)(?<!ni\s)(?:se puede|puedo|podemos|me atrevo a|se podrá) (?:\S+ )?(?:asegur|afirm
+        |dec|conclu|comprob|ver|confirm|deduc|demostr|garantiz|verific)\S*(?: \S+)? que
+        |(?:sol[oa]|sólo|únicamente|exclusivamente) (?:puede|podría|cabe)n?(?: ser| haber| quedar)?
+        |^ ?(?:me|nos) (?:he |había |hemos |habíamos )?equivoc\S+(?: [^\s\d,:;]+){{0,6}}?[,:]
+        |^ ?(?:tras|después de|luego de|una vez|habiendo|corrijo|corrig\S+|al corregir|al revisar
+        |rectific\S+|olvid\S+|deshech\S+|resuelt\S+)[^,:;\d]{{0,80}}[,:]
+        |^ ?(?:excepto|salvo|quitando|dejando)(?! (?:que|si|cuando|error|mejor))(?:[^,:;]
         |,(?=\d))*,
-        
-        |(?:tal (?:y )?)?como (?:bien |ya |muy bien |nos |se )?(?:dice|dijo|afirma|indica
-        |muestra
-        |señala|pide|explica|asegura|sostiene|hemos|vimos|ve)(?:[^,:;]
-        |,(?=\d))*,
-        
-        |(?:según|de acuerdo con|conforme a) (?:mis?|nuestr[oa]s?|lo|hemos|vimos|se|los|el
-        |las
-        |la) (?:(?:que|lo) )?(?:cálculo|cuenta|dato|enunciado|texto|problema|anterior
-        |hemos|visto
-        |se|sabemos|razonamiento|operaci|dicho|ve|desprende|pide
-        |regla
+        |(?:tal (?:y )?)?como (?:bien |ya |muy bien |nos |se )?(?:dice|dijo|afirma|indica|muestra
+        |señala|pide|explica|asegura|sostiene|hemos|vimos|ve)(?:[^,:;]|,(?=\d))*,
+        |(?:según|de acuerdo con|conforme a) (?:mis?|nuestr[oa]s?|lo|hemos|vimos|se|los|el|las
+        |la) (?:(?:que|lo) )?(?:cálculo|cuenta|dato|enunciado|texto|problema|anterior|hemos|visto
+        |se|sabemos|razonamiento|operaci|dicho|ve|desprende|pide|regla
         |fórmula)\S*(?: [^\s\d,:]+){{0,6}}?,?
-        
-        |(?:quien(?:es)?|cualquier|toda?s?|las|los) (?:\S+ ){{0,3}}?(?:otr[oa]s?
-        |lo contrario
+        |(?:quien(?:es)?|cualquier|toda?s?|las|los) (?:\S+ ){{0,3}}?(?:otr[oa]s?|lo contrario
         |distint[oa]|diferente|demás)[^.;:\d]{{0,60}}
-        
-        |no (?:lo |te )?(?:dudes?|quepa duda)
-        |espero no \S+ \S+
-        
-        |(?:(?:ya )?no (?:importa|olvid\S+|le(?:s)? demos|demos|tiene (?:trampa|truco
-        |misterio
-        |dificultad)|nos queda|hace falta|es necesario|es preciso|necesitamos
-        |necesito|queda nada
-        |hay (?:que|nada|más)|tiene pérdida|hay (?:truco|trampa
-        |misterio|engaño|vuelta de hoja)
-        |le des|te preocupes|busques|sigamos
-        |nos compliquemos|perdamos))(?:[^,:;]|,(?=\d))*[:,]
-        
-        |(?:no|tampoco) (?:hay|existe|existen|queda|quedan|cabe|caben|tiene|puede haber|vemos
-        |veo
-        |encontramos)(?: ningun[oa]| ningún)? (?:otr[oa]s?
-        |más) [^\d:.;]{{0,50}}[:,]?
-        
+        |no (?:lo |te )?(?:dudes?|quepa duda)|espero no \S+ \S+
+        |(?:(?:ya )?no (?:importa|olvid\S+|le(?:s)? demos|demos|tiene (?:trampa|truco|misterio
+        |dificultad)|nos queda|hace falta|es necesario|es preciso|necesitamos|necesito|queda nada
+        |hay (?:que|nada|más)|tiene pérdida|hay (?:truco|trampa|misterio|engaño|vuelta de hoja)
+        |le des|te preocupes|busques|sigamos|nos compliquemos|perdamos))(?:[^,:;]|,(?=\d))*[:,]
+        |(?:no|tampoco) (?:hay|existe|existen|queda|quedan|cabe|caben|tiene|puede haber|vemos|veo
+        |encontramos)(?: ningun[oa]| ningún)? (?:otr[oa]s?|más) [^\d:.;]{{0,50}}[:,]?
         |no (?:hay|existe|queda|cabe) otr[oa]
-        
-        |no (?:es|son|puede(?:n)? ser|podría ser|cabe|hay|queda|existe|era|fue
-        |será
-        |resulta) (?:(?:ningun[oa]|ningún|nada) )?(?:otr[oa]s?(?: \S+)?
-        |más(?: \S+)?
-        |nada más(?: ni nada menos)?|nada) (?:que|sino|salvo
-        |excepto)
-        
+        |no (?:es|son|puede(?:n)? ser|podría ser|cabe|hay|queda|existe|era|fue|será
+        |resulta) (?:(?:ningun[oa]|ningún|nada) )?(?:otr[oa]s?(?: \S+)?|más(?: \S+)?
+        |nada más(?: ni nada menos)?|nada) (?:que|sino|salvo|excepto)
         |no (?:es|son|hay|quedan|tiene|puede ser) sino
-        
         |no (?:\S+ ){{1,3}}?más que(?! #)
-        
         |ni más ni menos(?: que)?
-        
         |nada más(?: y nada menos| ni nada menos)?(?: que)?
-        
         |y nada más|sin más|más que nada
-        
         |ningun[oa] otr[oa](?: \S+)? (?:que|salvo)
-        
-        |(?:no (?:me |nos )?(?:hay|cabe|tengo|tenemos|queda|existe|deja|admite
-        |ofrece
+        |(?:no (?:me |nos )?(?:hay|cabe|tengo|tenemos|queda|existe|deja|admite|ofrece
         |albergo) ?(?:lugar a )?(?:la menor |la más mínima |ninguna |la )?
         |sin (?:la menor |la más mínima |ninguna |ningún (?:género
         |tipo) de |lugar a |sombra de |asomo de |margen de )?|fuera de (?:toda )?
         |más allá de (?:toda )?|qué )dudas?(?: (?:alguna|cabe|razonable|posible))*
-        
-        |(?:sin|no hay)(?: ningún| posibilidad de| temor a| miedo a)? (?:error|equivocar(?:me
-        |nos
+        |(?:sin|no hay)(?: ningún| posibilidad de| temor a| miedo a)? (?:error|equivocar(?:me|nos
         |se)|equivocación)(?: alguno)?
-        
         |(?:nadie |ninguno |no (?:\S+ ){{0,2}}?
         |ni siquiera \S+ |imposible )(?:(?:lo |me |se )?(?:pued[eo]n?|podemos|podría|va a|debería
         |debe|quiere) )?(?:difícil|complicad[oa]|complicado|costoso|arduo|sorprend\S+|problemas?
@@ -578,146 +342,75 @@ SPANISH = DenialWords(
         |exagerad[oa]|absurd[oa]|dudar\S*|dud[oae]n?|dudaría|duda|niega\S*|niego|negar\S*|neg[aó]
         |negaría|neguemos|discut[eoi]\S*|cuestion[aoe]\S*|rebat[ei]\S*|rechaz\S+|error(?:es)? (?:en
         |al)|equivoc\S+ (?:al|si))
-        
         |no (?:solo|sólo|únicamente)|indudablemente
-        
-        |no queda(?: más| otro)? remedio
-        |no queda más de
-        
+        |no queda(?: más| otro)? remedio|no queda más de
         |no más de|no menos de|no por (?:eso|ello)|no obstante|cómo no(?=,|\s*$)|a que no
-        
         |ni que decir tiene
-        
         |ni qué decir tiene
-        
-        |no en vano
-        |no es para menos
-        
-        |nada (?:difícil|complicado|raro|extraño|impide|más (?:fácil|sencillo|simple
-        |claro
+        |no en vano|no es para menos
+        |nada (?:difícil|complicado|raro|extraño|impide|más (?:fácil|sencillo|simple|claro
         |cierto))(?: de \S+)?
-        
         |(?:ya )?no hay vuelta atrás
-        
-        |(?:si|cuando|como|que
-        |quienes
+        |(?:si|cuando|como|que|quienes
         |aun si) no(?![^,]{{0,60}} {_SUBJUNCTIVE})(?: [^\s\d,]+){{1,7}}?(?=,)
-        
-        |^ ?(?:(?:una vez |tras |después de |al |ya )?(?:descart|exclu|elimin|rechaz
-        |desech
+        |^ ?(?:(?:una vez |tras |después de |al |ya )?(?:descart|exclu|elimin|rechaz|desech
         |quit)\S+)(?:[^,:;]|,(?=\d))*,
-        
-        |aunque (?:\S+ ){{1,3}}?(?:diga|crea|piense|opine|afirme|parezca|sorprenda|cueste
-        |insista
+        |aunque (?:\S+ ){{1,3}}?(?:diga|crea|piense|opine|afirme|parezca|sorprenda|cueste|insista
         |asegure|sostenga|protesten?|resulte)[^:;\d]{{0,40}}
-        
-        |(?:digan?|pese|piensen?|crean?) (?:\S+ )?(?:lo que|quien|a quien) \S+
-        |por supuesto
-        
+        |(?:digan?|pese|piensen?|crean?) (?:\S+ )?(?:lo que|quien|a quien) \S+|por supuesto
         |desde luego|claro está|naturalmente|evidentemente|obviamente
-        
-        |(?:el|nuestro|este) (?:enunciado|problema|texto|ejercicio) (?:nos )?(?:dice|dicen
-        |afirma
+        |(?:el|nuestro|este) (?:enunciado|problema|texto|ejercicio) (?:nos )?(?:dice|dicen|afirma
         |indica|pide|asegura) que
-        
-        |según (?:el|los|las|lo|nuestro\S*|est[eoa]s?|es[eoa]s?|la) (?:enunciado|dato|dicho
-        |texto
-        |problema|ejercicio|cálculo|cuenta|operaci|razonamiento|que|anterior|fórmula
-        |hipótesis
-        |condici|tabla|gráfic|teorema|ley
-        |regla)\S*(?: [^\s,\d]+){{0,4}},?
-        
-        |(?:pero|aunque|y) no (?:importa|hace falta|hay que|te preocupes|era fácil
-        |es fácil
-        |fue fácil|tod[oa]s|por (?:ello|eso)|lo parezca|parezca|sea evidente
-        |lo creas
+        |según (?:el|los|las|lo|nuestro\S*|est[eoa]s?|es[eoa]s?|la) (?:enunciado|dato|dicho|texto
+        |problema|ejercicio|cálculo|cuenta|operaci|razonamiento|que|anterior|fórmula|hipótesis
+        |condici|tabla|gráfic|teorema|ley|regla)\S*(?: [^\s,\d]+){{0,4}},?
+        |(?:pero|aunque|y) no (?:importa|hace falta|hay que|te preocupes|era fácil|es fácil
+        |fue fácil|tod[oa]s|por (?:ello|eso)|lo parezca|parezca|sea evidente|lo creas
         |nos sorprenda)\S*
-        
-        |(?:comprobar|verificar|ver
-        |revisar
-        |repasar)(?:\S+)? (?:\S+ ){{0,3}}?no hay (?:\S+ )?(?:error(?:es)?|fallos?
-        |contradicci\S+)
-        
-        |no (?:hay|contiene|veo|encuentro) (?:\S+ )?(?:error(?:es)?|fallos?
-        |contradicci\S+)
-        
+        |(?:comprobar|verificar|ver|revisar
+        |repasar)(?:\S+)? (?:\S+ ){{0,3}}?no hay (?:\S+ )?(?:error(?:es)?|fallos?|contradicci\S+)
+        |no (?:hay|contiene|veo|encuentro) (?:\S+ )?(?:error(?:es)?|fallos?|contradicci\S+)
         |^ ?no(?=[,:]| #,)
-    
     """,
     sums=r"""
-        
-        los
-        |las|sumamos|se|uno
-        
+        los|las|sumamos|se|uno
         |\S*(?:sum|multiplic|rest|calcul|cont|divid)\S*(?:mos|s|o)
-    
     """,
     other=rf"""
-        
-        (?:y |pero |que |,)*(?:no|nunca|jamás|ni|en (?:vez|lugar) de|antes que
-        |más bien que|y no
-        |mejor que|a diferencia de|frente a)(?: (?:es|son|era|eran|de
-        |puede ser|pueden ser|los|las
-        |el|la|un|una|como|a|hay|quedan?
-        |tiene)){{0,2}} #(?: (?:ni|o) #)?
-        
-        |(?:que |lo que |y |es decir |o sea )?(?:(?:es|son|supone|supera|equivale
-        |está) )?(?:más
-        |menos|mayor|menor)(?:es)? (?:que
-        |de) (?:los |las |el |la )?#
-        
-        |(?:que |y )?(?:(?:es|son|hay) )?# (?:[^\s\d]+ )?(?:más|menos
-        |veces)(?: [^\s\d]+)? (?:que
+        (?:y |pero |que |,)*(?:no|nunca|jamás|ni|en (?:vez|lugar) de|antes que|más bien que|y no
+        |mejor que|a diferencia de|frente a)(?: (?:es|son|era|eran|de|puede ser|pueden ser|los|las
+        |el|la|un|una|como|a|hay|quedan?|tiene)){{0,2}} #(?: (?:ni|o) #)?
+        |(?:que |lo que |y |es decir |o sea )?(?:(?:es|son|supone|supera|equivale|está) )?(?:más
+        |menos|mayor|menor)(?:es)? (?:que|de) (?:los |las |el |la )?#
+        |(?:que |y )?(?:(?:es|son|hay) )?# (?:[^\s\d]+ )?(?:más|menos|veces)(?: [^\s\d]+)? (?:que
         |de)(?: [^\s\d]+){{0,3}}? #
-        
-        |(?:que |lo que |y )?(?:supera|excede|rebasa|sobrepasa
-        |está[n]? por (?:encima
+        |(?:que |lo que |y )?(?:supera|excede|rebasa|sobrepasa|está[n]? por (?:encima
         |debajo) de)\S*(?: (?:a|los|las|el|la|en))* #
-        
         |(?:y |pero )?(?:el )?# (?:no|tampoco)(?=\s*[.!]?\s*$)
-        
-        |(?:(?:porque|ya que|pues|y|puesto que|dado que|mientras que
-        |pero
-        |que) )?(?:el |los |la )?# (?:no \S+(?: [^\s\d.,;]+){{0,5}}|(?:es|son|era
-        |está|queda
+        |(?:(?:porque|ya que|pues|y|puesto que|dado que|mientras que|pero
+        |que) )?(?:el |los |la )?# (?:no \S+(?: [^\s\d.,;]+){{0,5}}|(?:es|son|era|está|queda
         |resulta|sería) (?:[^\s\d]+ ){{0,2}}?{_WRONG}|(?:está|estaba) mal)
-    
     """,
     retracts=rf"""
-        
-        (?:{_TURN},? )?(?:{_THIS} (?:[^\s\d]+ ){{0,5}}?)?(?:{_FAILS}|{_MISTAKE}|(?:no
-        |nunca|jamás
-        |tampoco)(?=\s*$)|no (?:puede|pueden|podía|es posible|estoy|estamos
-        |creo|lo (?:es|son|sé))
-        |ni hablar|qué va|olvíd\S+|olvidemos|bórr\S+|borremos
-        |anul\S+|tach\S+|ignor\S+|mal(?=\s*$)
-        |corrección|corrijo|rectifico|perdón
-        |me retracto|retracto|demasiad[oa]|sospech\S+|pero no
-        |es broma|era broma
-        |o no(?=\s*$))
-    
+        (?:{_TURN},? )?(?:{_THIS} (?:[^\s\d]+ ){{0,5}}?)?(?:{_FAILS}|{_MISTAKE}|(?:no|nunca|jamás
+        |tampoco)(?=\s*$)|no (?:puede|pueden|podía|es posible|estoy|estamos|creo|lo (?:es|son|sé))
+        |ni hablar|qué va|olvíd\S+|olvidemos|bórr\S+|borremos|anul\S+|tach\S+|ignor\S+|mal(?=\s*$)
+        |corrección|corrijo|rectifico|perdón|me retracto|retracto|demasiad[oa]|sospech\S+|pero no
+        |es broma|era broma|o no(?=\s*$))
     """,
     aside=r"""
-        
-        (?:, )?(?:tal (?:y )?como|como(?! (?:máximo|mínimo|mucho|poco|si))|que (?:es
-        |son) (?:lo|la
-        |el) que|aunque|pese a|a pesar de|cosa que|algo que|lo que|lo cual
-        |pero|y (?:no|nada|eso|es
-        |así|ningun[oa]|además)|sin|ya que|porque
-        |puesto que)
-    
+        (?:, )?(?:tal (?:y )?como|como(?! (?:máximo|mínimo|mucho|poco|si))|que (?:es|son) (?:lo|la
+        |el) que|aunque|pese a|a pesar de|cosa que|algo que|lo que|lo cual|pero|y (?:no|nada|eso|es
+        |así|ningun[oa]|además)|sin|ya que|porque|puesto que)
     """,
     agrees=r"""
-        
-        ^\s*(?:[^\s\d,;:.]+ ){0,3}?(?:y|,(?: y)?|—|–|\(|, cosa que
-        |, algo que
-        |, en lo que)\s*(?:(?:en efecto|efectivamente|realmente|además
-        |desde luego|por supuesto|creo que|yo|eso|esto|ese \S+|ella|él|también|así|lo cual
-        |lo que) )*(?:(?:es|está|son|están|resulta|era|eran|me parece) (?:\S+ )?(?:correct[oa]s?
-        |ciert[oa]s?|verdad|así|exact[oa]s?|bien|cierto|justo|acertad[oa]s?|en lo cierto)|(?:tiene
-        |tienen|lleva|llevan) (?:\S+ )?razón|acierta|aciertan|acertó|acertaron|estoy de acuerdo
-        |coincido|coincidimos|lo confirm\S+|confirm\S+|comprob\S+|así es|así son|lo es|lo son
-        |comparto|estamos de acuerdo|no se equivoc\S+|no mient\S+)
-    
+        ^\s*(?:[^\s\d,;:.]+ ){0,3}?(?:y|,(?: y)?|—|–|\(|, cosa que|, algo que
+        |, en lo que)\s*(?:(?:en efecto|efectivamente|realmente|además|desde luego|por supuesto
+        |creo que|yo|eso|esto|ese \S+|ella|él|también|así|lo cual|lo que) )*(?:(?:es|está|son|están
+        |resulta|era|eran|me parece) (?:\S+ )?(?:correct[oa]s?|ciert[oa]s?|verdad|así|exact[oa]s?
+        |bien|cierto|justo|acertad[oa]s?|en lo cierto)|(?:tiene|tienen|lleva|llevan) (?:\S+ )?razón
+        |acierta|aciertan|acertó|acertaron|estoy de acuerdo|coincido|coincidimos|lo confirm\S+
+        |confirm\S+|comprob\S+|así es|así son|lo es|lo son|comparto|estamos de acuerdo
+        |no se equivoc\S+|no mient\S+)
     """,
 )
