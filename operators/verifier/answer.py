@@ -90,7 +90,8 @@ _ASIDE = re.compile(
     r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
     r"rounded|obtained|rather than|instead of|and not|although|though|even (?:if|though)|whereas"
     r"|despite|and nothing)"
-    r"|,\s+(?:and )?(?:not?|none|of course|without|indeed|obviously|certainly))\b.*",
+    r"|:\s+(?:there|this|that|it|no|because|since)|,\s+(?:and )?(?:not?|none|of course|without"
+    r"|indeed|obviously|certainly))\b.*",
     re.DOTALL,
 )
 # "The answer is not 13, so it is 12."
@@ -150,7 +151,7 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_ENDED = re.compile(r"\d[$*)}\]]*\. [^=]*[A-Za-z]{2}[^=]*\d")  # another sentence has a number
+_ENDED = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")  # another sentence has a number
 _TRAILING = re.compile(r"[\s.*]+$")
 
 

@@ -26,7 +26,8 @@ _HARMLESS = re.compile(
     r"|way around|choice but|hesitat\w+|complicated|simpler|easier|clearer|last but"
     r"|last but not least"
     r"|doubt\w*|den(?:y|ied|ying)|disput\w+|disagree\w*|wrong|false|untrue|incorrect|mistaken"
-    r"|mistake|error|impossible|unlikely|reject\w*|refut\w+|question\w*|argu\w+ (?:with|against"
+    r"|mistake|error|impossible|unlikely|reject\w*|refut\w+|question(?! of)\w*|argu\w+ (?:with"
+    r"|against"
     r"|about)"
     r"|contest\w*|contradict\w*|uncertain\w*|unclear|unreasonable|implausible|a lie|a myth|fail\w*"
     r"|exaggerat\w+)\b(?: (?:about|to|that|in|with))?"
@@ -148,8 +149,11 @@ _CLAUSAL = re.compile(
     rf"|were"
     rf"|would be|would have been|that|we|i|you|reads|being|often|usually|sometimes|of))*{_GAP}"
     r"|\b(?:mistaken|wrong|erroneous|incorrect|false)ly\b|\bused to be\b"
-    r"|^\W*(?:ignore|disregard|forget|scratch|strike|discard|drop|dismiss|never mind|cross out)\b"
+    r"|^\W*(?:ignore|disregard|forget|scratch|strike|discard|drop|dismiss|never mind|cross out"
+    r"|erase|delete"
+    r"|scrap)\b"
     rf"(?:(?: \w+){{0,3}}:)?{_GAP}"
+    r"|\bno question of\b|\b(?:i|we) (?:\w+ )?(?:withdraw|take back|retract|revoke)\b"
     r"|\bcontrary to [^,]*$|\bhard to (?:believe|imagine|accept|defend)\b"
     r"|\bunder no circumstances\b|\bby no means (?:is|are|does|do|can|was|will|should)\b"
     r"|\bin no (?:way|case) (?:is|are|does|do|can|was|will|should)\b|\bno way\b"
@@ -162,7 +166,7 @@ _CLAUSAL = re.compile(
 _DOUBT = re.compile(
     r"\b(?:maybe|perhaps|possibly|probably|presumably|conceivably|potentially|seemingly|apparently"
     r"|arguably|plausibly|allegedly|supposedly|reportedly|purportedly|hypothetically|might"
-    r"|(?:i|i'd|would|my|best|a|only|just|wild|educated|rough)(?: \w+)? guess"
+    r"|hypothetical|(?:i|i'd|would|my|best|a|only|just|wild|educated|rough)(?: \w+)? guess"
     r"|could (?:\w+ )?(?:be|equal|have been)|may (?:\w+ )?(?:be|equal|have been|turn out)"
     r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to|(?:possible|chance"
     r"|possibility|odds|probability|likelihood) (?:is )?(?:that|the|it)"
@@ -252,6 +256,9 @@ _COMPARED = re.compile(
     r"|great|small|few|heavy|tall|low) as)[\s$\\(]*$"
     r"|\d[\s$,]*(?:or|nor)(?: maybe| perhaps| even| possibly| rather)?[\s$\\(]*$"
     r"|\beither\b[^,;]{0,30}\bor\b[^,;\d]{0,12}$|\bbetween\b[^,;]{1,20}\band\b\W*$"
+    r"|\d[^.;]*\b(?:missing|needed|lacking|required|to go)\b[^.;]*\b(?:reach|get to|make|arrive at"
+    r"|come to)"
+    r"[\s$\\(]*$"
     # "12 less than 20", and what holds of a function of the answer.
     r"|\d[\s$)}*]*(?:\w+ )?(?:(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than"
     r"|short of|shy of|away from|off|above|below|under|over|from|ahead of)[\s$\\(]*$"
@@ -322,7 +329,7 @@ _NOT = (
     r"|can never)"
 )
 _WORKS = (
-    rf"(?:be {_VALID}|{_VALID}|be(?=\W*$)|work|works|hold|holds|fit|fits|satisf\w+|make sense"
+    rf"(?:be {_VALID}|{_VALID}|be(?=\W*$|,)|work|works|hold|holds|fit|fits|satisf\w+|make sense"
     rf"|makes sense|check out"
     r"|add up|apply|stand|solve|match|answer|qualify|suffice)\b"
 )
@@ -332,22 +339,31 @@ _PRONOUN = (
 _REFUTED = re.compile(
     rf"{_CLOSES}(?:{_UNIT}(?:{_BE}|are) (?:\w+ly |simply |just |all |surely |of course )?{_BAD}"
     rf"|{_UNIT}{_NOT} (?:\w+ly |even |really )?{_WORKS}"
-    rf"|{_UNIT}(?:violate[sd]?|contradict(?:s|ed)?|(?:fail(?:s|ed)?|conflicts?|breaks?|clashes)"
+    rf"|{_UNIT}(?:(?:drops?|falls?) (?:out|away)\b|violate[sd]?|contradict(?:s|ed)?|(?:fail(?:s"
+    rf"|ed)?|conflicts?|breaks?|clashes)"
     r" (?:the|to|both|this|that|our|with|every|each|either)"
     r"|(?:leads?|led|gives?|results?|ends?) (?:(?:to|in|us to) )?(?:an? )?(?:\w+ )?"
-    r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:is|was) not\b|, never\b"
+    r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:\w+ly )?(?:is"
+    r"|was) (?:\w+ly )?not\b|, never\b"
     rf"|{_UNIT}(?:is|was) (?:only |just |merely )?what \w+(?: \w+)? (?:wrote|said|got|claim\w*"
     r"|answered|guessed|thought)\b"
     rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought|attempt"
     rf"|try"
     r"|estimate|impression|answer|result|value)\b"
     rf"|,? as [^.,;\d]{{1,40}}, (?:{_BE}) (?:\w+ly )?{_BAD}"
-    r"|,? ?(?:and |but |though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
+    r"|(?:(?!(?:is|are|was|which|that|and|but|or|if|too|not|will|did|does|do|can|could|would|has"
+    r"|have|had)\b)[a-z]+ ?){0,2}?,? ?(?:and |but "
+    r"|though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
     rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure"
     rf"|certain"
     r"|convinced)|unsure|uncertain|wrong|might|may|could|denie[sd]|deny|reject\w*)"
     r"|(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$))"
     rf"|[^.;,\d]{{0,40}},? (?:but|and|yet) (?:it|this|that)(?: {_BE}|'s) (?:\w+ly )?{_BAD}"
+    r"|[^.\d]{0,60}\b(?:contradiction|absurdity)\b"
+    rf"|[^.;\d]{{0,40}},? (?:but|yet) (?:it |this |that )?{_NOT} (?:\w+ly )?{_WORKS}"
+    r"|[^.;\d]{0,40}, (?:but|yet) (?:he|she|they|i|we) (?:\w+ )?(?:forgot|miscalculated|misread"
+    r"|missed"
+    r"|overlooked|erred|slipped|made an? (?:\w+ )?(?:mistake|error))\b"
     r"|[^.;\d]{0,40}[,;] (?:but|yet|though|although) (?:\w+ ){1,3}(?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|mistaken|incorrect|lying|unreliable|in error))"
 )
@@ -355,12 +371,25 @@ _REFUTED = re.compile(
 _LEFT_OPEN = re.compile(
     r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|which|i)"
     r"|;)\b[^.\d]*?\b(?:nothing (?:is"
-    r"|was) (?:said|known|stated)|(?:not|never|n't) (?:\w+ )?(?:stated|said|asked|specified|known"
+    r"|was) (?:said|known|stated)|(?:not|never|n't) (?:\w+ )?(?:how|exactly|manage|succeed|able"
+    r"|stated|said|asked|specified|known"
     r"|given|mentioned|what|say|know|tell|the question|needed|solve|true|hold|the case)|unknown"
     r"|(?:cannot|can't|can not|could not|couldn't) (?:\w+ )?(?:be )?(?:found|determined|known"
     r"|computed"
     r"|decided|tell|say|know|solve|find|verify|confirm|assume)|no idea|unable|remains? open)"
     r"(?! (?:otherwise|more|why|the (?:truth|obvious)))\b"
+)
+# "The claim that she has 12 is not true": whose clause an answer is in, and how it ends.
+_CLAIM = re.compile(
+    r"^\W*(?:so |but |and |however,? )?(?:(?:the|this|that|a|any|his|her|their"
+    r"|my) )?(?:\w+ )?(?:claim|statement"
+    r"|assertion|idea|assumption|belief|notion|suggestion|theory|view|hypothesis|conclusion"
+    r"|argument"
+    r"|answer|guess) (?:that|of)\b|^\W*(?:that (?:the|it|x|he|she|they)|(?:to|by) \w+ that|saying"
+    r"|claiming|concluding|answering|believing)\b"
+)
+_CLAIM_FAILS = re.compile(
+    rf"\b(?:{_BE}|has been|must) (?:\w+ly )?(?:{_BAD}|{_FALSEHOOD})|\b{_NOT} (?:\w+ly )?{_WORKS}"
 )
 _CONFIRMED = re.compile(
     rf"{_CLOSES}(?:\w+ ){{0,2}}?\W*(?:and |which |—|–|-)*(?:that|this|it|he|she|they|i)?"
@@ -407,6 +436,7 @@ _TAKEN_BACK = re.compile(
     rf"(?:(?:but|no|wait|however|sorry|oh|actually|and|at least|of course|yet|although|though),? )*"
     rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} "
     rf"|'s )?(?:\w+ly )?(?:{_BAD})"
+    rf"|(?:that|this|it) {_NOT} be(?=\W*$|,)"
     r"|(?:that|this|it)(?: \w+)?(?: \w+ly)? (?:fails|violates|contradicts|does not"
     r"|doesn't) (?:\w+ )?"
     r"(?:meet|satisfy|fulfil\w*|match|fit|check|work|hold|the)\b"
@@ -448,6 +478,8 @@ def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
     left, right = _HARMLESS.sub(" ", found.left), _HARMLESS.sub(" ", found.right)
     clause = left[_last(_NEW, left) :]
     if _is_negated(clause) or _REFUTED.search(right) or _TAKEN_BACK.search(found.next):
+        return True
+    if _CLAIM.search(left) and _CLAIM_FAILS.search(right):
         return True
     if computed:
         return False

@@ -127,8 +127,11 @@ _OTHER = re.compile(
     r"|is never|was not"
     rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*{_END}"
     rf"|(?<=[\d$%)}}*]) ?{_UNIT}[,;—–] ?(?:which|that|this|it|so|and|i\.e\.)?,? ?(?:['’]s|is|are"
-    rf"|makes)? ?"
-    rf"(?:{_NUMBER} )?{_UNIT}{_THAN} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}",
+    rf"|makes)?,? ?"
+    rf"(?:{_NUMBER} )?{_UNIT}{_THAN} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}"
+    rf"|(?<=[\d$%)}}*])[^.;,\d]{{0,24}}(?:,|;| and| but| while) (?:and |but "
+    rf"|while )?(?P<e>{_NUMBER}) ?{_UNIT}(?:is|are|was|would be)"
+    r" (?:not|wrong|incorrect|false|impossible|too \w+)(?: correct| right)?[.!\s]*$",
     re.IGNORECASE,
 )
 # "59, not 40, is the answer".

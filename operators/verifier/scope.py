@@ -41,7 +41,8 @@ _DENIALS = frozenset(
         "opposed opposite contrary ruled rule rules silly crazy rash hasty dishonest hard crossed "
         "tempting naive kidding way without used ignore forget scratch strike drop violates "
         "violated fails failed nothing clashes breaks leads conflicts conflict erroneously initial "
-        "first"
+        "first question withdraw retract revoke back erase delete scrap cross drops contradiction "
+        "absurdity hypothetical missing needed lacking forgot plausible exactly out"
     )
     + _inflected(
         "deny doubt reject refute disprove dispute disagree exclude eliminate discard dismiss "
@@ -147,6 +148,8 @@ def is_denied(text: str, start: int, end: int) -> bool:
         denied = is_denied_there(text, start, end)
         if denied is not None:
             return denied
+    if before.endswith((".", "!", "?")):
+        sentence = ""  # The one before it ends in front of the answer.
     computed = "=" in sentence and bool(_COMPUTED.search(sentence))
     if computed and _DENIALS.isdisjoint(left) and _DENIALS.isdisjoint(right):
         return False
