@@ -125,7 +125,10 @@ LATIN: dict[str, Language] = {
     ),
     "es": Language(
         comma=True,
-        noun="respuestas?|solución|opción correcta|alternativa correcta",
+        noun=(
+            "respuestas?|solución|(?:opción|alternativa|cantidad|cifra) correcta|"
+            "(?:lo|valor|resultado|número|total) correcto"
+        ),
         adj=(
             r"(?:al?|del?) (?:la |el |los )?[^\s,.:;]+|final|correcta|exacta|buscada|es decir|"
             "entonces|por tanto|por lo tanto"
@@ -176,7 +179,10 @@ LATIN: dict[str, Language] = {
             "despues numero le les sus si sea sean ser era eran fue lo nos mi sin sobre hasta "
             "entre porque cuando como donde cual queda quedan podemos puedo decir valor nada "
             "nadie ni sino "
-            "dudo paso primero vayamos veamos otro otra aunque segun dice creo pues ya muy todo"
+            "dudo paso primero vayamos veamos otro otra aunque segun dice creo pues ya muy todo "
+            "vamos calculemos calcular obtenemos obtiene obtengo eso esos solo tal vez quiza "
+            "quizas tengo tendria habria luego ahora tambien igual ella ellos llegamos resulta "
+            "hemos caso cualquier adivinar"
         ),
         letters="ñÑ¿¡",
     ),
