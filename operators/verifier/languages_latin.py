@@ -62,7 +62,8 @@ LATIN: dict[str, Language] = {
             "diese dieser das dass ich mir mein meine nur nach mehr als wert gilt doch kein keine "
             "sich werden wurde zieht addiert bleiben sondern kommt liegt anzahl bleibt geht"
             " passt habe "
-            "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine"
+            "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine "
+            "ergibt leider stimmt oder aber lautet richtig falsch zutrifft"
         ),
         letters="ßẞ",
     ),
