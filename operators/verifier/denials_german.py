@@ -11,7 +11,8 @@ _WRONG = (
     r"|trugschluss|fehlschluss|fehlannahme|abwegig|absurd|lächerlich|unhaltbar|ungültig|unzulässig"
     r"|unzutreffend|unbrauchbar|wertlos|hinfällig|widersprüchlich|widerspruch|widersprechen"
     r"|widerspricht|widerlegt|verworfen|gestrichen|zurückgewiesen|erfunden|gelogen|lügt?|märchen"
-    r"|mythos|gerücht|finte|ablenkung|scherz|witz|zweifelhaft|fraglich|fragwürdig"
+    r"|mythos|gerücht|missverständnis\S*|fehleinschätzung|finte|ablenkung|scherz|witz|zweifelhaft"
+    r"|fraglich|fragwürdig"
     r"|unglaubwürdig|verrechnet|vertan|geirrt|irren?|irrt(?:e|en)?|täusch(?:t|en)|getäuscht"
     r"|verzählt|verlesen|vertippt|verschrieben|unbewiesen|ungeklärt|unklar|unsicher|ungewiss"
     r"|unentscheidbar|voreilig|vorschnell|unrecht|schwindel|ungenau"
@@ -58,9 +59,24 @@ GERMAN = DenialWords(
         |(?:falsche|inkorrekte|fehlerhafte|verkehrte)[nrsm]?|stimmt (?:\S+ )?nicht
         |trifft (?:\S+ )?nicht zu
         |nicht (?:\S+ ){{0,2}}?(?:wahr|richtig|der fall|korrekt|sicher|möglich|gesagt|bewiesen
-        |belegt|zu erwarten|so, dass|denkbar|haltbar|zulässig|dass)
+        |belegt|zu erwarten|so, dass|denkbar|haltbar|zulässig|zutreffend|gültig|dass)
         |kein\S* (?:\S+ )?(?:beweis|grund|hinweis|beleg|rede|rechnung|weg|anlass|lösung|option
         |kandidat)
+        |kein\S* (?:\S+ )?(?:möglichkeit|chance|fall|szenario),? (?:dass|wie|in dem|bei dem|zu)
+        |auszuschließen (?:ist|sind|wäre)
+        |(?:bestehen|besteht|gibt|habe|hege|haben|hegen) (?:\S+ ){{0,3}}?zweifel
+        |zweifel (?:daran|ob|bestehen)|(?:wenn|falls) (?:nicht|doch)(?=,)
+        |(?:ist|trifft|gilt) (?:das|dies|dem) nicht (?:der fall|so|zu)(?=,)
+        |(?:nur|lediglich|allein|einzig|bloß) (?:dann|wenn|falls|sofern|im fall)
+        |im (?:ander|gegenteilig)\S* fall|ähnlich\S* [^\d]*(?:seite|aufgabe|nummer|nr)(?=\W*$)
+        |(?:doppelt|halb|fast|nahezu|beinahe|annähernd|\S+mal) so \S+(?: [^\d\s]+)? wie(?=\W*$)
+        |(?:mit ausnahme von|bis auf|jenseits von|zumindest|(?:prim)?(?:teiler|faktor) von
+        |allerhöchstens|allermindestens
+        |eins von beide[nm]\S*)(?=\W*$)
+        |(?:\S+fache|doppelte|hälfte|\S+tel|kehrwert|quadrat|\S*wurzel|bruchteil
+        |vielfaches?) (?:von|aus)(?=\W*$)
+        |mal (?:komm|erhalt|bekomm|ergib|ergab|ist|sind)\S* [^.]{{1,40}}, mal
+        |(?:eher|lieber) # (?:[^\d\s]+ )?als(?=\W*$)|manche(?=\W*$)
         |(?:glaub|denk|mein|find|behaupt|sag|erwart|weiß|wiss|heißt|folgt|bedeut|halt
         |nehm)\S* (?:ich |wir |auch |daher |also |aber |es |das )*(?:gar |überhaupt |ganz )?nicht
         |(?:darf|kann|können|sollte|würde|will
@@ -80,8 +96,11 @@ GERMAN = DenialWords(
         |sollten? (?:n|x|die|der|das|es) \S+(?=.*,)
         |(?:falls|wenn) (?:\S+ ){{0,4}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft
         |zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)
-        |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir))|weder|noch$
-        |unter keinen umständen|auf keinen fall|in keinem fall|auf keine weise|mit(?:nichten)
+        |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir|etwas|eine?s
+        |irgendetwas))(?![^,:]*\d)
+        |weder|noch$
+        |unter keinen umständen|auf (?:gar )?keinen fall|in keinem fall|auf keine weise
+        |mit(?:nichten)
         |beileibe|unterscheidet sich|verschieden
         |(?:anders|ander\S*(?: \S+)? als|statt|anstatt|anstelle von|abgesehen von|ausgenommen
         |alles (?:andere als|außer|bis auf))(?=[^\d]*$)
@@ -116,14 +135,18 @@ GERMAN = DenialWords(
     """,
     after=rf"""
         (?!^fehler)(?:{_WRONG})
-        |^{_VERB} (?:\S+ ){{0,3}}?(?:{_NOT}|{_NO} {_PROOF})
+        |^(?:[^\s,]+ )?{_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
+        |(?:kann|könnte) (?:\S+ )?(?:keine|nicht die) rede|(?<=,\s)wenn nicht
+        |(?:sehe|sieht) (?:ich )?(?:das|es) anders|steht nirgend\S*
+        |^(?:\S+ )?teilbar|(?:geht|ging) (?:\S+ )?(?:schief|daneben)|misslang|misslingt
+        |^im (?:\S+ )?buch (?:ist|sind|war|ähnelt)
         |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?{_NO} {_PROOF}
         |^(?:\S+ )?(?:war|ist) (?:\S+ )?(?:mein|unser|ein) (?:\S+ )?(?:versuch|ansatz|gedanke
         |entwurf|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert|unbekannt
         |(?:der|die|das) (?:rest|\S+wert|antwort|lösung|ergebnis|gesamt\S*
         |endergebnis) (?:\S+ )?(?:fehlt|fehlen|kenne|steht aus|bleibt offen)
         |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht|widerrufen
-        |zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
+        |ausgenommen|zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
         |(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)|enthielt|übersah
         |als (?:antwort|lösung)$|an die tafel
         |danach (?:\S+ ){{0,3}}?(?:nichts|nicht|unbekannt)
@@ -144,10 +167,11 @@ GERMAN = DenialWords(
         |(?:in frage|infrage|in betracht)(?= nicht| kaum)
         |(?:nicht|kaum) (?:in frage|infrage|in betracht)|scheitert
         |verletz(?:t|en) (?:die|eine|das)|verstö(?:ßt|ßen)
-        |(?<=[,:–—]) ?{_VERB} (?:\S+ ){{0,4}}?(?:{_NOT})
+        |(?<=[,:–—]) ?(?:so |dann )?{_VERB} (?:\S+ ){{0,4}}?(?:{_NOT})
         |(?:aber|doch|jedoch|allerdings|leider|obwohl|wobei|was|nur|bloß|wenngleich|obgleich
         |freilich|indes|dennoch|trotzdem) (?:\S+ ){{0,8}}?(?:{_NOT}|{_NO} {_PROOF}|etwas ander\S+
-        |offen|zweifel\S*|bezweif\S+|fehlt|unklar|aus(?:steht)?|zu (?:klein|groß|hoch|niedrig|viel
+        |offen|zweifel\S*|bezweif\S+|fehlt|unklar|daneben|aus(?:steht)?|zu (?:klein|groß|hoch
+        |niedrig|viel
         |wenig)|sicher bin)
         |(?<=[,–—]) ?(?:und )?(?:das|dies|der wert) (?:\S+ ){{0,4}}?(?:{_NOT})
         |gefragt (?:ist|war|wird) (?:\S+ ){{0,2}}?(?:nach )?(?:etwas|aber|jedoch)
@@ -179,7 +203,7 @@ GERMAN = DenialWords(
     """,
     says=r"""
         (?:sag|mein|glaub)(?:t|en|te|ten)|behaupte\S*|denk(?:t|en)|dachte\S*|heißt es|soll|sollen
-        |antwortet\S*|geantwortet|vermutet\S*|vermuten|schätzt\S*|tipp(?:t|te|ten)|erzähl\S*
+        |antwort(?:et\S*|en)|geantwortet|vermutet\S*|vermuten|schätzt\S*|tipp(?:t|te|ten)|erzähl\S*
         |versicher\S*|schwör\S*|schwor\S*|munkelt|plädier\S*|argumentier\S*|verkünde\S*
         |(?:der|die|das|mein|meine|ein|eine) (?:\S+ )?(?:freund|freundin|lehrer|lehrerin|bruder
         |schwester|mitschüler|mitschülerin|nachbar|nachbarin|kollege|kollegin|schüler|schülerin
@@ -187,7 +211,7 @@ GERMAN = DenialWords(
         |programm) (?:\S+ )?(?:kommt|kam|erhält|erhielt|bekommt|bekam|hat|nennt|nannte|gibt|gab
         |zeigt|zeigte|schreibt|schrieb|rechnet)
         |(?:nimmt|nehmen|nahm) \S+ an
-        |besteht (?:\S+ )?(?:darauf|auf)
+        |(?:besteht|beharrt|pocht) (?:\S+ )?(?:darauf|auf)
         |der (?:\S+ )?(?:meinung|ansicht|auffassung|überzeugung)|(?:ist|sind) überzeugt|sei|seien
         |betrage|laute|ergebe
         |(?<!ich\s)habe(?! ich)(?=[^,]*$)
@@ -197,7 +221,8 @@ GERMAN = DenialWords(
         |dennoch|mithin|vielmehr|(?<=,\s)doch|stattdessen|in wahrheit|in wirklichkeit
         |tatsächlich(?! nicht)|korrekt ist
         |richtig (?:ist|sind|wäre)(?! (?:nicht|aber))
-        |(?:#|(?:das|dies|ich|mich) (?:\S+ ){{0,3}}?(?:{_WRONG}))[^,;:]{{0,60}}[,:–—] {_MAIN}
+        |(?:#|(?:das|dies|ich|mich) (?:\S+ ){{0,3}}?(?:{_WRONG}|(?:stimm(?:t|te)|geht|ging|passt
+        |passte|kann) (?:\S+ )?nicht))[^,;:]{{0,60}}[,:–—] {_MAIN}
     """,
     certain=r"""
         (?:kein\S*|ohne(?: jeden| den geringsten)?|außer|nicht zu|außer jedem
@@ -210,6 +235,28 @@ GERMAN = DenialWords(
         |möglichkeit|ergebnis|wert)|mehr zu tun|zu rütteln|auszusetzen|einzuwenden|widerlegen
         |weiter|alle|alles|rolle|zur sache)
         |(?:überrasch\S*|wundert|stört|schadet) (?:\S+ )?nicht|macht nichts|ändert (?:\S+ )?nichts
+        |nicht (?:den |die |der )?(?:gering|leise|klein)\S* zweifel
+        |zweif(?:le|eln|elt) (?:\S+ ){0,2}?nicht(?: im geringsten| im mindesten| daran)?
+        |(?:nichts|niemand|nirgends) (?:\S+ )?(?:außer|als|anderes als)
+        |niemand ander\S* als|alles andere (?:ist|wäre|war) \S+|alles andere scheidet aus
+        |(?:anfangs|zuerst|zunächst|erst|vorher) [^\d,;:]{0,40}(?:zweif|unsicher
+        |nicht (?:ganz )?sicher
+        |gezögert)\S*(?: ich)?,|während [^\d,;:]{1,30} # (?:behaupt|sag|mein|glaub|vermut|denk)\S*,
+        |denk\S* (?:\S+ )?(?:an|daran)(?= [^\d]*:)
+        |(?:sonst|ansonsten) (?:gibt|bleibt|existiert|kommt|passt) [^\d,;:]{1,30}(?=[:;])
+        |weder [^\d,;:]{1,40} noch [^\d,;:]{1,30}[:;]
+        |(?:obwohl|auch wenn|wenngleich|obgleich) (?:es|das|man|dies|viele
+        |manche) [^\d,;:]{0,40}?(?:überrasch|erstaun|aussah|aussieht|scheint|schien|erwart|vermut
+        |glaub|denk|klingt|anders)\S*
+        |(?:hat|haben|liegt|liegen) (?:(?!nicht|kein|un)\S+ ){0,2}?(?:recht|richtig)(?=[:,])
+        |weder (?:mehr|weniger|kleiner|größer) noch (?:mehr|weniger|kleiner|größer)(?: als)?
+        |(?:und )?(?:sonst|weiter) nichts|nichts (?:sonst|weiter)
+        |(?:[–—-] )?(?:es|da) (?:gibt|besteht|bleibt|existiert) (?:\S+ )?kein\S* (?:ander
+        |weiter)\S* \S+
+        |(?:[–—-] )?(?:\w+ )?(?:andere[rs]?|anders|mehr) (?:\S+ )?(?:gibt|ist|geht|besteht|bleibt
+        |kommt|existiert) (?:es |da )?nicht(?: möglich| in frage| in betracht| infrage| denkbar
+        | zu \S+)?
+        |(?:anders|entgegen|im gegensatz)(?: [^,;:\d]{1,40})?, (?:was|wie|als) [^,;:\d]{1,60},
         |nichts (?:anderes )?(?:\S+ )?als
         |kein\S* ander\S* (?:\S+ )?als
         |nicht nur|nicht mehr als|nicht weniger als
@@ -246,7 +293,9 @@ GERMAN = DenialWords(
         |\S+er) (?:ist |sind |war )?als|(?:doppelt|halb|\S+mal) so \S+ wie|(?:das|die) (?:doppelte
         |hälfte|\S+fache|\S+tel) von) #
         |(?:also|damit|somit|und|mithin|folglich) (?:\S+ )?(?:über|unter|mindestens|höchstens) #
-        |{_THEN}(?:um )?# (?:\S+ )?(?:mehr|weniger|\S+er)(?: als (?:\S+ )?(?:#|[^\W\d]+))
+        |{_THEN}(?:um )?# (?:\S+ )?(?:mehr|weniger|\S+er)(?: (?:ist|sind))?(?: als (?:\S+ )?(?:#
+        |[^\W\d]+))
+        |um (?:auf |zu |die )?# (?:[^\d\s]+ )?zu \S+
         |(?:weil|denn|da) # [^,;:.\d]{{0,40}}(?:falsch|nicht|unmöglich|kein|ausgeschlossen|zu groß
         |zu klein)[^,;:.\d]{{0,30}}
     """,
@@ -256,8 +305,10 @@ GERMAN = DenialWords(
         |die antwort|so|hier|da) (?:\S+ ){{0,6}}?(?:{_NOT}(?! #)|{_WRONG}|{_NO} {_PROOF}|bezweif\S+
         |(?:nehm|zieh)e ich (?:\S+ ){{0,2}}?zurück|verwerfe|streiche|widerrufe)|(?:wie ?viel\S*|ob
         |was|wie|wo) [^.]{{1,60}}?(?:{_NOT}|unklar|offen|unbekannt|ungewiss)|(?:{_WRONG})
-        |doch nicht|(?:da|hier) fehlt|bitte (?:\S+ )?(?:ignorier|vergess|streich)\S*|(?:richtig
-        |korrekt|wahr|sicher) (?:ist|bin|war) (?:das|ich|es) (?:\S+ ){{0,3}}?nicht
+        |doch nicht|das (?:\S+ ){{0,3}}?(?:geraten|vermutung|schätzung|tipp)|(?:da|hier) fehlt
+        |bitte (?:\S+ )?(?:ignorier|vergess|streich)\S*|(?:ganz |völlig |wirklich
+        |hundertprozentig |absolut )?(?:richtig|korrekt|wahr|sicher) (?:ist|bin|war) (?:das|ich
+        |es) (?:\S+ ){{0,3}}?nicht
         |glaub\S* ich (?:\S+ ){{0,3}}?nicht|dabei (?:\S+ ){{0,4}}?(?:verrechnet|geirrt|vertan
         |verzählt)|stimmt (?:\S+ )?nicht|auch nicht|oder (?:\S+ )?nicht|(?:streich|vergiss|ignorier
         |verwirf|vergessen)\S* (?:\S+ )?(?:das|es|dies\S*|sie|bitte)
@@ -273,10 +324,22 @@ GERMAN = DenialWords(
         |waere|haette|wuerde|kaeme|ergaebe|gaebe|laege|koennte|muesste|bräuchte|stünde|verbliebe
         |entspräche|entstünde)[nt]?|bliebe
     """,
+    aside=r"""
+        (?<=,\s)(?:und (?:genau |eben )?(?:das|dies|sie) (?:ist|sind|war|waren|wird|wurde|haben
+        |hatten)
+        |was|wie) (?:\S+ ){0,4}?(?:gesucht|gefragt|verlangt|gefordert|gewünscht|wollten|behauptet)
+    """,
+    throughout=r"""
+        (?:mit|bei|unter|in) (?:\S+ )?ander\S* (?:umstände\S*|angabe\S*|zahl\S*|daten|werte\S*
+        |bedingung\S*|voraussetzung\S*|\S*aufgabe\S*|fassung|annahme\S*|vorgaben)(?=[^\d:,;]*$)
+    """,
     agrees=r"""
-        (?![^.]*\b(?:nicht|kein))[,–—;]? ?(?:(?:und|womit|was|damit|das|dies|es|sie|er|dem
+        (?![^.]*\b(?:nicht|kein|womöglich|vielleicht|möglicherweise))
+        (?! ?(?:richtig|korrekt|wahr)(?: sein| gewesen)?\W*$)[,–—;]? ?(?:(?:und|womit|was|damit|das
+        |dies|es|sie|er|dem
         |darin) )?(?:(?!nicht|kein)\S+ ){0,5}?(?:richtig|korrekt|stimmt(?! nicht)|zutreffend|(?:hat
         |haben|hatte|liegt|liegen)(?: \S+){0,3}? (?:recht|richtig)|(?:trifft|treffen) (?:\S+ )?zu
-        |schließe ich mich|stimme ich (?:\S+ )?zu|bestätig\S*|zu recht|mit recht|wahr)
+        |schließe ich mich|stimme ich (?:\S+ )?zu|ich stimme (?:\S+ ){0,2}?zu|bestätig\S*|zu recht
+        |mit recht|wahr)
     """,
 )

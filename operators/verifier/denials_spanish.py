@@ -10,7 +10,8 @@ _WRONG = (
     r"|desechad|ilógic|prematur|apresurad|precipitad|infundad|hipotétic)[oa]s?|errón[e]?[oa]s?"
     r"|(?:imposible|improbable|insostenible|impensable|inverosímil|inaceptable|inadmisible"
     r"|inviable|inconcebible|incompatible|incoherente|cuestionable|discutible|disparate|trampa"
-    r"|error|errata|equivocación|mentira|mito|bulo|confusión|falacia|despiste|desatino)(?:e?s)?"
+    r"|error|errata|equivocación|mentira|mito|bulo|confusión|falacia|despiste|desatino"
+    r"|malentendido|espejismo|patraña|tontería|bobada|barbaridad|locura)(?:e?s)?"
 )
 _PEOPLE = (
     r"(?:amig|compañer|herman|prim|alumn|vecin|hij|tí|abuel|niñ|chic|maestr|profesor|coleg"
@@ -144,7 +145,22 @@ SPANISH = DenialWords(
         |bajo (?:ninguna circunstancia|ningún concepto)
         |ni (?:hablar|de broma|por asomo|en sueños)|ni mucho menos|lejos (?:está )?de|o bien|según
         |en opinión de|a juicio de|de acuerdo con|conforme a|en palabras de|al decir de
-        |se (?:dice|cree|piensa|afirma|rumorea|comenta|suele decir|suponía|creía|esperaba) que
+        |se (?:dice|cree|piensa|afirma|rumorea|comenta|suponía|creía|esperaba) que
+        |suele[n]? (?:decir|creer|pensar|afirmar|suponer)(?:se)?(?: \S+)? que
+        |(?:ignor|pregunt)(?:o|a|amos) si|desconozco|(?:cabe|podemos|puede) dudar
+        |por (?:decir|poner|dar) (?:algo|un número|un valor|una cifra)|me inclino por
+        |faltan? (?:[^\s,;:]+ ){{1,4}}?para(?: los| las)?\s*$
+        |(?:mitad|doble|triple|cuádruple|tercio|parte|cuadrado|cubo|raíz|raíz cuadrada|opuesto
+        |inverso) de (?:la|nuestra|mi) (?:respuesta|solución)
+        |(?:erróne|equivocad|fals|incorrect|indebid|ingenu|precipitad)amente
+        |(?:está|estaría|queda|quedaría|falta|faltaría|habría|habrá)(?: \S+)? (?:por|sin|que
+        |a) (?:ver|saber|aclarar|comprobar|confirmar|decidir|demostrar|determinar|resolver
+        |verificar)(?:se)? (?:si|que)
+        |(?:sea (?:cual|lo que|la que)|cualquiera que) (?:sea|fuere|fuera|fuese) (?:la|el
+        |mi|nuestr[oa]) (?:respuesta|solución|resultado|total|valor|suma)(?: \S+)?,?\s*$
+        |queda\S* a (?:[^\s,;:]+ ){{1,3}}de(?: los| las)?\s*$
+        |(?:doble|triple|cuádruple|mitad) (?:de \S+ )?(?:que|de)\s*$
+        |(?:veces|tan|tanto) (?:(?:más|menos|tan) )?(?:[^\s\d,;:]+ )?(?:que|como|de)\s*$
         |(?:dicen|cuentan|aseguran|afirman|creen|piensan|sostienen|opinan|juran|juraría) que
         |corre el rumor|hay quien\S*
         |para (?:mi|tu|su|un|una|algunos|otros|muchos) (?:\S+ )?(?:{_PEOPLE})
@@ -154,7 +170,7 @@ SPANISH = DenialWords(
         |^ ?de (?:no )?(?:haber|ser|tener|existir|estar|contar)\S*|con otr[oa]s \S+
         |en otras (?:circunstancias|condiciones)|si fuera\S*
         |(?:como (?:mucho|poco|máximo|mínimo)|a lo (?:sumo|más)|(?:al
-        |por lo) menos)(?: [^\s\d,]+){{0,2}}\s*$
+        |por lo) menos)(?: [^\s\d,]+){{0,2}},?\s*$
         |(?:por encima|por debajo|cerca|a punto|del orden|más allá|al borde) de(?:l)?\s*$
         |(?:próxim|cercan|superior|inferior|igual o (?:mayor|menor|superior|inferior))[oae]?s? (?:a
         |al|que)\s*$
@@ -162,7 +178,7 @@ SPANISH = DenialWords(
         |baj[oa] que)\s*$
         |(?:supera|excede|rebasa|sobrepasa|ronda|roza|iguala|bordea)\S*(?: (?:a|de|los|las|el
         |la))?\s*$
-        |(?:no )?(?:llega|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de|hasta)(?: (?:los
+        |(?:no )?(?:llega(?!mos)|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de|hasta)(?: (?:los
         |las))?\s*$
         |(?:no )?(?:alcanza|casi|hasta|mínimo|máximo)\S*\s*$
         |(?:mitad|doble|triple|cuádruple|tercio|tercera parte|cuarta parte|cuarto|quinta parte
@@ -184,7 +200,8 @@ SPANISH = DenialWords(
         |contest[ae]|ponga|pone|elija|elige|escrib[ae]|obten?ga|crea|marque)\S*(?: que)?(?: (?:es
         |son|la \S+ (?:es|son)))?\s*$|veces\s*$
         |(?:respecto|comparación|comparado) (?:a|de|con)(?: los| las)?\s*$
-        |con (?:#|un|una|otr[oa]s?|más|menos|much[oa]s?|algo) [^.;]{{0,60}}{_CONDITIONAL}|retiro
+        |con (?:#|un|una|el doble|el triple|la mitad|otr[oa]s?|más|menos|much[oa]s?
+        |algo) [^.;]{{0,60}}{_CONDITIONAL}|retiro
         |retracto|anulo
         |(?:mi|la) (?:respuesta|solución) anterior
         |donde (?:dije|puse|escribí|decía|pone)|cambio
@@ -198,9 +215,25 @@ SPANISH = DenialWords(
         |(?:mi|nuestr[oa]) (?:primer[oa]?|anterior|antigu[oa]) \S+|^ ?no
     """,
     after=(
+        r"(?:está|queda|falta)(?: aún| todavía)? (?:por|sin) (?:ver|saber|aclarar|comprobar"
+        r"|confirmar|decidir|demostrar|determinar|resolver|verificar)(?:se|lo)?|"
+        r"por (?:decir|poner|dar) (?:algo|un número|un valor|una cifra)|"
+        r"^,? ?(?:ni (?:hablar|pensarlo|soñarlo|de broma|en broma|en sueños|por asomo)|nada de eso"
+        r"|de eso nada|en absoluto)|"
+        r"^[^\d.,;:]{0,40}, (?!(?:porque|pues|ya|y|que|o) )[^\d.,;:]{1,40}, (?:no (?:se |lo |la )?"
+        r"(?:es|son|era|puede|podría|tiene|cumple|satisface|vale|sirve|cuadra|encaja|sostiene"
+        r"|funciona|está|corresponde|convence|ajusta|verifica)(?! #)"
+        rf"|{_BE} (?:\S+ ){{0,3}}?(?:{_WRONG}|mal))|"
+        rf"^[^\d.,;:]{{0,30}},\s*(?:{_BE} (?:\S+ ){{0,2}}?(?:{_WRONG}|mal)|no (?:tiene sentido"
+        r"|se sostiene|puede ser"
+        r"|cuadra|es (?:ciert[oa]|verdad|correct[oa]|posible|creíble|así|razonable|aceptable)))|"
         rf"^\s*[:,(—–]\s*(?:no\s*[.)]?\s*$|{_WRONG}(?! #)|mal(?=\s*[.)]?$))|"
         r"no (?:es )?(?:la respuesta|la solución|lo que (?:se )?(?:pide|piden|pregunta|busca)\S*"
         r"|el resultado|el total)|"
+        r"si [^\d.;:]{1,60}, (?:pero|y|aunque|cosa que|lo que|lo cual) [^\d.;:]{0,20}?(?:no"
+        r"|ignor\S*|desconoc\S*)|(?:luego|así que|por (?:lo )?tanto|de modo que|conque|por lo que"
+        r"|entonces),? no (?:es|son|era|puede ser|sirve|vale)(?: (?:es[eoa]|est[eoa]|la \S+"
+        r"|válid[oa]|posible))?(?=\s*[.)]?\s*$)|"
         r"sería\S* (?:\S+ ){0,4}?(?:si|en otr[oa]s?)|en otr[oa]s? (?:problema|caso|ejercicio"
         r"|situaci)\S*|a condición de que|digo yo|(?:sigo|sigue|seguimos) sin|sin respuesta|"
         rf"que (?:es|era|está|resultó) (?:\S+ )?(?:{_WRONG}|mal)|"
@@ -208,6 +241,9 @@ SPANISH = DenialWords(
         r"|son )?#)\S+)|ni hablar|"
         r"(?:se|me|nos) (?:\S+ )?equivo\S*|contradi\S+|viola|incumple|miente\S*|yerra\S*|comete\S*"
         r"|(?:ha |han |he )?olvid\S+|fallan?|discrepan?|"
+        r"(?:lleg|llev|conduc|desemboc|termin|acab|ca)\S* (?:\S+ )?(?:a|en) (?:un |una |lo |algo )?"
+        r"(?:absurd|imposib|incoheren|incongruen|inconsisten)\S*|deben? (?:descart|exclu|rechaz"
+        r"|elimin)\S+|(?:es|son) (?:(?:ambos|ambas|también|igual|igualmente) )?posibles?(?=\s*$)|"
         rf"{_BE} (?:\S+ ){{0,3}}?(?:{_WRONG}|mal|mala respuesta|demasiad[oa]\S*|la (?:mala|trampa)"
         r"|trampa|sospechos[oa]|solo un\S*|sólo un\S*|un (?:paso|dato|resultado|valor)"
         r" (?:intermedio|parcial|auxiliar|más)|un distractor|una (?:suposición|conjetura"
@@ -263,7 +299,7 @@ SPANISH = DenialWords(
         |asegur(?:a|an|ó|aron|aba|aban)|mantiene\S*|insist\S+|jura|juran|juró|propone\S*|propuso
         |sugiere\S*|sugirió|responde|responden|respond(?:ió|ieron)|contest(?:a|an|ó|aron)
         |escrib(?:e|ió)|anotó|apuesta|supone|supuso|sospecha|imagina|estima|estimó|conjetur\S+
-        |defiende\S*|declara\S*|alega\S*|pretende\S*|presume|concluye|concluyó|suponía\S*
+        |defiende\S*|declara\S*|alega\S*|pretende\S*|presume|(?<!se\s)conclu(?:ye|yó)|suponía\S*
         |esperaba\S*|supuse|estimé|aventur\S+|respondí|contesté|se suponía|anuncia|cuenta que
         |figura(?: en)?|pone en
         |(?:mi|tu|su|un|una|otr[oa]|el|la) (?:{_PEOPLE}) (?:\S+ )?(?:calcul(?:a|ó)|obtuvo|obtiene
@@ -291,7 +327,10 @@ SPANISH = DenialWords(
         |(?:lo|la|el) (?:correct[oa]|verdader[oa]|buen[oa])(?= (?:es|son))
     """,
     certain=rf"""
-        (?:aunque|si bien|por más que|por mucho que|pese a|a pesar de|en contra de|contra
+        no dud\S+ en absoluto|sin dudarlo(?: en absoluto)?
+        |otr[oa]s? [^\s\d]+ no (?:la |lo |las |los )?(?:hay|existen?|caben?|quedan?)
+        |^ ?(?:apenas|no bien) [^\d,:;]{{1,60}},
+        |(?:aunque|si bien|por más que|por mucho que|pese a|a pesar de|en contra de|contra
         |contrariamente a|al contrario (?:de|que)|a diferencia de|lejos de|en lugar de|en vez de
         |más que|frente a|tanto si|ya sea|antes que|además de|aparte de|sin contar) (?:[^,:;]
         |,(?=\d))*[,:]
@@ -312,8 +351,10 @@ SPANISH = DenialWords(
         |(?:quien(?:es)?|cualquier|toda?s?|las|los) (?:\S+ ){{0,3}}?(?:otr[oa]s?|lo contrario
         |distint[oa]|diferente|demás)[^.;:\d]{{0,60}}
         |no (?:lo |te )?(?:dudes?|quepa duda)|espero no \S+ \S+
-        |(?:(?:ya )?no (?:importa|olvid\S+|le(?:s)? demos|demos|tiene (?:trampa|truco|misterio
-        |dificultad)|nos queda|hace falta|es necesario|es preciso|necesitamos|necesito|queda nada
+        |(?:(?:ya )?no (?:(?:nos|te|os|se) )?(?:importa|olvid\S+|le(?:s)? demos|demos
+        |tiene (?:trampa|truco|misterio
+        |dificultad)|nos queda|hace falta|es necesario|es preciso|necesitamos|necesito
+        |hay (?:ninguna )?necesidad|queda nada
         |hay (?:que|nada|más)|tiene pérdida|hay (?:truco|trampa|misterio|engaño|vuelta de hoja)
         |le des|te preocupes|busques|sigamos|nos compliquemos|perdamos))(?:[^,:;]|,(?=\d))*[:,]
         |(?:no|tampoco) (?:hay|existe|existen|queda|quedan|cabe|caben|tiene|puede haber|vemos|veo
@@ -324,7 +365,17 @@ SPANISH = DenialWords(
         |nada más(?: ni nada menos)?|nada) (?:que|sino|salvo|excepto)
         |no (?:es|son|hay|quedan|tiene|puede ser) sino
         |no (?:\S+ ){{1,3}}?más que(?! #)
-        |ni más ni menos(?: que)?
+        |(?:ni|no) (?:más|menos) ni (?:menos|más)(?: que| de)?
+        |(?:y )?no otr[oa](?: cosa| número| valor| cantidad| cifra| resultado)?
+        |y (?:ningun[oa]|ningún) otr[oa](?: [^\s\d]+)?
+        |no (?:es|son|puede(?:n)? ser|podría ser|hay|cabe|existe|da|sale)(?: (?:nada|algo
+        |(?:ningún|ninguna|un|una|otr[oa]) \S+))? (?:distint[oa]|diferente)s? (?:de|a|al|que)
+        |no (?:\S+ )?cuesta (?:[^\s\d:;]+ ){{0,2}}?(?:ver|comprobar|darse cuenta|calcular|deducir
+        |entender|notar|reconocer|hallar|mostrar)(?: de)?(?: que)?
+        |no (?:voy a (?:decir|añadir|alargar|extender)\S*|diré|diremos|digo|digamos|añadiré
+        |añado|añadamos
+        |me extenderé|me extiendo|me alargo
+        |lo alargo|alarguemos|alargo|nos alarguemos)(?: [^\s\d,:;]+){{0,3}}[:,]
         |nada más(?: y nada menos| ni nada menos)?(?: que)?
         |y nada más|sin más|más que nada
         |ningun[oa] otr[oa](?: \S+)? (?:que|salvo)
@@ -382,14 +433,17 @@ SPANISH = DenialWords(
         |el|la|un|una|como|a|hay|quedan?|tiene)){{0,2}} #(?: (?:ni|o) #)?
         |(?:que |lo que |y |es decir |o sea )?(?:(?:es|son|supone|supera|equivale|está) )?(?:más
         |menos|mayor|menor)(?:es)? (?:que|de) (?:los |las |el |la )?#
-        |(?:que |y )?(?:(?:es|son|hay) )?# (?:[^\s\d]+ )?(?:más|menos|veces)(?: [^\s\d]+)? (?:que
+        |(?:que |y )?(?:(?:es|son|hay) )?# (?:[^\s\d,;]+ )?(?:más|menos|veces)(?: [^\s\d]+)? (?:que
         |de)(?: [^\s\d]+){{0,3}}? #
         |(?:que |lo que |y )?(?:supera|excede|rebasa|sobrepasa|está[n]? por (?:encima
         |debajo) de)\S*(?: (?:a|los|las|el|la|en))* #
         |(?:y |pero )?(?:el )?# (?:no|tampoco)(?=\s*[.!]?\s*$)
         |(?:(?:porque|ya que|pues|y|puesto que|dado que|mientras que|pero
         |que) )?(?:el |los |la )?# (?:no \S+(?: [^\s\d.,;]+){{0,5}}|(?:es|son|era|está|queda
-        |resulta|sería) (?:[^\s\d]+ ){{0,2}}?{_WRONG}|(?:está|estaba) mal)
+        |resulta|sería) (?:[^\s\d]+ ){{0,2}}?{_WRONG}|(?:está|estaba) mal
+        |(?:llev|conduc|da)\S* (?:lugar )?a (?:un |una )?(?:absurdo|contradicción|imposible))
+        |(?:que |lo que |es decir |o sea )?(?:(?:es|son) )?(?:el|la) (?:doble|triple|mitad
+        |cuádruple|tercera parte|cuarta parte|quinta parte|décima parte) (?:de|que) #
     """,
     retracts=rf"""
         (?:{_TURN},? )?(?:{_THIS} (?:[^\s\d]+ ){{0,5}}?)?(?:{_FAILS}|{_MISTAKE}|(?:no|nunca|jamás
@@ -398,8 +452,16 @@ SPANISH = DenialWords(
         |corrección|corrijo|rectifico|perdón|me retracto|retracto|demasiad[oa]|sospech\S+|pero no
         |es broma|era broma|o no(?=\s*$))
     """,
+    throughout=rf"""
+        (?:más bien|mejor) que\s*$
+        |(?:si [^\d.;]{{1,80}}|^\s*,[^\d.;:]{{0,30}})#[^\d.;]{{0,30}} (?:y|mientras que) si
+        (?! (?:\S+ )?(?:sum|añad|agreg|rest|quit|multiplic|cont|divid)\S*)[^\d.;:]*$
+        |(?:si|de|como|aunque) [^.;:\d]{{0,60}}{_SUBJUNCTIVE}[^.;:\d]{{0,60}}
+        {_CONDITIONAL}(?! que)(?: [^\s\d,;:]+){{0,3}}\s*$
+    """,
     aside=r"""
-        (?:, )?(?:tal (?:y )?como|como(?! (?:máximo|mínimo|mucho|poco|si))|que (?:es|son) (?:lo|la
+        [–—-] (?:no|ni|sin|nada)
+        |(?:, )?(?:tal (?:y )?como|como(?! (?:máximo|mínimo|mucho|poco|si))|que (?:es|son) (?:lo|la
         |el) que|aunque|pese a|a pesar de|cosa que|algo que|lo que|lo cual|pero|y (?:no|nada|eso|es
         |así|ningun[oa]|además)|sin|ya que|porque|puesto que)
     """,
@@ -408,7 +470,8 @@ SPANISH = DenialWords(
         |, en lo que)\s*(?:(?:en efecto|efectivamente|realmente|además|desde luego|por supuesto
         |creo que|yo|eso|esto|ese \S+|ella|él|también|así|lo cual|lo que) )*(?:(?:es|está|son|están
         |resulta|era|eran|me parece) (?:\S+ )?(?:correct[oa]s?|ciert[oa]s?|verdad|así|exact[oa]s?
-        |bien|cierto|justo|acertad[oa]s?|en lo cierto)|(?:tiene|tienen|lleva|llevan) (?:\S+ )?razón
+        |bien|cierto|justo|acertad[oa]s?|en lo cierto)
+        |(?:tiene|tienen|lleva|llevan) (?:\S+ ){0,2}razón
         |acierta|aciertan|acertó|acertaron|estoy de acuerdo|coincido|coincidimos|lo confirm\S+
         |confirm\S+|comprob\S+|así es|así son|lo es|lo son|comparto|estamos de acuerdo
         |no se equivoc\S+|no mient\S+)

@@ -62,7 +62,8 @@ LATIN: dict[str, Language] = {
             "diese dieser das dass ich mir mein meine nur nach mehr als wert gilt doch kein keine "
             "sich werden wurde zieht addiert bleiben sondern kommt liegt anzahl bleibt geht"
             " passt habe "
-            "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine"
+            "hatte haben nichts zahl ergebnis aufgabe unter gegen alles muss soll ihre seine "
+            "ergibt leider stimmt oder aber lautet richtig falsch zutrifft"
         ),
         letters="ßẞ",
     ),
@@ -125,7 +126,10 @@ LATIN: dict[str, Language] = {
     ),
     "es": Language(
         comma=True,
-        noun="respuestas?|solución|opción correcta|alternativa correcta",
+        noun=(
+            "respuestas?|solución|(?:opción|alternativa|cantidad|cifra) correcta|"
+            "(?:lo|valor|resultado|número|total) correcto"
+        ),
         adj=(
             r"(?:al?|del?) (?:la |el |los )?[^\s,.:;]+|final|correcta|exacta|buscada|es decir|"
             "entonces|por tanto|por lo tanto"
@@ -176,7 +180,10 @@ LATIN: dict[str, Language] = {
             "despues numero le les sus si sea sean ser era eran fue lo nos mi sin sobre hasta "
             "entre porque cuando como donde cual queda quedan podemos puedo decir valor nada "
             "nadie ni sino "
-            "dudo paso primero vayamos veamos otro otra aunque segun dice creo pues ya muy todo"
+            "dudo paso primero vayamos veamos otro otra aunque segun dice creo pues ya muy todo "
+            "vamos calculemos calcular obtenemos obtiene obtengo eso esos solo tal vez quiza "
+            "quizas tengo tendria habria luego ahora tambien igual ella ellos llegamos resulta "
+            "hemos caso cualquier adivinar"
         ),
         letters="ñÑ¿¡",
     ),

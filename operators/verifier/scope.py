@@ -96,7 +96,8 @@ _ELSEWHERE = frozenset(
     + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
     + listed("respondo elijo acepto bien equivoca al le lo se su elimino eliminamos")
     + listed(
-        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice"
+        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice "
+        "vale sirve funciona cumple debe deben descartarse"
     )  # Spanish
     + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
     + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
