@@ -67,6 +67,8 @@ _PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12
 _SOON = 80  # characters behind an answer in which it may be called wrong
 
 
+_READ_CLOSELY = frozenset({"de", "es", "fr", "zh"})
+"""Languages with tables of words that deny what is in front of them."""
 _REMARK = re.compile(r"([^\d,;:]{0,20}\d(?:[\d.,]*\d)?[^\d,;:()=]{0,24}),\s?[^\d,;=]{3,80}$")
 """A number and words without one behind it: `12, as was to be expected`."""
 
@@ -240,7 +242,8 @@ def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """An answer without the words that only end a sentence, such as `です`."""
     folded = fold(shown)
     length = assured_length(without_polite(folded, phrases), phrases.names)
-    if remark := _REMARK.match(readable(shown), 0, length):
+    remark = _REMARK.match(readable(shown), 0, length)
+    if remark and not _READ_CLOSELY.isdisjoint(phrases.names):
         length = remark.end(1)  # whether it denies the number is looked at with the sentence
     return shown[:length].rstrip(ENDS)
 

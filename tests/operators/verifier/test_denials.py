@@ -6,8 +6,11 @@ than these few phrases, nothing follows for others: the rules were written with 
 
 import random
 import re
+from collections import Counter
 
 import pytest
+from denial_grammar import KINDS, PARTS
+from denial_grammar import drawn as drawn_responses
 from graded_cases import check_verdicts
 
 from rejuice.operators.verifier import extract_answer, verify_batch
