@@ -7,7 +7,8 @@ from .denials_of import DenialWords
 FRENCH = DenialWords(
     before=r"""
         faux|fausses?|mauvaises?|incorrecte?s?|erronée?s?|inexacte?s?|impossible|impensable|absurde
-        |ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux|exclue?s?|erreur
+        |ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux|douter(?! de)
+        |exclue?s?|erreur
         |mensonge|mythe|piège|illusion|hors de question|pas question|à tort|gardez-vous
         |gardons-nous|évit(?:ez|ons|er)|refuse\S*|n'all(?:ez|ons) pas|interdit|contradictoire
         |n'(?:est|était) pas (?:\S+ ){0,2}?(?:vrai|correct|exact|juste|le cas|certain\S*|sûre?
@@ -25,16 +26,17 @@ FRENCH = DenialWords(
         |jamais \S+(?: \S+)?(?: n'\S+| ne)|il s'en faut
         |aucun (?:calcul|élève|résultat)\S*
         |aucun\S* (?:\S+ )?n(?:e|'\S+)
-        |(?:rien|personne) (?:\S+ )?n(?:e|'\S+)|nullement
-        |en aucun(?:e)? (?:cas|façon|manière)|loin d(?:e|'\S+)|ni|guère|ne saurait
+        |(?:rien|personne|nul) (?:\S+ )?n(?:e|'\S+)|nullement|rien à voir avec
+        |(?:en |à |d')aucune? (?:cas|façon|manière|sorte|circonstance|moment|prix|titre)
+        |sous aucun\S* \S+|loin d(?:e|'\S+)|ni|guère|ne saurait
         |ne (?:peut|peux|pouvons|saurait) (?:pas )?(?:dire|affirmer|conclure|être|valoir)|^ ?pas
         |autre que|autre chose que|sauf|excepté|hormis|au lieu de|plutôt que|à la place de
         |différente?s? de|diffère de|distincte?s? de|incompatible
         |(?:aurai(?:t|s)|aur(?:iez|ions)|a|ai|eu|avait) (?:eu )?tort|méfi(?:ez|ons)|oppose\S* à
-        |nul n'\S+|aucune raison|annul\S+|biff\S+|rature\S*|rayons|reviens sur|trompée? en|mettons
+        |aucune raison|annul\S+|biff\S+|rature\S*|rayons|reviens sur|trompée? en|mettons
         |(?:^|\W)je (?:suppose|présume|soupçonne)|j'imagine|impression|chances que|tente|penche\S*
         |hasard|à vue d\S+|persuadée?|convaincue?|envisag\S+|réponse possible|doigt mouillé
-        |^ ?possible|peut[ -]être|probablement|probable|vraisemblable\S*|pourrai(?:t|ent)
+        |^ ?possibles?|peut[ -]être|probablement|probable|vraisemblable\S*|pourrai(?:t|ent)
         |possiblement|peut (?:bien )?être|éventuel\S*|sans doute|apparemment|à première vue
         |au hasard|au pif|au jugé|à vue de nez
         |disons|mettons|devin\S+|pari(?:e|erais|ons)|intuition|se peut|se peuve?nt|possible qu\S+
@@ -123,26 +125,59 @@ FRENCH = DenialWords(
         |presque $|jusqu'à $
         |au (?:moins|plus|minimum|maximum|mieux|pire) $|de # à $
         |(?:exercice|problème|page|numéro|n°|chapitre|figure|leçon|porte le numéro) $
+        |manque\S* (?:\S+ )?#(?: [^\s\d,;:]+){0,4} (?:à|pour|jusqu'à|jusqu'aux
+        |avant)(?: [^\s\d,;:]+){0,3} $
+        |\S*(?:tiend|viend|prend|pond|tend|vend|mett|croi|connaît|écri|construi|produi|rédui
+        |di)rai(?:t|ent|s)
+        |^ ?(?:et |mais |car )?prétendre|#,? ou alors $
+        |(?<!faut\s)(?<!nécessaire\s)(?<!obligatoire\s)(?<!normal\s)(?<!logique\s)(?<!bien\s)(?<!so
+        rte\s)(?<!pour\s)(?<!afin\s)(?<!veut\s)(?<!vrai\s)(?<!jusqu'à\s)(?<!avant\s)(?:que
+        |qu'\S+) (?:[^\s,;:\d]+ ){0,4}?(?:soi(?:t|ent)|ai(?:t|ent)|vaille
+        |fasse(?:nt)?) (?:[^\s,;:\d]+ )?$
+        |(?:à l'exception|à l'exclusion|à part|en dehors|hors)(?: de| du| des)? $|à mille lieues
+        |aux antipodes
+        |(?:aucune|la moindre|pas de) chance|nulle part|contrevérités?|malentendu|méprise|préjugé
+        |idée reçue|non-sens|bêtise|sottise|fable|légende|aberration|absurdité|bévue|canular
+        |n'importe quoi
+        |soit (?:\S+ ){1,5},? ?soit (?:[^\s,;:\d]+ ){0,2}$
+        |ou (?:[^\s,;:\d]+ ){1,3}?#(?: [^\s\d,]+)? ?, ou (?:[^\s,;:\d]+ ){0,3}$
+        |(?:sont|restent|demeurent|semblent) (?:\S+ )?(?:possible|possibles|envisageables
+        |plausibles|concevables|imaginables)
+        |dans (?:le|l'autre) cas (?:contraire|opposé|inverse)|dans l'autre cas|sans quoi
+        |faute de quoi
+        |au (?:moins|plus|minimum|maximum|mieux|pire) (?:de|égale?s? à|équivalente?s? à) $
+        |commencé par (?:trouver|obtenir|répondre|penser|croire|écrire|dire|calculer|noter)
+        |(?:prête?|sur le point|parti|partie|disposée?) (?:à|de|sur|pour) (?:répondre|dire|écrire
+        |affirmer|$)
+        |(?:prime|premier) abord|premier (?:regard|coup d'\S+)|première (?:vue|lecture)
+        |ressemble\S* à|a tout l'air|ont l'air|a l'air
+        |n'y a (?:pas|aucun) lieu|de l'ordre d\S+ (?:\S+ )?$|(?:presque|quasiment
+        |quasi) égale?s? à $|encore un peu et|pour un peu|peu s'en faut|si seulement
     """,
     after=r"""
         ^ ?(?:(?!(?:qui|que|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?(?:(?:est|était
         |serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?|incorrecte?s?|erronée?s?
         |impossible|absurde|exclue?s?|(?:à )?(?:exclure|écarter|rejeter|éliminer|oublier|proscrire)
+        |écartée?s?|éliminée?s?|rejetée?s?|réfutée?s?
+        |proscrite?s?|barrée?s?|invalide|caduque?|disqualifiée?s?
         |une? (?:erreur|faute|piège|borne|estimation|possibilité|hypothèse|donnée|coquille|leurre)
         |la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?|petite?|peu|élevée?|faible)|possible
         |plausible|envisageable|probable|douteux|incertaine?|incompatible|mon premier|ma première
         |contradictoire|hors de question|(?:le|la) (?:nombre|quantité|prix|somme
         |total) (?:\S+ ){1,4}?départ)|(?:me |nous )?(?:semblait|paraissait)|contredit|échoue|viole
-        |n(?:e|'est|'était|'a|'ont|'a\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais
-        |être)|n'est qu\S+|ne (?:peut|saurait))
+        |n(?:e|'\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais
+        |être)|n'est qu\S+|ne (?:peut|saurait)|(?:pourrai|serai|aurai|devrai|conviendrai|irai
+        |marcherai|ferai|suffirai
+        |vaudrai)(?:t|ent))
         |^ ?(?:[^\s,;:]+ ?){0,2},? ?\(?(?:faux|fausse|incorrect|non|à (?:vérifier|exclure|revoir)
         |sous toutes réserves)\)?$|^ ?: (?:non|faux)|par erreur
         |\S+ (?:reste|revient|serait|est) (?:à )?(?:se tromper|mentir|trompeur)
+        |c'est (?:se tromper|faire erreur|mentir|commettre une|aller trop vite|oublier|inventer)
         |doit être (?:rejet|écart|exclu|élimin)\S+|est à bannir|contradiction|sans plus$|tant qu\S+
         |lorsque [a-z] est|quand [a-z] est
         |mais (?:la|le|les) (?:fin|suite|reste|total|réponse|prix)(?: \S+)? (?:manque|est inconnue?
         |reste)|pas (?:le|la|les) \S+$|,? non (?:celui|celle)
-        |il faudrait (?:encore|aussi)|pour peu|dès lors|du moins si|avant celle-ci
+        |il faudrait|pour peu|dès lors|du moins si|avant celle-ci
         |mais (?:\S+ ){0,6}?(?:main au feu|supposition|hypothèse|plausible|cloche|recommencer|trop
         |prouver|vérifier|peux me)
         |a (?:crié|dit|affirmé|répondu|écrit)|eût
@@ -187,18 +222,40 @@ FRENCH = DenialWords(
         |succès)|c'est tout
         |n'a pas de (?:solution|réponse)|reste sans réponse
         |je ne (?:sais|peux|parviens)|je n'(?:ai|arrive) pas
+        |^ ?(?:[^\s,;:]+ ?){0,2},? ?(?:en tout cas|de toute façon|décidément|assurément),? (?:c'est
+        |ce n'est|ça|cela|ce ne) (?:\S+ ){0,2}?(?:trop|faux|pas|impossible|absurde|exclu)
+        |^[^.,;\d]{0,40}[»\"”] ?[:,]? ?(?:\S+ ){0,3}?(?:ne|n'\S+|faux|fausse|incorrecte?|erronée?
+        |absurde|inexacte?|impossible|mensonge|erreur)
+        |^ ?(?:[^\s,;:]+ ?){0,2},? et (?:c'est|c'était) (?:\S+ )?(?:faux|incorrect|inexact|erroné
+        |absurde|impossible|une erreur)
+        |,? et (?:ce n'est|ce n'était|cela n'est|ça n'est|il n'a) (?:\S+ )?pas (?:\S+ )?(?:bon
+        |juste|correct|exact|vrai|ça|raison|le cas|possible|la)
+        |l'un(?:e)? (?:des deux|ou l'autre|des trois)|au choix$
+        |ce qui (?:est|était|serait|semble|paraît) (?:\S+ )?(?:inexact|fausse?|ridicule|aberrant
+        |insensé|impensable|une (?:erreur|faute|méprise)|un non-sens|n'importe quoi|insuffisant
+        |irréaliste|invraisemblable)
+        |(?:c'est|est|ce serait|relève d\S+) (?:\S+ ){0,2}?(?:n'importe quoi|non-sens|bêtise
+        |sottise|méprise|malentendu|aberration|absurdité|ridicule|aberrant|insensé)
+        |(?:mais|or|cependant|pourtant|toutefois),? (?:\S+ ){0,7}?(?:inexacte?|erronée?|fautive?
+        |méprise|faute de calcul|une faute|étourderie|à jeter|sans (?:valeur|intérêt)|ne vaut rien)
+        |une (?:absurdité|impasse|aberration|égalité fausse)|donc ce n'est pas (?:cela|ça|la
+        |le bon)|ce n'est donc pas (?:cela|ça|la|le bon)
+        |(?:mais|or|seulement),? (?:j'ai|j'avais|il a|elle a|on a|nous avons
+        |c'était) (?:\S+ )?(?:oublié|omis|négligé|sauté|oublier)
     """,
     says=r"""
         di(?:t|sent)|préten(?:d|dent)|pens(?:e|ent)(?! pas)|croi(?:t|ent)|(?<!j')affirm(?:e|ent)
         |pensais|croyais|aurait|soutien(?:t|nent)
     """,
     so=r"""
-        donc|(?<!,\s)alors(?! que)|ainsi|mais|par conséquent|car|parce que|puisque|d'où
+        (?<!rait\s)(?<!raient\s)donc|(?<!,\s)(?<!\sou\s)(?<!rait\s)(?<!raient\s)alors(?! que)|ainsi
+        |mais|par conséquent|car|parce que|puisque|d'où
         |c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)|à savoir
     """,
     certain=r"""
-        (?:aucun|nul|pas de|pas le moindre|hors de|ne fait (?:aucun|pas de|pas l'ombre d'un)
-        |sans (?:aucun|le moindre|nul)) (?:\S+ )?doute(?: possible)?
+        (?:(?:ce|cela|ça) )?n'(?:est|était) pas plus \S+ que (?:cela|ça)
+        |(?:aucun|nul|pas de|pas le moindre|hors de|ne fait (?:aucun|pas de|pas l'ombre d'un)
+        |sans (?:aucun|le moindre|nul)) (?:\S+ )?doute(?: possible)?(?: que)?
         |sans l'ombre d'un doute
         |sans (?:aucun )?doute possible
         |sans (?:erreur|peine|se tromper|hésit\S+|rien oublier)
@@ -213,7 +270,7 @@ FRENCH = DenialWords(
         |(?:seule?s?|unique) (?:\S+ )?possible
         |(?<!,\s),? ?(?:et )?ni (?:plus|moins),? ni (?:plus|moins)(?: que(?: #\s+:)?)?
         |(?:personne|nul|on) ne (?:peut|saurait|pourra) (?:\S+ )?(?:nier|contester|douter)
-        |(?:personne|nul|on) ne (?:contest|nie|doute|met)\S*
+        |(?:personne|nul|on) ne (?:contest|nie|doute|met)\S*(?: que)?
         |impossible de se tromper
         |(?:toute|aucune) autre [^.]{0,40}
         |(?:mon|ma|le|la|mes|les) \S+ (?:a|avait|avaient|ont) (?:donc |bien )?tort$
@@ -223,24 +280,49 @@ FRENCH = DenialWords(
         |j'en suis (?:\S+ )?(?:sûre?|certaine?|convaincue?)
         |et (?:il|elle|ils|elles) (?:a|ont) (?:\S+ )?raison
         |et c'est (?:bien )?(?:vrai|juste|exact|correct|le cas)
-        |contrairement à (?:ce qu(?:e|'\S+) )?[^,:;\d]{1,40}[,:]
+        |(?:contrairement|à l'inverse|à l'opposé|au contraire|à la différence|à rebours) (?:à|de
+        |des|du
+        |d'\S+) (?:ce qu(?:e|'\S+) )?[^,:;\d]{1,40}[,:]
         |(?:maximum|minimum) (?:possible|est|vaut|cherché)
         |(?<!,\s)qui (?:ne \S+|n'\S+) pas(?! (?:la|le|une?|juste|bon\S*|correct\S*|exact\S*
         |possible|vrai\S*))
-        |ce qui (?:n'est pas|n'a rien de|est|semble|paraît) (?:\S+ )?(?:surprenant|étonnant|correct
-        |juste|exact|raisonnable|logique|normal|cohérent|prévu)|(?:l'|bien )doute pas
-        |ne doute (?:pas|guère|point)|autrement dit
+        |ce qui (?:n'est pas|n'a rien de|n'est guère) (?:\S+ )?(?:surprenant|étonnant|grave
+        |un hasard)
+        |ce qui (?:est|semble|paraît) (?:\S+ )?(?:surprenant|étonnant|correct|juste|exact
+        |raisonnable|logique|normal|cohérent|prévu)|(?:l'|bien )doute pas
+        |ne doute (?:pas|guère|point)(?: que)?|autrement dit
         |plus (?:simple|facile) qu\S+ (?:n'y |ne (?:le )?)\S+
         |(?:même si|bien que|quoi qu\S+|puisque (?:rien|personne|aucun\S*)|malgré) [^,:;\d]{1,50}$
         |n'est-ce pas(?: évident)?
         |et (?:rien|aucun\S*|personne) (?:\S+ )?(?:ne|n'\S+)[^,:;\d]{0,40}$
-        |(?:sans (?:oublier|compter)|sauf(?! erreur)|après avoir|plutôt qu\S+|au lieu d\S+
+        |(?:sans (?:oublier|compter)|sauf(?! erreur)|hormis|excepté|mis à part|outre|après avoir
+        |plutôt qu\S+|au lieu d\S+
         |quoi qu'\S+|n'en déplaise|on (?:écarte|élimine|exclut|rejette|oublie)) [^,:;]{1,40} ?[,:]
         |comme (?:le |l')(?:dit|indique|affirme|précise) [^,:;\d]{1,30},
         |mais (?:ce n'était pas|ce n'est pas|c'était) (?:\S+ )?(?:facile|simple|difficile|long)
         |mais (?:le calcul|la démonstration) est \S+
         |^,? ?(?:à savoir|c'est-à-dire)
         |même si [^,:;\d]{1,50}[,:]|qu'on le veuille ou non
+        |(?:lève|dissipe|écarte|balaie|élimine|ôte) (?:tou[st]|les?|mes|nos|mon|ce) (?:\S+ )?doutes?
+        |(?:ne )?(?:pas|jamais) (?:oublier|négliger|omettre|perdre de vue) [^,:;\d]{1,40}[,:]
+        |(?:aucune?|(?:pas|plus) (?:d'|de|la moindre)|pas le moindre|sans (?:aucune?|la moindre
+        |le moindre)) ?(?:hésitation|risque|ambiguïté|équivoque|mal|peine|difficulté|incertitude
+        |doute)(?: possible)?
+        |sans (?:conteste|contredit|équivoque|ambiguïté|hésitation|hésiter|discussion)
+        |(?:incontesta|indénia|irréfuta|indiscuta|indubita)\S+|à n'en pas douter
+        |hors de contestation
+        |(?:ne (?:peut|saurait|pourrait|doit) )?pas (?:être |valoir |faire )?autre chose que
+        |rien (?:d'étonnant|de surprenant|d'anormal|d'extraordinaire|d'étrange)(?: à ce)?(?: qu\S+)?
+        |ne (?:faut|doit|devons|dois|devez|faudra) (?:surtout )?(?:pas|jamais) (?:oublier|négliger
+        |omettre|perdre de vue) [^,:;\d]{1,40}[,:]
+        |(?:[–—] ?)?(?:(?:il|elle|ce) )?n'(?:y a|y a donc|existe|est) (?:pas|point
+        |aucune?) (?:d')?(?:autre|alternative)[^.,;:]{0,40}|(?:pas|point
+        |plus) d'autre \S+(?: possible)?
+        |et (?:rien|pas) (?:de plus|de moins|davantage)|point final|un point c'est tout
+        |pas (?:plus|moins),? (?:et |ni )?pas (?:plus|moins)(?: que(?: #\s+:)?)?
+        |n'y a plus (?:de |aucun |le moindre )doute|plus aucun doute
+        |ne saurait (?:\S+ )?(?:être|valoir) que|(?:bien que|quoique|encore que
+        |même si) [^,:;]{1,60},(?= ?(?:la|le|c'est|il|elle|on|nous|ce) )
     """,
     sums=r"""
         on|nous|vous|tu|je|l'on
@@ -270,7 +352,8 @@ FRENCH = DenialWords(
         |à (?:vérifier|rejeter|écarter|revoir))|(?:c'est|ce|cela|ceci|ça|il|elle|(?:cet?|cette|la
         |le|mon|ma) \S+) (?:ne |n')(?:\S+ ){0,4}?(?:juste|correcte?|bonne?|exacte?|vraie?|possible
         |le cas|sûre?|certaine?|ça|cela|la réponse|convient|colle|marche|tient|va|vérifie
-        |correspond|satisfait|fonctionne)(?: pas.*)?|(?:cela|ceci|ça|ce résultat|cette réponse
+        |correspond|satisfait|fonctionne|remplit|respecte|résiste|passe|répond)(?: pas.*)?|(?:cela
+        |ceci|ça|ce résultat|cette réponse
         |la vérification) (?:contredit|échoue)|(?:je|j'en|j'ai|j'avais) (?:\S+ ){0,2}?(?:retire
         |reviens|annule|doute|trompée?|tort|rétracte|commis|fait|corrige|ignore|hésite|abandonne
         |suis (?:pas|trompée?))|je (?:ne |n'en )(?:\S+ ){0,2}?(?:sais|peux|parviens|suis|crois
@@ -287,11 +370,13 @@ FRENCH = DenialWords(
         |échoue|je ne l'ai pas)|[^.\d]{0,30} (?:m'est|est|reste|demeure) inconnue?)
     """,
     turns=r"""
-        (?:(?:faux|fausse|coquille|erreur|bêtise|impossible|exclue?|absurde|erronée?|incorrecte?
+        (?:(?:faux|fausse|coquille|erreur|bêtise|malentendu|méprise|sottise|préjugé|inexact
+        |impossible|exclue?|absurde|erronée?|incorrecte?
         |inexacte?|tort|trompent?|trompée?s?|mauvaise?|trop (?:petite?|grande?|peu)|raison
         |confirme)[^,:;]{0,40}?|(?:pas|plus|rien|personne|aucune?|jamais|ni|nulle?|sans|semble
         |paraît|erreur|chaque|oubliez|ignorez
-        |avec) [^,:;]{0,60}?) ?[,:;] ?(?:donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon
+        |avec) [^,:;]{0,60}?|aussi|non plus|également|de même) ?[,:;] ?(?:
+        donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon
         |ils?|elles?|on|nous|c'est|ce sont|cela|ça|l'\S+)
     """,
     frames=r"""
@@ -303,7 +388,9 @@ FRENCH = DenialWords(
     """,
     agrees=r"""
         [,;.–—]? ?(?:(?:il|elle|ils|elles) (?:a|ont) (?:\S+ ){0,3}?raison|(?:et|ce qui|,) (?:c'est
-        |est|ceci est|cela est) (?:bien |tout à fait )?(?:vrai|juste|exact|correct|le cas)
-        |et \S+ a raison|et je (?:suis d'accord|confirme|le confirme))
+        |est|ceci est|cela est) (?:bien |tout à fait )?(?:vrai|juste|exact|correct|le cas|cela|ça
+        |bon
+        |la bonne réponse|la réponse)|à (?:juste titre|raison)|avec raison
+        |et \S+ a (?:\S+ )?raison|et je (?:suis d'accord|confirme|le confirme))
     """,
 )

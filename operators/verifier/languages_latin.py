@@ -69,13 +69,19 @@ LATIN: dict[str, Language] = {
     ),
     "fr": Language(
         comma=True,
-        noun="réponses?|solution",
+        noun=(
+            "réponses?|solution|(?:bonne|vraie|juste) valeur|valeur (?:correcte|exacte|juste)|"
+            "bon (?:résultat|nombre|total)|(?:résultat|nombre|total) (?:correct|exact|juste)"
+        ),
         adj=(
             r"(?:à|de|du|au) (?:la |le |l')?[^\s,.:;]+|finale|correcte|exacte|juste|attendue|donc|"
             "alors|ainsi|cherchée"
         ),
-        link="est|sont|vaut|serait|c'est|égale",
-        weak="résultat(?: final)?|total|somme",
+        link=(
+            "est|sont|vaut|serait|c'est|égale|(?:ne (?:peut|saurait)(?: donc)? (?:être|valoir)|"
+            "n'est)(?: donc)?(?: autre(?: chose)?)? que"
+        ),
+        weak=r"(?<!ce\s)résultat(?: final)?|total|somme",
         choose=(
             "(?:je choisis|on choisit|l'option correcte est|le bon choix est)(?: l'option|"
             " la réponse)?"
@@ -120,7 +126,8 @@ LATIN: dict[str, Language] = {
             "qu'elle qu'on ils elles vous tout sous selon rien jamais ma etait "
             "semble serait aurait sans etre obtient obtiens trouve trouvons calcule calculons "
             "donne faut restent quelque chose aussi trop deux trois heures l'énoncé énoncé étape "
-            "lit avait total abord d'abord n'en j'obtiens n'y c'était premier première"
+            "lit avait total abord d'abord n'en j'obtiens n'y c'était premier première mais se "
+            "bien retrouve finit finir possède garde parce alors puisque même"
         ),
         letters="œŒ",
     ),

@@ -85,7 +85,9 @@ _ELSEWHERE = frozenset(
     + listed(
         "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
     )
-    + listed("laissez tenez veuillez rejetons pour")  # French
+    + listed(
+        "laissez tenez veuillez rejetons pour ne sont saurait pourrait seraient avec"
+    )  # French
     + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
     + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
     + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
