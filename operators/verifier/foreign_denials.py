@@ -88,7 +88,12 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 def _names(text: str) -> tuple[str, ...]:
     """The languages of a text, if only its words show them, that have words of denial."""
     names = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
+    if len(names) > _CERTAIN:  # A few words that may be of any language.
+        names = tuple(name for name in names if DENIALS.get(name, DenialWords()).retracts)
     return tuple(name for name in names if name in DENIALS)
+
+
+_CERTAIN = 3  # languages at most, one of which a text is in
 
 
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
