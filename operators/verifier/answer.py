@@ -151,7 +151,8 @@ _TOUCHED = re.compile(
 )
 _POINT = re.compile(r"[(\[][^()\[\]a-zA-Z,]{1,60}(?:,[^()\[\]a-zA-Z,]{1,60}){1,3}[)\]]$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_ENDED = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")  # another sentence has a number
+# Another sentence has a number: `= 3. So 5 are left`. More than the formula: `$x = 3$, as asked`.
+_GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d|\d\$,? [A-Za-z]{2}")
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -288,6 +289,8 @@ def is_bare(text: str) -> bool:
     """Whether a text is an answer and nothing else: no sentence, no label."""
     if text.isdigit():
         return True
+    if "? " in text:
+        return False
     if not text.isascii():
         from .foreign import is_bare as is_bare_there
 
@@ -530,8 +533,8 @@ def _trailing_math_in(line: str) -> str | None:
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
         # `>>` closes a calculator note of GSM8K.
-        # `$x=3$ である`, `$x = 3$. Julie garde 4`
-        cut = _NEXT_SENTENCE.search(right) or (not right.isascii() and right.count("$") % 2)
-        if right and right[0] != ">" and ">>" not in right and not cut and is_bare(right):
-            return None if _ENDED.search(right) else right
+        if not right or right[0] == ">" or ">>" in right or _GOES_ON.search(right):
+            return None
+        if right.isascii() or right.count("$") % 2 == 0:  # `$x=3$ である`
+            return right if is_bare(right) else None
     return None

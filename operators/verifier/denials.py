@@ -176,7 +176,8 @@ _DOUBT = re.compile(
     r"|is it)\b"
 )
 _SPEAKS = (
-    r"(?:sa(?:y|ys|id)|claim(?:s|ed)?|thinks?|thought|believe[sd]?|guess(?:es|ed)?|argue[sd]?"
+    r"(?:sa(?:y|ys|id)|(?:told|tells?) (?:me|us|him|her|them)|claim(?:s|ed)?|thinks?|thought"
+    r"|believe[sd]?|guess(?:es|ed)?|argue[sd]?"
     r"|insist(?:s|ed)?|assert(?:s|ed)?|suggest(?:s|ed)?|reckon(?:s|ed)?|suppose[sd]?|maintain(?:s"
     r"|ed)?"
     r"|answer(?:s|ed)|repl(?:y|ies|ied)|state[sd]?|declare[sd]?|suspect(?:s|ed)?|contend(?:s|ed)?"
@@ -259,6 +260,7 @@ _COMPARED = re.compile(
     r"|\d[^.;]*\b(?:missing|needed|lacking|required|to go)\b[^.;]*\b(?:reach|get to|make|arrive at"
     r"|come to)"
     r"[\s$\\(]*$"
+    r"|\b(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than[\s$\\(]*$"
     # "12 less than 20", and what holds of a function of the answer.
     r"|\d[\s$)}*]*(?:\w+ )?(?:(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than"
     r"|short of|shy of|away from|off|above|below|under|over|from|ahead of)[\s$\\(]*$"
@@ -287,7 +289,8 @@ _STATED = re.compile(r"\b(?:answer|solution|result)\b|\bit(?: is|'s| equals| wou
 _ACTS = re.compile(
     r"^\W*(?:(?:we|you|one|i)\b(?! (?:\w+ )?(?:count|includ|ignor|assum|interpret|allow|exclud"
     r"|permit|requir"
-    r"|read|treat|mean|want|insist|accept|suppos)\w*)|\w+ing\b(?! that)"
+    r"|read|treat|mean|want|insist|accept|suppos)\w*)|(?!(?:no|any|every"
+    r"|some)thing\b)\w+ing\b(?! that)"
     r"|[^,]*\b(?:is|are|was|were|been) (?:\w+ )?(?:add|multipl|subtract|divid|combin|summ|total"
     r"|count|put|"
     r"tak|work|simplif|round|comput|calculat|sold|us|remov|join|merg|taken)\w*"

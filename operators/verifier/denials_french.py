@@ -8,9 +8,9 @@ FRENCH = DenialWords(
     before=r"""
         faux|fausses?|mauvaises?|incorrecte?s?|erronée?s?|inexacte?s?|impossible|impensable|absurde
         |ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux|douter(?! de)
-        |exclue?s?|erreur
-        |mensonge|mythe|piège|illusion|hors de question|pas question|à tort|gardez-vous
-        |gardons-nous|évit(?:ez|ons|er)|refuse\S*|n'all(?:ez|ons) pas|interdit|contradictoire
+        |exclue?s?|erreur|mensonge|mythe|piège|illusion|hors de question|pas question|à tort
+        |gardez-vous|gardons-nous|évit(?:ez|ons|er)|refuse\S*|n'all(?:ez|ons) pas|interdit
+        |contradictoire
         |n'(?:est|était) pas (?:\S+ ){0,2}?(?:vrai|correct|exact|juste|le cas|certain\S*|sûre?
         |possible|raisonnable|permis|prouvé|établi|dit)
         |pas (?:vrai|sûre?|certaine?|d'accord)
@@ -130,10 +130,7 @@ FRENCH = DenialWords(
         |\S*(?:tiend|viend|prend|pond|tend|vend|mett|croi|connaît|écri|construi|produi|rédui
         |di)rai(?:t|ent|s)
         |^ ?(?:et |mais |car )?prétendre|#,? ou alors $
-        |(?<!faut\s)(?<!nécessaire\s)(?<!obligatoire\s)(?<!normal\s)(?<!logique\s)(?<!bien\s)(?<!so
-        rte\s)(?<!pour\s)(?<!afin\s)(?<!veut\s)(?<!vrai\s)(?<!jusqu'à\s)(?<!avant\s)(?:que
-        |qu'\S+) (?:[^\s,;:\d]+ ){0,4}?(?:soi(?:t|ent)|ai(?:t|ent)|vaille
-        |fasse(?:nt)?) (?:[^\s,;:\d]+ )?$
+        |(?<!faut\s)(?<!nécessaire\s)(?<!obligatoire\s)(?<!normal\s)(?<!logique\s)(?<!bien\s)(?<!sorte\s)(?<!pour\s)(?<!afin\s)(?<!veut\s)(?<!vrai\s)(?<!jusqu'à\s)(?<!avant\s)(?:que|qu'\S+) (?:[^\s,;:\d]+ ){0,4}?(?:soi(?:t|ent)|ai(?:t|ent)|vaille|fasse(?:nt)?) (?:[^\s,;:\d]+ )?$
         |(?:à l'exception|à l'exclusion|à part|en dehors|hors)(?: de| du| des)? $|à mille lieues
         |aux antipodes
         |(?:aucune|la moindre|pas de) chance|nulle part|contrevérités?|malentendu|méprise|préjugé
@@ -148,27 +145,28 @@ FRENCH = DenialWords(
         |au (?:moins|plus|minimum|maximum|mieux|pire) (?:de|égale?s? à|équivalente?s? à) $
         |commencé par (?:trouver|obtenir|répondre|penser|croire|écrire|dire|calculer|noter)
         |(?:prête?|sur le point|parti|partie|disposée?) (?:à|de|sur|pour) (?:répondre|dire|écrire
-        |affirmer|$)
-        |(?:prime|premier) abord|premier (?:regard|coup d'\S+)|première (?:vue|lecture)
-        |ressemble\S* à|a tout l'air|ont l'air|a l'air
-        |n'y a (?:pas|aucun) lieu|de l'ordre d\S+ (?:\S+ )?$|(?:presque|quasiment
-        |quasi) égale?s? à $|encore un peu et|pour un peu|peu s'en faut|si seulement
+        |affirmer|$)|(?:prime|premier) abord
+        |premier (?:regard|coup d'\S+)
+        |première (?:vue|lecture)|ressemble\S* à|a tout l'air|ont l'air|a l'air
+        |n'y a (?:pas|aucun) lieu
+        |de l'ordre d\S+ (?:\S+ )?$
+        |(?:presque|quasiment|quasi) égale?s? à $
+        |encore un peu et
+        |pour un peu|peu s'en faut|si seulement
     """,
     after=r"""
         ^ ?(?:(?!(?:qui|que|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?(?:(?:est|était
         |serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?|incorrecte?s?|erronée?s?
         |impossible|absurde|exclue?s?|(?:à )?(?:exclure|écarter|rejeter|éliminer|oublier|proscrire)
-        |écartée?s?|éliminée?s?|rejetée?s?|réfutée?s?
-        |proscrite?s?|barrée?s?|invalide|caduque?|disqualifiée?s?
-        |une? (?:erreur|faute|piège|borne|estimation|possibilité|hypothèse|donnée|coquille|leurre)
-        |la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?|petite?|peu|élevée?|faible)|possible
-        |plausible|envisageable|probable|douteux|incertaine?|incompatible|mon premier|ma première
-        |contradictoire|hors de question|(?:le|la) (?:nombre|quantité|prix|somme
-        |total) (?:\S+ ){1,4}?départ)|(?:me |nous )?(?:semblait|paraissait)|contredit|échoue|viole
-        |n(?:e|'\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais
-        |être)|n'est qu\S+|ne (?:peut|saurait)|(?:pourrai|serai|aurai|devrai|conviendrai|irai
-        |marcherai|ferai|suffirai
-        |vaudrai)(?:t|ent))
+        |écartée?s?|éliminée?s?|rejetée?s?|réfutée?s?|proscrite?s?|barrée?s?|invalide|caduque?
+        |disqualifiée?s?|une? (?:erreur|faute|piège|borne|estimation|possibilité|hypothèse|donnée
+        |coquille|leurre)|la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?|petite?|peu|élevée?
+        |faible)|possible|plausible|envisageable|probable|douteux|incertaine?|incompatible
+        |mon premier|ma première|contradictoire|hors de question|(?:le|la) (?:nombre|quantité|prix
+        |somme|total) (?:\S+ ){1,4}?départ)|(?:me |nous )?(?:semblait|paraissait)|contredit|échoue
+        |viole|n(?:e|'\S+) (?:\S+ ){0,3}?(?:pas|plus|ni|guère|rien|aucune?|jamais|être)|n'est qu\S+
+        |ne (?:peut|saurait)|(?:pourrai|serai|aurai|devrai|conviendrai|irai|marcherai|ferai
+        |suffirai|vaudrai)(?:t|ent))
         |^ ?(?:[^\s,;:]+ ?){0,2},? ?\(?(?:faux|fausse|incorrect|non|à (?:vérifier|exclure|revoir)
         |sous toutes réserves)\)?$|^ ?: (?:non|faux)|par erreur
         |\S+ (?:reste|revient|serait|est) (?:à )?(?:se tromper|mentir|trompeur)
@@ -176,8 +174,8 @@ FRENCH = DenialWords(
         |doit être (?:rejet|écart|exclu|élimin)\S+|est à bannir|contradiction|sans plus$|tant qu\S+
         |lorsque [a-z] est|quand [a-z] est
         |mais (?:la|le|les) (?:fin|suite|reste|total|réponse|prix)(?: \S+)? (?:manque|est inconnue?
-        |reste)|pas (?:le|la|les) \S+$|,? non (?:celui|celle)
-        |il faudrait|pour peu|dès lors|du moins si|avant celle-ci
+        |reste)|pas (?:le|la|les) \S+$|,? non (?:celui|celle)|il faudrait|pour peu|dès lors
+        |du moins si|avant celle-ci
         |mais (?:\S+ ){0,6}?(?:main au feu|supposition|hypothèse|plausible|cloche|recommencer|trop
         |prouver|vérifier|peux me)
         |a (?:crié|dit|affirmé|répondu|écrit)|eût
@@ -238,8 +236,9 @@ FRENCH = DenialWords(
         |sottise|méprise|malentendu|aberration|absurdité|ridicule|aberrant|insensé)
         |(?:mais|or|cependant|pourtant|toutefois),? (?:\S+ ){0,7}?(?:inexacte?|erronée?|fautive?
         |méprise|faute de calcul|une faute|étourderie|à jeter|sans (?:valeur|intérêt)|ne vaut rien)
-        |une (?:absurdité|impasse|aberration|égalité fausse)|donc ce n'est pas (?:cela|ça|la
-        |le bon)|ce n'est donc pas (?:cela|ça|la|le bon)
+        |une (?:absurdité|impasse|aberration|égalité fausse)
+        |donc ce n'est pas (?:cela|ça|la|le bon)
+        |ce n'est donc pas (?:cela|ça|la|le bon)
         |(?:mais|or|seulement),? (?:j'ai|j'avais|il a|elle a|on a|nous avons
         |c'était) (?:\S+ )?(?:oublié|omis|négligé|sauté|oublier)
     """,
@@ -248,9 +247,10 @@ FRENCH = DenialWords(
         |pensais|croyais|aurait|soutien(?:t|nent)
     """,
     so=r"""
-        (?<!rait\s)(?<!raient\s)donc|(?<!,\s)(?<!\sou\s)(?<!rait\s)(?<!raient\s)alors(?! que)|ainsi
-        |mais|par conséquent|car|parce que|puisque|d'où
-        |c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)|à savoir
+        (?<!rait\s)(?<!raient\s)donc
+        |(?<!,\s)(?<!\sou\s)(?<!rait\s)(?<!raient\s)alors(?! que)|ainsi|mais|par conséquent|car
+        |parce que|puisque|d'où|c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)
+        |à savoir
     """,
     certain=r"""
         (?:(?:ce|cela|ça) )?n'(?:est|était) pas plus \S+ que (?:cela|ça)
@@ -281,8 +281,7 @@ FRENCH = DenialWords(
         |et (?:il|elle|ils|elles) (?:a|ont) (?:\S+ )?raison
         |et c'est (?:bien )?(?:vrai|juste|exact|correct|le cas)
         |(?:contrairement|à l'inverse|à l'opposé|au contraire|à la différence|à rebours) (?:à|de
-        |des|du
-        |d'\S+) (?:ce qu(?:e|'\S+) )?[^,:;\d]{1,40}[,:]
+        |des|du|d'\S+) (?:ce qu(?:e|'\S+) )?[^,:;\d]{1,40}[,:]
         |(?:maximum|minimum) (?:possible|est|vaut|cherché)
         |(?<!,\s)qui (?:ne \S+|n'\S+) pas(?! (?:la|le|une?|juste|bon\S*|correct\S*|exact\S*
         |possible|vrai\S*))
@@ -296,14 +295,15 @@ FRENCH = DenialWords(
         |n'est-ce pas(?: évident)?
         |et (?:rien|aucun\S*|personne) (?:\S+ )?(?:ne|n'\S+)[^,:;\d]{0,40}$
         |(?:sans (?:oublier|compter)|sauf(?! erreur)|hormis|excepté|mis à part|outre|après avoir
-        |plutôt qu\S+|au lieu d\S+
-        |quoi qu'\S+|n'en déplaise|on (?:écarte|élimine|exclut|rejette|oublie)) [^,:;]{1,40} ?[,:]
+        |plutôt qu\S+|au lieu d\S+|quoi qu'\S+|n'en déplaise|on (?:écarte|élimine|exclut|rejette
+        |oublie)) [^,:;]{1,40} ?[,:]
         |comme (?:le |l')(?:dit|indique|affirme|précise) [^,:;\d]{1,30},
         |mais (?:ce n'était pas|ce n'est pas|c'était) (?:\S+ )?(?:facile|simple|difficile|long)
         |mais (?:le calcul|la démonstration) est \S+
         |^,? ?(?:à savoir|c'est-à-dire)
         |même si [^,:;\d]{1,50}[,:]|qu'on le veuille ou non
-        |(?:lève|dissipe|écarte|balaie|élimine|ôte) (?:tou[st]|les?|mes|nos|mon|ce) (?:\S+ )?doutes?
+        |(?:lève|dissipe|écarte|balaie|élimine|ôte) (?:tou[st]|les?|mes|nos|mon
+        |ce) (?:\S+ )?doutes?
         |(?:ne )?(?:pas|jamais) (?:oublier|négliger|omettre|perdre de vue) [^,:;\d]{1,40}[,:]
         |(?:aucune?|(?:pas|plus) (?:d'|de|la moindre)|pas le moindre|sans (?:aucune?|la moindre
         |le moindre)) ?(?:hésitation|risque|ambiguïté|équivoque|mal|peine|difficulté|incertitude
@@ -312,17 +312,19 @@ FRENCH = DenialWords(
         |(?:incontesta|indénia|irréfuta|indiscuta|indubita)\S+|à n'en pas douter
         |hors de contestation
         |(?:ne (?:peut|saurait|pourrait|doit) )?pas (?:être |valoir |faire )?autre chose que
-        |rien (?:d'étonnant|de surprenant|d'anormal|d'extraordinaire|d'étrange)(?: à ce)?(?: qu\S+)?
+        |rien (?:d'étonnant|de surprenant|d'anormal|d'extraordinaire
+        |d'étrange)(?: à ce)?(?: qu\S+)?
         |ne (?:faut|doit|devons|dois|devez|faudra) (?:surtout )?(?:pas|jamais) (?:oublier|négliger
         |omettre|perdre de vue) [^,:;\d]{1,40}[,:]
         |(?:[–—] ?)?(?:(?:il|elle|ce) )?n'(?:y a|y a donc|existe|est) (?:pas|point
-        |aucune?) (?:d')?(?:autre|alternative)[^.,;:]{0,40}|(?:pas|point
-        |plus) d'autre \S+(?: possible)?
+        |aucune?) (?:d')?(?:autre|alternative)[^.,;:]{0,40}
+        |(?:pas|point|plus) d'autre \S+(?: possible)?
         |et (?:rien|pas) (?:de plus|de moins|davantage)|point final|un point c'est tout
         |pas (?:plus|moins),? (?:et |ni )?pas (?:plus|moins)(?: que(?: #\s+:)?)?
         |n'y a plus (?:de |aucun |le moindre )doute|plus aucun doute
-        |ne saurait (?:\S+ )?(?:être|valoir) que|(?:bien que|quoique|encore que
-        |même si) [^,:;]{1,60},(?= ?(?:la|le|c'est|il|elle|on|nous|ce) )
+        |ne saurait (?:\S+ )?(?:être|valoir) que
+        |(?:bien que|quoique|encore que|même si) [^,:;]{1,60},(?= ?(?:la|le|c'est|il|elle|on|nous
+        |ce) )
     """,
     sums=r"""
         on|nous|vous|tu|je|l'on
@@ -353,12 +355,12 @@ FRENCH = DenialWords(
         |le|mon|ma) \S+) (?:ne |n')(?:\S+ ){0,4}?(?:juste|correcte?|bonne?|exacte?|vraie?|possible
         |le cas|sûre?|certaine?|ça|cela|la réponse|convient|colle|marche|tient|va|vérifie
         |correspond|satisfait|fonctionne|remplit|respecte|résiste|passe|répond)(?: pas.*)?|(?:cela
-        |ceci|ça|ce résultat|cette réponse
-        |la vérification) (?:contredit|échoue)|(?:je|j'en|j'ai|j'avais) (?:\S+ ){0,2}?(?:retire
-        |reviens|annule|doute|trompée?|tort|rétracte|commis|fait|corrige|ignore|hésite|abandonne
-        |suis (?:pas|trompée?))|je (?:ne |n'en )(?:\S+ ){0,2}?(?:sais|peux|parviens|suis|crois
-        |pense|vois|garantis)(?: \S+)? ?pas|je (?:ne |n'en )(?:sais|peux|parviens|suis|crois|pense
-        |vois|garantis)|je n'(?:ai|arrive) (?:pas|rien|aucun)|j'ignore|oublie[zr]?|ignore[zr]?
+        |ceci|ça|ce résultat|cette réponse|la vérification) (?:contredit|échoue)|(?:je|j'en|j'ai
+        |j'avais) (?:\S+ ){0,2}?(?:retire|reviens|annule|doute|trompée?|tort|rétracte|commis|fait
+        |corrige|ignore|hésite|abandonne|suis (?:pas|trompée?))
+        |je (?:ne |n'en )(?:\S+ ){0,2}?(?:sais|peux|parviens|suis|crois|pense|vois
+        |garantis)(?: \S+)? ?pas|je (?:ne |n'en )(?:sais|peux|parviens|suis|crois|pense|vois
+        |garantis)|je n'(?:ai|arrive) (?:pas|rien|aucun)|j'ignore|oublie[zr]?|ignore[zr]?
         |ne tenez pas|erreur|on ne (?:sait|connaît|dispose|peut (?:pas |rien |donc )*(?:savoir|dire
         |conclure|trancher|répondre|déterminer|être))|(?:rien|personne) n(?:e|'\S+)|nul ne
         |impossible d|reste à savoir|la (?:question|suite|réponse) (?:reste|demeure|m'échappe
@@ -371,13 +373,12 @@ FRENCH = DenialWords(
     """,
     turns=r"""
         (?:(?:faux|fausse|coquille|erreur|bêtise|malentendu|méprise|sottise|préjugé|inexact
-        |impossible|exclue?|absurde|erronée?|incorrecte?
-        |inexacte?|tort|trompent?|trompée?s?|mauvaise?|trop (?:petite?|grande?|peu)|raison
-        |confirme)[^,:;]{0,40}?|(?:pas|plus|rien|personne|aucune?|jamais|ni|nulle?|sans|semble
-        |paraît|erreur|chaque|oubliez|ignorez
-        |avec) [^,:;]{0,60}?|aussi|non plus|également|de même) ?[,:;] ?(?:
-        donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon
-        |ils?|elles?|on|nous|c'est|ce sont|cela|ça|l'\S+)
+        |impossible|exclue?|absurde|erronée?|incorrecte?|inexacte?|tort|trompent?|trompée?s?
+        |mauvaise?|trop (?:petite?|grande?|peu)|raison|confirme)[^,:;]{0,40}?|(?:pas|plus|rien
+        |personne|aucune?|jamais|ni|nulle?|sans|semble|paraît|erreur|chaque|oubliez|ignorez
+        |avec) [^,:;]{0,60}?|aussi|non plus|également
+        |de même) ?[,:;] ?(?:donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon|ils?|elles?|on
+        |nous|c'est|ce sont|cela|ça|l'\S+)
     """,
     frames=r"""
         si|s'ils?|selon|sauf erreur|d'après|peut[ -]être|à moins|pourvu|à condition|au cas
@@ -389,8 +390,7 @@ FRENCH = DenialWords(
     agrees=r"""
         [,;.–—]? ?(?:(?:il|elle|ils|elles) (?:a|ont) (?:\S+ ){0,3}?raison|(?:et|ce qui|,) (?:c'est
         |est|ceci est|cela est) (?:bien |tout à fait )?(?:vrai|juste|exact|correct|le cas|cela|ça
-        |bon
-        |la bonne réponse|la réponse)|à (?:juste titre|raison)|avec raison
+        |bon|la bonne réponse|la réponse)|à (?:juste titre|raison)|avec raison
         |et \S+ a (?:\S+ )?raison|et je (?:suis d'accord|confirme|le confirme))
     """,
 )

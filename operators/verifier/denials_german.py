@@ -65,18 +65,20 @@ GERMAN = DenialWords(
         |kein\S* (?:\S+ )?(?:möglichkeit|chance|fall|szenario),? (?:dass|wie|in dem|bei dem|zu)
         |auszuschließen (?:ist|sind|wäre)
         |(?:bestehen|besteht|gibt|habe|hege|haben|hegen) (?:\S+ ){{0,3}}?zweifel
-        |zweifel (?:daran|ob|bestehen)|(?:wenn|falls) (?:nicht|doch)(?=,)
+        |zweifel (?:daran|ob|bestehen)
+        |(?:wenn|falls) (?:nicht|doch)(?=,)
         |(?:ist|trifft|gilt) (?:das|dies|dem) nicht (?:der fall|so|zu)(?=,)
         |(?:nur|lediglich|allein|einzig|bloß) (?:dann|wenn|falls|sofern|im fall)
-        |im (?:ander|gegenteilig)\S* fall|ähnlich\S* [^\d]*(?:seite|aufgabe|nummer|nr)(?=\W*$)
+        |im (?:ander|gegenteilig)\S* fall
+        |ähnlich\S* [^\d]*(?:seite|aufgabe|nummer|nr)(?=\W*$)
         |(?:doppelt|halb|fast|nahezu|beinahe|annähernd|\S+mal) so \S+(?: [^\d\s]+)? wie(?=\W*$)
         |(?:mit ausnahme von|bis auf|jenseits von|zumindest|(?:prim)?(?:teiler|faktor) von
-        |allerhöchstens|allermindestens
-        |eins von beide[nm]\S*)(?=\W*$)
+        |allerhöchstens|allermindestens|eins von beide[nm]\S*)(?=\W*$)
         |(?:\S+fache|doppelte|hälfte|\S+tel|kehrwert|quadrat|\S*wurzel|bruchteil
         |vielfaches?) (?:von|aus)(?=\W*$)
         |mal (?:komm|erhalt|bekomm|ergib|ergab|ist|sind)\S* [^.]{{1,40}}, mal
-        |(?:eher|lieber) # (?:[^\d\s]+ )?als(?=\W*$)|manche(?=\W*$)
+        |(?:eher|lieber) # (?:[^\d\s]+ )?als(?=\W*$)
+        |manche(?=\W*$)
         |(?:glaub|denk|mein|find|behaupt|sag|erwart|weiß|wiss|heißt|folgt|bedeut|halt
         |nehm)\S* (?:ich |wir |auch |daher |also |aber |es |das )*(?:gar |überhaupt |ganz )?nicht
         |(?:darf|kann|können|sollte|würde|will
@@ -97,11 +99,9 @@ GERMAN = DenialWords(
         |(?:falls|wenn) (?:\S+ ){{0,4}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft
         |zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)
         |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir|etwas|eine?s
-        |irgendetwas))(?![^,:]*\d)
-        |weder|noch$
-        |unter keinen umständen|auf (?:gar )?keinen fall|in keinem fall|auf keine weise
-        |mit(?:nichten)
-        |beileibe|unterscheidet sich|verschieden
+        |irgendetwas))(?![^,:]*\d)|weder|noch$|unter keinen umständen
+        |auf (?:gar )?keinen fall
+        |in keinem fall|auf keine weise|mit(?:nichten)|beileibe|unterscheidet sich|verschieden
         |(?:anders|ander\S*(?: \S+)? als|statt|anstatt|anstelle von|abgesehen von|ausgenommen
         |alles (?:andere als|außer|bis auf))(?=[^\d]*$)
         |(?:weicht|weichen) (?:\S+ )?von
@@ -137,16 +137,16 @@ GERMAN = DenialWords(
         (?!^fehler)(?:{_WRONG})
         |^(?:[^\s,]+ )?{_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
         |(?:kann|könnte) (?:\S+ )?(?:keine|nicht die) rede|(?<=,\s)wenn nicht
-        |(?:sehe|sieht) (?:ich )?(?:das|es) anders|steht nirgend\S*
-        |^(?:\S+ )?teilbar|(?:geht|ging) (?:\S+ )?(?:schief|daneben)|misslang|misslingt
+        |(?:sehe|sieht) (?:ich )?(?:das|es) anders|steht nirgend\S*|^(?:\S+ )?teilbar
+        |(?:geht|ging) (?:\S+ )?(?:schief|daneben)|misslang|misslingt
         |^im (?:\S+ )?buch (?:ist|sind|war|ähnelt)
         |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?{_NO} {_PROOF}
         |^(?:\S+ )?(?:war|ist) (?:\S+ )?(?:mein|unser|ein) (?:\S+ )?(?:versuch|ansatz|gedanke
         |entwurf|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert|unbekannt
         |(?:der|die|das) (?:rest|\S+wert|antwort|lösung|ergebnis|gesamt\S*
         |endergebnis) (?:\S+ )?(?:fehlt|fehlen|kenne|steht aus|bleibt offen)
-        |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht|widerrufen
-        |ausgenommen|zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
+        |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht|widerrufen|ausgenommen
+        |zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
         |(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)|enthielt|übersah
         |als (?:antwort|lösung)$|an die tafel
         |danach (?:\S+ ){{0,3}}?(?:nichts|nicht|unbekannt)
@@ -171,8 +171,7 @@ GERMAN = DenialWords(
         |(?:aber|doch|jedoch|allerdings|leider|obwohl|wobei|was|nur|bloß|wenngleich|obgleich
         |freilich|indes|dennoch|trotzdem) (?:\S+ ){{0,8}}?(?:{_NOT}|{_NO} {_PROOF}|etwas ander\S+
         |offen|zweifel\S*|bezweif\S+|fehlt|unklar|daneben|aus(?:steht)?|zu (?:klein|groß|hoch
-        |niedrig|viel
-        |wenig)|sicher bin)
+        |niedrig|viel|wenig)|sicher bin)
         |(?<=[,–—]) ?(?:und )?(?:das|dies|der wert) (?:\S+ ){{0,4}}?(?:{_NOT})
         |gefragt (?:ist|war|wird) (?:\S+ ){{0,2}}?(?:nach )?(?:etwas|aber|jedoch)
         |(?:nicht|nie) (?:\S+ )?(?:gefragt|gesucht|verlangt|gemeint|ausgerechnet|geprüft)
@@ -237,11 +236,12 @@ GERMAN = DenialWords(
         |(?:überrasch\S*|wundert|stört|schadet) (?:\S+ )?nicht|macht nichts|ändert (?:\S+ )?nichts
         |nicht (?:den |die |der )?(?:gering|leise|klein)\S* zweifel
         |zweif(?:le|eln|elt) (?:\S+ ){0,2}?nicht(?: im geringsten| im mindesten| daran)?
-        |(?:nichts|niemand|nirgends) (?:\S+ )?(?:außer|als|anderes als)
-        |niemand ander\S* als|alles andere (?:ist|wäre|war) \S+|alles andere scheidet aus
+        |(?:nichts|niemand|nirgends) (?:\S+ )?(?:außer|als|anderes als)|niemand ander\S* als
+        |alles andere (?:ist|wäre|war) \S+
+        |alles andere scheidet aus
         |(?:anfangs|zuerst|zunächst|erst|vorher) [^\d,;:]{0,40}(?:zweif|unsicher
-        |nicht (?:ganz )?sicher
-        |gezögert)\S*(?: ich)?,|während [^\d,;:]{1,30} # (?:behaupt|sag|mein|glaub|vermut|denk)\S*,
+        |nicht (?:ganz )?sicher|gezögert)\S*(?: ich)?,
+        |während [^\d,;:]{1,30} # (?:behaupt|sag|mein|glaub|vermut|denk)\S*,
         |denk\S* (?:\S+ )?(?:an|daran)(?= [^\d]*:)
         |(?:sonst|ansonsten) (?:gibt|bleibt|existiert|kommt|passt) [^\d,;:]{1,30}(?=[:;])
         |weder [^\d,;:]{1,40} noch [^\d,;:]{1,30}[:;]
@@ -308,16 +308,16 @@ GERMAN = DenialWords(
         |doch nicht|das (?:\S+ ){{0,3}}?(?:geraten|vermutung|schätzung|tipp)|(?:da|hier) fehlt
         |bitte (?:\S+ )?(?:ignorier|vergess|streich)\S*|(?:ganz |völlig |wirklich
         |hundertprozentig |absolut )?(?:richtig|korrekt|wahr|sicher) (?:ist|bin|war) (?:das|ich
-        |es) (?:\S+ ){{0,3}}?nicht
-        |glaub\S* ich (?:\S+ ){{0,3}}?nicht|dabei (?:\S+ ){{0,4}}?(?:verrechnet|geirrt|vertan
-        |verzählt)|stimmt (?:\S+ )?nicht|auch nicht|oder (?:\S+ )?nicht|(?:streich|vergiss|ignorier
-        |verwirf|vergessen)\S* (?:\S+ )?(?:das|es|dies\S*|sie|bitte)
-        |ich (?:\S+ ){{0,5}}?(?:{_WRONG}|zurück|verwerfe|widerrufe|bezweif\S+|zweif\S+
-        |nicht (?:sicher|überzeugt)|unsicher)|(?:danach|darum|das) (?:ist|war|wird) (?:\S+ )?nicht
-        |(?:gefragt|gesucht|verlangt) (?:ist|war|wird|sind) (?:\S+ ){{0,3}}?(?:etwas|aber|jedoch
-        |allerdings)|sicher bin ich|daran (?:zweif|glaub)\S*|darauf (?:\S+ ){{0,3}}?nicht|ob (?:das
-        |dies|es)|die (?:probe|kontrolle|gegenprobe) (?:\S+ ){{0,3}}?(?:scheitert|nicht|fehl
-        |widerspr\S+)|(?:keine ahnung|wer weiß)|(?:leider|jedoch) (?:\S+ ){{0,6}}?{_NOT})
+        |es) (?:\S+ ){{0,3}}?nicht|glaub\S* ich (?:\S+ ){{0,3}}?nicht
+        |dabei (?:\S+ ){{0,4}}?(?:verrechnet|geirrt|vertan|verzählt)|stimmt (?:\S+ )?nicht
+        |auch nicht|oder (?:\S+ )?nicht|(?:streich|vergiss|ignorier|verwirf
+        |vergessen)\S* (?:\S+ )?(?:das|es|dies\S*|sie|bitte)|ich (?:\S+ ){{0,5}}?(?:{_WRONG}|zurück
+        |verwerfe|widerrufe|bezweif\S+|zweif\S+|nicht (?:sicher|überzeugt)|unsicher)|(?:danach
+        |darum|das) (?:ist|war|wird) (?:\S+ )?nicht|(?:gefragt|gesucht|verlangt) (?:ist|war|wird
+        |sind) (?:\S+ ){{0,3}}?(?:etwas|aber|jedoch|allerdings)|sicher bin ich|daran (?:zweif
+        |glaub)\S*|darauf (?:\S+ ){{0,3}}?nicht|ob (?:das|dies|es)|die (?:probe|kontrolle
+        |gegenprobe) (?:\S+ ){{0,3}}?(?:scheitert|nicht|fehl|widerspr\S+)|(?:keine ahnung|wer weiß)
+        |(?:leider|jedoch) (?:\S+ ){{0,6}}?{_NOT})
     """,
     unreal=r"""
         (?:hätte|wäre|würde|käme|ergäbe|gäbe|läge|betrüge|bekäme|erhielte|müsste|könnte|dürfte
@@ -326,17 +326,16 @@ GERMAN = DenialWords(
     """,
     aside=r"""
         (?<=,\s)(?:und (?:genau |eben )?(?:das|dies|sie) (?:ist|sind|war|waren|wird|wurde|haben
-        |hatten)
-        |was|wie) (?:\S+ ){0,4}?(?:gesucht|gefragt|verlangt|gefordert|gewünscht|wollten|behauptet)
+        |hatten)|was|wie) (?:\S+ ){0,4}?(?:gesucht|gefragt|verlangt|gefordert|gewünscht|wollten
+        |behauptet)
     """,
     throughout=r"""
         (?:mit|bei|unter|in) (?:\S+ )?ander\S* (?:umstände\S*|angabe\S*|zahl\S*|daten|werte\S*
         |bedingung\S*|voraussetzung\S*|\S*aufgabe\S*|fassung|annahme\S*|vorgaben)(?=[^\d:,;]*$)
     """,
     agrees=r"""
-        (?![^.]*\b(?:nicht|kein|womöglich|vielleicht|möglicherweise))
-        (?! ?(?:richtig|korrekt|wahr)(?: sein| gewesen)?\W*$)[,–—;]? ?(?:(?:und|womit|was|damit|das
-        |dies|es|sie|er|dem
+        (?![^.]*\b(?:nicht|kein|womöglich|vielleicht|möglicherweise))(?! ?(?:richtig|korrekt
+        |wahr)(?: sein| gewesen)?\W*$)[,–—;]? ?(?:(?:und|womit|was|damit|das|dies|es|sie|er|dem
         |darin) )?(?:(?!nicht|kein)\S+ ){0,5}?(?:richtig|korrekt|stimmt(?! nicht)|zutreffend|(?:hat
         |haben|hatte|liegt|liegen)(?: \S+){0,3}? (?:recht|richtig)|(?:trifft|treffen) (?:\S+ )?zu
         |schließe ich mich|stimme ich (?:\S+ )?zu|ich stimme (?:\S+ ){0,2}?zu|bestätig\S*|zu recht

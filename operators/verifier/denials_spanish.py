@@ -147,7 +147,8 @@ SPANISH = DenialWords(
         |en opinión de|a juicio de|de acuerdo con|conforme a|en palabras de|al decir de
         |se (?:dice|cree|piensa|afirma|rumorea|comenta|suponía|creía|esperaba) que
         |suele[n]? (?:decir|creer|pensar|afirmar|suponer)(?:se)?(?: \S+)? que
-        |(?:ignor|pregunt)(?:o|a|amos) si|desconozco|(?:cabe|podemos|puede) dudar
+        |(?:ignor|pregunt)(?:o|a|amos) si|desconozco
+        |(?:cabe|podemos|puede) dudar
         |por (?:decir|poner|dar) (?:algo|un número|un valor|una cifra)|me inclino por
         |faltan? (?:[^\s,;:]+ ){{1,4}}?para(?: los| las)?\s*$
         |(?:mitad|doble|triple|cuádruple|tercio|parte|cuadrado|cubo|raíz|raíz cuadrada|opuesto
@@ -156,8 +157,8 @@ SPANISH = DenialWords(
         |(?:está|estaría|queda|quedaría|falta|faltaría|habría|habrá)(?: \S+)? (?:por|sin|que
         |a) (?:ver|saber|aclarar|comprobar|confirmar|decidir|demostrar|determinar|resolver
         |verificar)(?:se)? (?:si|que)
-        |(?:sea (?:cual|lo que|la que)|cualquiera que) (?:sea|fuere|fuera|fuese) (?:la|el
-        |mi|nuestr[oa]) (?:respuesta|solución|resultado|total|valor|suma)(?: \S+)?,?\s*$
+        |(?:sea (?:cual|lo que|la que)|cualquiera que) (?:sea|fuere|fuera|fuese) (?:la|el|mi
+        |nuestr[oa]) (?:respuesta|solución|resultado|total|valor|suma)(?: \S+)?,?\s*$
         |queda\S* a (?:[^\s,;:]+ ){{1,3}}de(?: los| las)?\s*$
         |(?:doble|triple|cuádruple|mitad) (?:de \S+ )?(?:que|de)\s*$
         |(?:veces|tan|tanto) (?:(?:más|menos|tan) )?(?:[^\s\d,;:]+ )?(?:que|como|de)\s*$
@@ -178,8 +179,8 @@ SPANISH = DenialWords(
         |baj[oa] que)\s*$
         |(?:supera|excede|rebasa|sobrepasa|ronda|roza|iguala|bordea)\S*(?: (?:a|de|los|las|el
         |la))?\s*$
-        |(?:no )?(?:llega(?!mos)|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de|hasta)(?: (?:los
-        |las))?\s*$
+        |(?:no )?(?:llega(?!mos)|alcanza|baja|sube|pasa|acerca|aproxima)\S* (?:a|de
+        |hasta)(?: (?:los|las))?\s*$
         |(?:no )?(?:alcanza|casi|hasta|mínimo|máximo)\S*\s*$
         |(?:mitad|doble|triple|cuádruple|tercio|tercera parte|cuarta parte|cuarto|quinta parte
         |décima parte|cuadrado|cubo|raíz|raíz cuadrada|raíz cúbica|múltiplo|divisor|factor|opuesto
@@ -201,8 +202,7 @@ SPANISH = DenialWords(
         |son|la \S+ (?:es|son)))?\s*$|veces\s*$
         |(?:respecto|comparación|comparado) (?:a|de|con)(?: los| las)?\s*$
         |con (?:#|un|una|el doble|el triple|la mitad|otr[oa]s?|más|menos|much[oa]s?
-        |algo) [^.;]{{0,60}}{_CONDITIONAL}|retiro
-        |retracto|anulo
+        |algo) [^.;]{{0,60}}{_CONDITIONAL}|retiro|retracto|anulo
         |(?:mi|la) (?:respuesta|solución) anterior
         |donde (?:dije|puse|escribí|decía|pone)|cambio
         |(?:casi|iba a|íbamos a|a punto de|estuve por) (?:respond|dec|dig|pon|escrib|contest|eleg
@@ -299,9 +299,9 @@ SPANISH = DenialWords(
         |asegur(?:a|an|ó|aron|aba|aban)|mantiene\S*|insist\S+|jura|juran|juró|propone\S*|propuso
         |sugiere\S*|sugirió|responde|responden|respond(?:ió|ieron)|contest(?:a|an|ó|aron)
         |escrib(?:e|ió)|anotó|apuesta|supone|supuso|sospecha|imagina|estima|estimó|conjetur\S+
-        |defiende\S*|declara\S*|alega\S*|pretende\S*|presume|(?<!se\s)conclu(?:ye|yó)|suponía\S*
-        |esperaba\S*|supuse|estimé|aventur\S+|respondí|contesté|se suponía|anuncia|cuenta que
-        |figura(?: en)?|pone en
+        |defiende\S*|declara\S*|alega\S*|pretende\S*|presume
+        |(?<!se\s)conclu(?:ye|yó)|suponía\S*|esperaba\S*|supuse|estimé|aventur\S+|respondí|contesté
+        |se suponía|anuncia|cuenta que|figura(?: en)?|pone en
         |(?:mi|tu|su|un|una|otr[oa]|el|la) (?:{_PEOPLE}) (?:\S+ )?(?:calcul(?:a|ó)|obtuvo|obtiene
         |da|dio|puso|pone|encontró|halló|llegó|llega|sacó|saca|eligió|marcó)
         |a (?:mi|tu|su|un|una|otr[oa]) (?:{_PEOPLE}) (?:\S+ )?le (?:da|dio|sale|salió|salen)
@@ -327,7 +327,8 @@ SPANISH = DenialWords(
         |(?:lo|la|el) (?:correct[oa]|verdader[oa]|buen[oa])(?= (?:es|son))
     """,
     certain=rf"""
-        no dud\S+ en absoluto|sin dudarlo(?: en absoluto)?
+        si hay algo (?:\S+ )?(?:claro|seguro|cierto)(?: es)? que|no dud\S+ en absoluto
+        |sin dudarlo(?: en absoluto)?
         |otr[oa]s? [^\s\d]+ no (?:la |lo |las |los )?(?:hay|existen?|caben?|quedan?)
         |^ ?(?:apenas|no bien) [^\d,:;]{{1,60}},
         |(?:aunque|si bien|por más que|por mucho que|pese a|a pesar de|en contra de|contra
@@ -352,11 +353,10 @@ SPANISH = DenialWords(
         |distint[oa]|diferente|demás)[^.;:\d]{{0,60}}
         |no (?:lo |te )?(?:dudes?|quepa duda)|espero no \S+ \S+
         |(?:(?:ya )?no (?:(?:nos|te|os|se) )?(?:importa|olvid\S+|le(?:s)? demos|demos
-        |tiene (?:trampa|truco|misterio
-        |dificultad)|nos queda|hace falta|es necesario|es preciso|necesitamos|necesito
-        |hay (?:ninguna )?necesidad|queda nada
-        |hay (?:que|nada|más)|tiene pérdida|hay (?:truco|trampa|misterio|engaño|vuelta de hoja)
-        |le des|te preocupes|busques|sigamos|nos compliquemos|perdamos))(?:[^,:;]|,(?=\d))*[:,]
+        |tiene (?:trampa|truco|misterio|dificultad)|nos queda|hace falta|es necesario|es preciso
+        |necesitamos|necesito|hay (?:ninguna )?necesidad|queda nada|hay (?:que|nada|más)
+        |tiene pérdida|hay (?:truco|trampa|misterio|engaño|vuelta de hoja)|le des|te preocupes
+        |busques|sigamos|nos compliquemos|perdamos))(?:[^,:;]|,(?=\d))*[:,]
         |(?:no|tampoco) (?:hay|existe|existen|queda|quedan|cabe|caben|tiene|puede haber|vemos|veo
         |encontramos)(?: ningun[oa]| ningún)? (?:otr[oa]s?|más) [^\d:.;]{{0,50}}[:,]?
         |no (?:hay|existe|queda|cabe) otr[oa]
@@ -368,14 +368,13 @@ SPANISH = DenialWords(
         |(?:ni|no) (?:más|menos) ni (?:menos|más)(?: que| de)?
         |(?:y )?no otr[oa](?: cosa| número| valor| cantidad| cifra| resultado)?
         |y (?:ningun[oa]|ningún) otr[oa](?: [^\s\d]+)?
-        |no (?:es|son|puede(?:n)? ser|podría ser|hay|cabe|existe|da|sale)(?: (?:nada|algo
-        |(?:ningún|ninguna|un|una|otr[oa]) \S+))? (?:distint[oa]|diferente)s? (?:de|a|al|que)
+        |no (?:es|son|puede(?:n)? ser|podría ser|hay|cabe|existe|da|sale)(?: (?:nada|algo|(?:ningún
+        |ninguna|un|una|otr[oa]) \S+))? (?:distint[oa]|diferente)s? (?:de|a|al|que)
         |no (?:\S+ )?cuesta (?:[^\s\d:;]+ ){{0,2}}?(?:ver|comprobar|darse cuenta|calcular|deducir
         |entender|notar|reconocer|hallar|mostrar)(?: de)?(?: que)?
-        |no (?:voy a (?:decir|añadir|alargar|extender)\S*|diré|diremos|digo|digamos|añadiré
-        |añado|añadamos
-        |me extenderé|me extiendo|me alargo
-        |lo alargo|alarguemos|alargo|nos alarguemos)(?: [^\s\d,:;]+){{0,3}}[:,]
+        |no (?:voy a (?:decir|añadir|alargar|extender)\S*|diré|diremos|digo|digamos|añadiré|añado
+        |añadamos|me extenderé|me extiendo|me alargo|lo alargo|alarguemos|alargo
+        |nos alarguemos)(?: [^\s\d,:;]+){{0,3}}[:,]
         |nada más(?: y nada menos| ni nada menos)?(?: que)?
         |y nada más|sin más|más que nada
         |ningun[oa] otr[oa](?: \S+)? (?:que|salvo)
@@ -440,8 +439,8 @@ SPANISH = DenialWords(
         |(?:y |pero )?(?:el )?# (?:no|tampoco)(?=\s*[.!]?\s*$)
         |(?:(?:porque|ya que|pues|y|puesto que|dado que|mientras que|pero
         |que) )?(?:el |los |la )?# (?:no \S+(?: [^\s\d.,;]+){{0,5}}|(?:es|son|era|está|queda
-        |resulta|sería) (?:[^\s\d]+ ){{0,2}}?{_WRONG}|(?:está|estaba) mal
-        |(?:llev|conduc|da)\S* (?:lugar )?a (?:un |una )?(?:absurdo|contradicción|imposible))
+        |resulta|sería) (?:[^\s\d]+ ){{0,2}}?{_WRONG}|(?:está|estaba) mal|(?:llev|conduc
+        |da)\S* (?:lugar )?a (?:un |una )?(?:absurdo|contradicción|imposible))
         |(?:que |lo que |es decir |o sea )?(?:(?:es|son) )?(?:el|la) (?:doble|triple|mitad
         |cuádruple|tercera parte|cuarta parte|quinta parte|décima parte) (?:de|que) #
     """,
@@ -454,10 +453,11 @@ SPANISH = DenialWords(
     """,
     throughout=rf"""
         (?:más bien|mejor) que\s*$
-        |(?:si [^\d.;]{{1,80}}|^\s*,[^\d.;:]{{0,30}})#[^\d.;]{{0,30}} (?:y|mientras que) si
-        (?! (?:\S+ )?(?:sum|añad|agreg|rest|quit|multiplic|cont|divid)\S*)[^\d.;:]*$
-        |(?:si|de|como|aunque) [^.;:\d]{{0,60}}{_SUBJUNCTIVE}[^.;:\d]{{0,60}}
-        {_CONDITIONAL}(?! que)(?: [^\s\d,;:]+){{0,3}}\s*$
+        |(?:si [^\d.;]{{1,80}}|^\s*,[^\d.;:]{{0,30}})#[^\d.;]{{0,30}} (?:y
+        |mientras que) si(?! (?:\S+ )?(?:sum|añad|agreg|rest|quit|multiplic|cont
+        |divid)\S*)[^\d.;:]*$
+        |(?:si|de|como
+        |aunque) [^.;:\d]{{0,60}}{_SUBJUNCTIVE}[^.;:\d]{{0,60}}{_CONDITIONAL}(?! que)(?: [^\s\d,;:]+){{0,3}}\s*$
     """,
     aside=r"""
         [–—-] (?:no|ni|sin|nada)
@@ -470,10 +470,9 @@ SPANISH = DenialWords(
         |, en lo que)\s*(?:(?:en efecto|efectivamente|realmente|además|desde luego|por supuesto
         |creo que|yo|eso|esto|ese \S+|ella|él|también|así|lo cual|lo que) )*(?:(?:es|está|son|están
         |resulta|era|eran|me parece) (?:\S+ )?(?:correct[oa]s?|ciert[oa]s?|verdad|así|exact[oa]s?
-        |bien|cierto|justo|acertad[oa]s?|en lo cierto)
-        |(?:tiene|tienen|lleva|llevan) (?:\S+ ){0,2}razón
-        |acierta|aciertan|acertó|acertaron|estoy de acuerdo|coincido|coincidimos|lo confirm\S+
-        |confirm\S+|comprob\S+|así es|así son|lo es|lo son|comparto|estamos de acuerdo
-        |no se equivoc\S+|no mient\S+)
+        |bien|cierto|justo|acertad[oa]s?|en lo cierto)|(?:tiene|tienen|lleva
+        |llevan) (?:\S+ ){0,2}razón|acierta|aciertan|acertó|acertaron|estoy de acuerdo|coincido
+        |coincidimos|lo confirm\S+|confirm\S+|comprob\S+|así es|así son|lo es|lo son|comparto
+        |estamos de acuerdo|no se equivoc\S+|no mient\S+)
     """,
 )

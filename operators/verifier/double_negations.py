@@ -60,7 +60,7 @@ _NOT_ONE_ES = r"ni un\w*(?: \w+)? más,? ni un\w*(?: \w+)? menos"
 _NOTHING_ELSE = tuple(
     (re.compile(pattern, re.IGNORECASE), instead)
     for pattern, instead in (
-        (r"\b(?:nichts anderes|keine andere[nrs]?) als\b|\bniets anders dan\b", ""),
+        (r"\b(?:nichts anderes|keine andere[nrs]?(?: \w+)?) als\b|\bniets anders dan\b", ""),
         (r"\bn['’]est (?:rien d['’]autre|nulle autre|autre) que\b", "est"),
         (r"\bno (?:es|puede ser) (?:otr[oa](?: \w+)?|más|nada más) que\b", "es"),
         (r"\bno (es|son|hay|quedan?|puede ser) sino\b", r"\1"),

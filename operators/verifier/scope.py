@@ -42,7 +42,7 @@ _DENIALS = frozenset(
         "tempting naive kidding way without used ignore forget scratch strike drop violates "
         "violated fails failed nothing clashes breaks leads conflicts conflict erroneously initial "
         "first question withdraw retract revoke back erase delete scrap cross drops contradiction "
-        "absurdity hypothetical missing needed lacking forgot plausible exactly out"
+        "absurdity told tell tells hypothetical missing needed lacking forgot plausible exactly out"
     )
     + _inflected(
         "deny doubt reject refute disprove dispute disagree exclude eliminate discard dismiss "
