@@ -18,7 +18,7 @@ from .double_negations import without_double_negations, without_other_number
 from .ending import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
-from .scope import is_denied, is_elsewhere
+from .scope import is_denied
 from .words import listed
 
 if TYPE_CHECKING:
@@ -353,14 +353,11 @@ def _from_prose(text: str) -> str | None:
     return None if gives_up(text) else _affirmed(text, *_in_prose(text))
 
 
-_OTHER_TAIL = 120  # characters at the end of a text that show another language than English
-
-
 def readable_prose(text: str) -> str:
     """A text without bold type, double negations, and denials of another number at its end."""
     plain = _BOLD.sub(r"\1", text) if "**" in text else text
     plain = without_other_number(without_double_negations(plain))
-    if plain.isascii() and not is_hinted(plain) and not is_elsewhere(plain[-_OTHER_TAIL:]):
+    if plain.isascii() and not is_hinted(plain):
         return plain
     from .foreign_denials import without_other_number as without_other_number_there
 

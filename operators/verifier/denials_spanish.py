@@ -457,7 +457,8 @@ SPANISH = DenialWords(
         |mientras que) si(?! (?:\S+ )?(?:sum|añad|agreg|rest|quit|multiplic|cont
         |divid)\S*)[^\d.;:]*$
         |(?:si|de|como
-        |aunque) [^.;:\d]{{0,60}}{_SUBJUNCTIVE}[^.;:\d]{{0,60}}{_CONDITIONAL}(?! que)(?: [^\s\d,;:]+){{0,3}}\s*$
+        |aunque) [^.;:\d]{{0,60}}{_SUBJUNCTIVE}[^.;:\d]{{0,60}}{_CONDITIONAL}
+        (?! que)(?: [^\s\d,;:]+){{0,3}}\s*$
     """,
     aside=r"""
         [–—-] (?:no|ni|sin|nada)

@@ -16,12 +16,26 @@ _NOTHING_BUT = re.compile(
     re.IGNORECASE,
 )
 
+_ELSEWHERE = (
+    " als ",
+    " que ",
+    " che ",
+    " как ",
+    " dan ",
+    " más",
+    " sino ",
+    "o es ",
+    "o son ",
+    "ningun",
+    " ser ",
+)
+
 
 def without_double_negations(text: str) -> str:
     """A text with "is nothing other than 12" as "is 12"."""
     if "other than" in text or " but " in text or "xcept" in text or "lse than" in text:
         text = _NOTHING_BUT.sub(_double_negation, text)
-    if any(map(text.__contains__, _THAN)):
+    if any(map(text.__contains__, _ELSEWHERE)):
         for pattern, instead in _NOTHING_ELSE:
             text = pattern.sub(partial(_in_place, instead), text)
     if any(map(text.__contains__, ("不", "非", "除", "没", "沒"))):
@@ -78,21 +92,6 @@ _NOTHING_ELSE = tuple(
 )
 
 
-_THAN = (
-    " als ",
-    " que ",
-    " che ",
-    " как ",
-    " dan ",
-    " más",
-    " sino ",
-    "o es ",
-    "o son ",
-    "ningun",
-    " ser ",
-)
-
-
 def _in_place(instead: str, found: re.Match[str]) -> str:
     """What stands instead of a match, which may begin a sentence."""
     text = found.expand(instead)
@@ -110,10 +109,9 @@ _BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
 
 
 _TAIL = 160  # characters at the end of a text in which another number is denied
-_NUMBER = r"(?:[a-z] ?= ?)?[$\\(*]{0,3}[-−]?\d[\d.,/]*[$\\)*]{0,3}"
 _UNIT = r"(?:(?!(?:is|are|was|were|not|no)\b)[a-z]+ ?){0,2}"
 _END = r"(?:$|(?<=[.!\s])[A-Z][^\d]*$)"  # other sentences that have no number
-_THAN = (
+_COMPARED = (
     r"(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower|older|younger|longer|shorter"
     r"|heavier|faster|slower|better|worse) than"
 )
@@ -128,7 +126,7 @@ _OTHER = re.compile(
     rf"|wasn['’]t)(?: be)? (?P<c>{_NUMBER})[.!\s]*{_END}"
     rf"|(?<=[\d$%)}}*]) ?{_UNIT}[,;—–] ?(?:which|that|this|it|so|and|i\.e\.)?,? ?(?:['’]s|is|are"
     rf"|makes)?,? ?"
-    rf"(?:{_NUMBER} )?{_UNIT}{_THAN} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}"
+    rf"(?:{_NUMBER} )?{_UNIT}{_COMPARED} (?:\w+['’]s? )?(?P<d>{_NUMBER}) ?{_UNIT}[.!\s]*{_END}"
     rf"|(?<=[\d$%)}}*])[^.;,\d]{{0,24}}(?:,|;| and| but| while) (?:and |but "
     rf"|while )?(?P<e>{_NUMBER}) ?{_UNIT}(?:is|are|was|would be)"
     r" (?:not|wrong|incorrect|false|impossible|too \w+)(?: correct| right)?[.!\s]*$",

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from .language import Language
 from .languages_latin import LATIN
+from .words import listed
 
 _ELSEWHERE: dict[str, Language] = {
     "zh": Language(
@@ -426,15 +427,47 @@ NOUNS: dict[str, str] = {
 HINTS = (
     "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
     "hasil", "wynik", "oplam", "ternativa",
-    " es ", " el ", " los ", " las ", " que ", " una ", " queda", " tiene",
-    " son ", " sino ", " para ", " podemos ", "paso ", " primer", " valor ", " nada ", " nadie ",
-    " le ", " se ", " lo ", " al ",
-    "hasil", "wynik", "oplam", "ternativa", " ist ", " sind ", "nicht ", " wir ", " der ", " dass ",
-    " als ", " am ende ", "ondern ", " bleib", "gesucht", " und ", " auf ", " mit ", " von ", ""
-    " ich ",
-    " ein", " kein", " zu ", " das ", "mein",
 )  # fmt: skip
-"""Parts of the nouns above. A text of ASCII letters without one of them is read as English."""
+"""Parts of the nouns above. A text of ASCII letters without one of them, and without one of
+`_HINTING`, is read as English."""
+_HINTING = frozenset(
+    listed(
+        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann kein keine keinen "
+        "scheidet scheiden entfallen wenn angeblich vermutlich eventuell laut irrtum fehler unsinn "
+        "quatsch sagt meint behauptet glaubt denkt zuerst anfangs aber doch jedoch allerdings mehr "
+        "scheiden gewesen hätten voreilig enthielt rechnung versuch spricht unter geraten bleibt "
+        "niemals keinesfalls keineswegs munkelt "
+        "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich ist "
+        "sind wir der dass als ende sondern gesuchte gesucht und auf mit von ein eine einen zu das "
+        "mein meine bleiben"
+    )  # German
+    + listed("faux fausse sauf sinon personne pas peut-être peut le les du des est une il elle")
+    + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
+    + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
+    + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
+    + listed(
+        "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
+    )
+    + listed(
+        "laissez tenez veuillez rejetons pour ne sont saurait pourrait seraient avec"
+    )  # French
+    + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
+    + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
+    + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
+    + listed(
+        "tampoco vez otro otra ningun ninguna nada casi entre menos hasta supera habria hubiera"
+    )
+    + listed("seria serian tendria quedarian podria quizas acaso igual segun pero porque cuando")
+    + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
+    + listed("respondo elijo acepto bien equivoca al le lo se su elimino eliminamos")
+    + listed(
+        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice "
+        "vale sirve funciona cumple debe deben descartarse"
+    )  # Spanish
+    + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
+    + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
+)
+"""Frequent words of other languages in Latin script."""
 _HINTED = 1_000  # characters at the end of a text in which one is looked for
 
 
@@ -443,5 +476,5 @@ def is_hinted(text: str) -> bool:
     """Whether a text of ASCII letters may have a phrase of another language than English."""
     if " the " in text or " and " in text:  # most English texts, in a tenth of the time
         return False
-    shown = f" {text[-_HINTED:].lower()} ".replace("\n", " ")
-    return any(map(shown.__contains__, HINTS))
+    shown = text[-_HINTED:].lower()
+    return any(map(shown.__contains__, HINTS)) or not _HINTING.isdisjoint(shown.split())

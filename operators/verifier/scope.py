@@ -68,43 +68,7 @@ _LIMITS = frozenset(
         "wonder"
     )
 )
-# Words of languages in Latin script that are not English, for texts that show their language late.
-_ELSEWHERE = frozenset(
-    listed(
-        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann kein keine keinen "
-        "scheidet scheiden entfallen wenn angeblich vermutlich eventuell laut irrtum fehler unsinn "
-        "quatsch sagt meint behauptet glaubt denkt zuerst anfangs aber doch jedoch allerdings mehr "
-        "scheiden gewesen hätten voreilig enthielt rechnung versuch spricht unter geraten bleibt "
-        "niemals keinesfalls keineswegs munkelt "
-        "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich"
-    )  # German
-    + listed("faux fausse sauf sinon personne pas peut-être peut le les du des est une il elle")
-    + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
-    + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
-    + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
-    + listed(
-        "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
-    )
-    + listed(
-        "laissez tenez veuillez rejetons pour ne sont saurait pourrait seraient avec"
-    )  # French
-    + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
-    + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
-    + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
-    + listed(
-        "tampoco vez otro otra ningun ninguna nada casi entre menos hasta supera habria hubiera"
-    )
-    + listed("seria serian tendria quedarian podria quizas acaso igual segun pero porque cuando")
-    + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
-    + listed("respondo elijo acepto bien equivoca al le lo se su elimino eliminamos")
-    + listed(
-        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice "
-        "vale sirve funciona cumple debe deben descartarse"
-    )  # Spanish
-    + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
-    + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
-)
-_CUES = _DENIALS | _LIMITS | _ELSEWHERE
+_CUES = _DENIALS | _LIMITS
 # Before and behind an answer, directly: `half of 12`, `12 less than 20`.
 _LAST = frozenset(
     listed(
@@ -145,7 +109,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     cued = not (_CUES.isdisjoint(left) and _CUES.isdisjoint(right))
     if not cued and not elsewhere and not _is_next_to_a_bound(left, right, after):
         return False
-    if elsewhere or not (_ELSEWHERE.isdisjoint(left) and _ELSEWHERE.isdisjoint(right)):
+    if elsewhere:
         from .foreign_denials import is_denied_there
 
         denied = is_denied_there(text, start, end)
@@ -160,11 +124,6 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
     first += max(0, start - _BEFORE)
     return is_denied_in(text[first : end + _AFTER], start - first, end - first, computed)
-
-
-def is_elsewhere(text: str) -> bool:
-    """Whether a text of ASCII letters has words of another language than English."""
-    return not _ELSEWHERE.isdisjoint(text.lower().translate(_PUNCTUATION).split())
 
 
 def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:
