@@ -149,7 +149,10 @@ class _Loader(yaml.SafeLoader):
             node = self.anchors.get(event.anchor)
             if node is not None and node.end_mark is None:  # Set where a node ends.
                 raise yaml.composer.ComposerError(
-                    None, None, f"'*{event.anchor}' is inside of what it stands for", event.start_mark
+                    None,
+                    None,
+                    f"'*{event.anchor}' is inside of what it stands for",
+                    event.start_mark,
                 )
         return super().compose_node(parent, index)
 
