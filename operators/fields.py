@@ -35,11 +35,11 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
         known = _subfields(kind, first["loc"][:-1])
-        return RecipeError(f"unknown field '{field}'", suggest(str(first["loc"][-1]), known))
+        return RecipeError(f"unknown field {shown(field)}", suggest(str(first["loc"][-1]), known))
     if first["type"] == "extra_forbidden":
         known = list(kind.model_fields)
         near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"
-        return RecipeError(f"unknown field '{field}'", near)
+        return RecipeError(f"unknown field {shown(field)}", near)
     if first["type"] == "missing":
         return RecipeError(f"field '{field}' is missing", "it has no default")
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")

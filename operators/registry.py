@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
 
-from .errors import OperatorError, RecipeError, suggest
+from .errors import OperatorError, RecipeError, shown, suggest
 from .named import Named
 from .operator import Operator
 
@@ -97,7 +97,9 @@ class Registry(Generic[T]):
             known = sorted({*self.installed(), *(custom or {})})
             listed = f"the {self._base.noun}s are: {', '.join(known) or 'none'}"
             right = "see `rejuice ops`" if self._base is Operator else listed
-            raise RecipeError(f"unknown {self._base.noun} '{name}'", suggest(name, known) or right)
+            raise RecipeError(
+                f"unknown {self._base.noun} {shown(name)}", suggest(name, known) or right
+            )
         return found
 
     def load_all(self) -> tuple[dict[str, type[T]], dict[str, str]]:

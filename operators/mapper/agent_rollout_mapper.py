@@ -23,7 +23,7 @@ from ..agents.tool_cache import ToolCacheMode, cached, user_cache
 from ..agents.trajectory import FAILURES, TrajectoryGroup, columns_of
 from ..chats import check_chats
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
-from ..errors import RecipeError
+from ..errors import RecipeError, shown
 from ..operator import Change, Columns, RowsOfChunk
 from ..sampling.engines import decoded_prompt, encoder, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Prompt, Settings
@@ -97,7 +97,7 @@ class AgentRolloutMapper(RolloutMapper):
         for field in (*fields, *inner):
             if field in Budgets.model_fields:
                 right = f"it is a field of the flow: {cls.name()}.flow.{name}.{field}"
-                raise RecipeError(f"unknown field '{field}'", right)
+                raise RecipeError(f"unknown field {shown(field)}", right)
         return fields
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators.cores import usable_cores
+from ...operators.errors import DataError
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ...operators.redaction import redact_bytes
 from .joined import last_text
@@ -45,8 +46,17 @@ def packed_json(value: Any) -> bytes:
 
 
 def embedded_json(value: Any) -> bytes:
-    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029."""
-    text = redact_bytes(orjson.dumps(value, default=_default))
+    """JSON that no HTML parser can leave: without `<`, `>` and `&`, and without U+2028 and 2029.
+
+    Raises:
+        DataError: a whole number has more than 64 bits.
+    """
+    try:
+        text = redact_bytes(orjson.dumps(value, default=_default))
+    except TypeError as error:  # Nobody's report has such a number, unless it was written by hand.
+        raise DataError(
+            f"the page cannot hold what the report says: {error}", "run it again"
+        ) from None
     for character in ("<", ">", "&", "\u2028", "\u2029"):
         text = text.replace(character.encode(), f"\\u{ord(character):04x}".encode())
     return text

@@ -214,7 +214,7 @@ def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]
     for key in document:
         if isinstance(key, str) and key not in known:
             where = position(path, lines.get(key))
-            raise RecipeError(f"unknown key '{key}'", suggest(key, known), where=where)
+            raise RecipeError(f"unknown key {shown(key)}", suggest(key, known), where=where)
 
 
 def checked_head(
@@ -278,7 +278,7 @@ def _head_error(
         return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
     if kind == "extra_forbidden":
         near = suggest(names[-1], section.model_fields)
-        return RecipeError(f"unknown key '{key}'", near, where=where)
+        return RecipeError(f"unknown key {shown(key)}", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")
     return RecipeError(f"'{key}' is {shown(found)}", message.lower(), where=where)

@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import Self
 
 from ...operators import Operator, RecipeError
+from ...operators.errors import shown
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
@@ -86,7 +87,7 @@ class Recipe:
             raise RecipeError(found, right, where=name)
         for key in settings.keys() & {"dataset_path", "process"}:
             right = "give it as `dataset`" if key == "dataset_path" else "give it once"
-            raise RecipeError(f"unknown key '{key}'", right, where=name)
+            raise RecipeError(f"unknown key {shown(key)}", right, where=name)
         document = {
             "dataset_path": _NOWHERE if table is not None else dataset,
             "export_path": _NOWHERE if export_path is None else export_path,

@@ -145,11 +145,14 @@ class _Loader(yaml.SafeLoader):
             YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
         """
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             node = self.anchors.get(event.anchor)
             if node is not None and node.end_mark is None:  # Set where a node ends.
                 raise yaml.composer.ComposerError(
-                    None, None, f"'*{event.anchor}' is inside of what it stands for", event.start_mark
+                    None,
+                    None,
+                    f"'*{event.anchor}' is inside of what it stands for",
+                    event.start_mark,
                 )
         return super().compose_node(parent, index)
 

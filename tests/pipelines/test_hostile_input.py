@@ -19,6 +19,7 @@ from rejuice.pipelines.apply.decision_files import decided_rows
 from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.written import written_columns
 from rejuice.pipelines.engine.export.finished import _checksum, read_manifest
+from rejuice.pipelines.page.blocks import embedded_json
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe
 from rejuice.pipelines.recipe.yaml_text import YAMLError, describe, parse
@@ -62,7 +63,7 @@ def line_of(monkeypatch, capsys, tmp_path):
         ("!!binary aGFsbG8=", "tag:yaml.org,2002:binary' is not allowed"),
         ("!!timestamp 2001-99-99", "tag:yaml.org,2002:timestamp' is not allowed"),
         ("!mine x", "tag '!mine' is not allowed"),
-        ("&a [*a]", "recursive"),
+        ("&a [*a]", "is inside of what it stands for"),
         ("*nowhere", "undefined alias"),
         ("{<<: 1}", "not YAML"),
         ("{[a]: 1}", "a key is a list or a mapping"),
@@ -235,6 +236,19 @@ def test_lists_of_files_that_anybody_may_have_written(line_of, tmp_path):
     for text in (LISTS, DIGITS, "[]", '{"_data_files": 1}'):
         (saved / "state.json").write_text(text)
         assert "state.json is damaged" in line_of("check", path, "--dataset_path", saved)
+
+
+def test_a_number_of_more_bits_than_the_page_holds():
+    with pytest.raises(RejuiceError, match="cannot hold what the report says: Integer exceeds"):
+        embedded_json({"rows": 2**64})
+
+
+def test_long_names_are_cut_off_in_messages(line_of, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    for entry in ("{long}: {{}}", "length_filter: {{{long}: 1}}", "length_filter\n{long}: 1"):
+        text = entry.format(long="x" * 20_000)
+        path.write_text(f"dataset_path: a.jsonl\nexport_path: b.parquet\nprocess:\n- {text}\n")
+        assert len(line_of("check", path)) < 2_000
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if name not in types:
             near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
-            raise RecipeError(f"unknown field '{name}'", near)
+            raise RecipeError(f"unknown field {shown(name)}", near)
         check_type(name, types[name], value)
         if name == "skip_op_error" and value:
             raise RecipeError(
