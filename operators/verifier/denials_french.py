@@ -132,7 +132,8 @@ FRENCH = DenialWords(
         |^ ?(?:et |mais |car )?prétendre|#,? ou alors $
         |(?<!faut\s)(?<!nécessaire\s)(?<!obligatoire\s)(?<!normal\s)(?<!logique\s)
         (?<!bien\s)(?<!sorte\s)(?<!pour\s)(?<!afin\s)(?<!veut\s)(?<!vrai\s)(?<!jusqu'à\s)
-        (?<!avant\s)(?:que|qu'\S+) (?:[^\s,;:\d]+ ){0,4}?(?:soi(?:t|ent)|ai(?:t|ent)|vaille|fasse(?:nt)?) (?:[^\s,;:\d]+ )?$
+        (?<!avant\s)(?:que|qu'\S+) (?:[^\s,;:\d]+ ){0,4}?
+        (?:soi(?:t|ent)|ai(?:t|ent)|vaille|fasse(?:nt)?) (?:[^\s,;:\d]+ )?$
         |(?:à l'exception|à l'exclusion|à part|en dehors|hors)(?: de| du| des)? $|à mille lieues
         |aux antipodes
         |(?:aucune|la moindre|pas de) chance|nulle part|contrevérités?|malentendu|méprise|préjugé
