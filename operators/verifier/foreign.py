@@ -417,8 +417,8 @@ class _Sentence:
         left = without_assurances(left, phrases.names)
         if phrases.after.search(right):
             return True
-        said = () if self._agreed or agrees(rest, phrases.names) else ((phrases.supposes, 3.0),)
-        for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), *said):
+        reported = () if self._agreed or agrees(rest, phrases.names) else ((phrases.supposes, 3.0),)
+        for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), *reported):
             for word in words.finditer(left):
                 gap = left[word.end() :]
                 if _OF_ANOTHER.search(gap):

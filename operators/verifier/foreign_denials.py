@@ -99,9 +99,9 @@ _CERTAIN = 3  # languages at most, one of which a text is in
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
     words = _compiled(names)
     left = _last_sentence(_folded(text[max(0, start - _BEFORE) : start], names))
-    behind = _folded(text[end : end + _AFTER], names)
-    right, following = _first_sentences(behind)
-    if _QUESTION.match(behind):
+    rest = _folded(text[end : end + _AFTER], names)
+    right, following = _first_sentences(rest)
+    if _QUESTION.match(rest):
         return True
     left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
     if words.throughout.search(left):
@@ -203,9 +203,9 @@ def _without_speaker(text: str, names: tuple[str, ...]) -> str:
         return text
     first, end = numbers[-1].span()
     stop = end + len(_MEASURED.match(folded[end:])[0])  # type: ignore[index]
-    behind = ", " + folded[stop:].lstrip(" ,.;\n–—")
-    agreed = words.agrees.match(behind)
-    if not agreed or words.after.search(behind[agreed.end() :]) or words.after.match(behind):
+    rest = ", " + folded[stop:].lstrip(" ,.;\n–—")
+    agreed = words.agrees.match(rest)
+    if not agreed or words.after.search(rest[agreed.end() :]) or words.after.match(rest):
         return text
     begins = max((m.end() for m in _ENDS.finditer(folded, 0, first)), default=0)
     if not any(cue.search(folded, begins, first) for cue in (words.says, words.before)):

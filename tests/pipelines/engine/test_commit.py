@@ -144,7 +144,7 @@ def test_a_damaged_file_is_named(tmp_path, left):
 
 
 def test_what_may_be_a_link_is_read_once(tmp_path, monkeypatch):
-    """Of a commit in an object store, all of it is fetched."""
+    """A commit in an object store is fetched as a whole."""
     step, target = tmp_path / "sample_mapper-1", tmp_path / "kept-a-1" / f"{'0' * 32}.arrow"
     save(step / "000000.arrow", StepResult.of(Change({"x": pa.array([1])}), 1))
     commit.link(step / "000001.arrow", target)
