@@ -499,9 +499,6 @@ def _in_clause(clause: Clause) -> str | None:
     return stated.answer if stated else last_number(read)
 
 
-_NEXT_SENTENCE = re.compile(r"[.!?] +[A-Z\u00c0-\u00dd]|\$\. ")
-
-
 def _trailing_math(line: str) -> str | None:
     """The end of a line: mathematics between delimiters, or the right side of an `=`."""
     if not line.isascii():

@@ -45,6 +45,8 @@ _HARMLESS = re.compile(
     r"|sound)(?: \w+)?"
     r"|\b(?:otherwise|differently) (?:stated|put|phrased|expressed)\b|\beither way\b"
     r"|\bin (?:either|any|each|every|all|this|that|both) cases?\b|\beven if\b[^,]*(?:,|$)"
+    r"|\b(?:correct|fix|repair|avoid|resolv|catch|undo)\w* (?:the|this|that|my|our"
+    r"|an?) (?:\w+ )?(?:mistake|error)\b"
     r"|\bif not more\b|\b(?:unlike|in contrast to|in spite of|despite|regardless of) [^,]*,"
     r"|\bif (?:there is )?(?:one|any) ?thing\b[^,:]*[,:]|\bno matter\b[^,:]*[,:]"
     r"|\bif (?:i'm|i am|we are|we're) not mistaken\b|\bif (?:you|we) (?:prefer|like|wish|will)\b"
@@ -58,6 +60,7 @@ _NEW = re.compile(
     r"|namely|meaning that|i\.e\.|that is,)(?!\w)(?! (?:that|far|much|many|called)\b)"
     r"|(?<!anything )(?<!everything )(?<!nothing )(?<!all )(?<!\bany )(?<!value )"
     r"(?<!number )\bbut\b"
+    r"|\b(?:and|to) (?:get|find|obtain|take|conclude|have|see|so)\b"
     r"|[,—–-] ?(?:yet|instead|rather|since|as|meaning|leaving|making|giving|yielding|which"
     r"|for a total)\b"
     r"(?! (?:than|of)\b)"
@@ -82,7 +85,7 @@ _LINK = (
     r"|was|"
     r"are|were|would|will|should|must|has|have|it's|come|comes|out|get|got|have|give|gives|gave"
     r"|make|"
-    r"makes|there|only|all|about|some|around|approximately|roughly|x|y|n|=)"
+    r"makes|there|only|all|about|some|around|approximately|roughly|x|y|n)"
 )
 _GAP = rf"[\s\"'(\[{{$\\,]*(?:\b{_LINK}\b[\s\"'(\[{{$\\,=:]*)*$"
 _CLAUSE = (
@@ -92,22 +95,19 @@ _CLAUSE = (
 )
 
 
-def _words(text: str) -> str:
-    return "|".join(text.split(" | "))
-
-
 _WRONG = (
-    r"(?:false|untrue|wrong|incorrect|mistaken|erroneous|inaccurate|absurd|nonsense|ridiculous"
+    r"(?<!number of )(?<!to )(?:false|untrue|wrong|incorrect|mistaken|erroneous|inaccurate|absurd"
+    r"|nonsense|ridiculous"
     r"|misleading"
     r"|foolish|silly|crazy|rash|hasty|dishonest|premature|unreasonable|impossible|unlikely"
     r"|improbable|implausible|doubtful|dubious"
     r"|questionable|debatable|uncertain|unclear|untenable|inconceivable|unthinkable|invalid|flawed"
-    r"|unproven|unfounded|bogus|fake|faulty|ruled out|rejected|discarded|excluded|eliminated"
+    r"|unproven|unfounded|bogus|fake|faulty|ruled out|rejected|discarded|eliminated"
     r"|refuted"
-    r"|disproved|unacceptable|unknown|contradictory|incompatible|out of the question)"
+    r"|disproved|unacceptable|contradictory|incompatible|out of the question)"
 )
 _FALSEHOOD = (
-    r"(?:mistake|error|fallacy|misconception|myth|lie|falsehood|blunder|slip|trap|illusion"
+    r"(?:mistake|error|fallacy|misconception|myth|lie|falsehood|blunder|illusion"
     r"|distractor"
     r"|decoy|misprint|typo|rumou?r|misreading|miscalculation|joke)"
 )
@@ -123,7 +123,7 @@ _CLAUSAL = re.compile(
     rf"|(?<!\bis )(?<!\bwas )(?<!\bare )(?<!'s )\b{_WRONG}(?: {_FOUND})?\W*:"
     rf"|\bfollowing\b[^:]*\b{_WRONG}\W*:|(?<!\bmy )\b{_FALSEHOOD}\b[^,;]{{0,40}}?(?: (?:that|to"
     rf"|if)\b|:)"
-    rf"|\b{_FALSEHOOD} (?:is|was|would be|is to \w+){_GAP}"
+    rf"|\b{_FALSEHOOD} (?:is|was|would be) to \w+{_GAP}"
     rf"|{_NO}(?: \w+){{0,3}}? (?:true|the case|so|correct|right|accurate|certain|sure|clear"
     rf"|convinced"
     r"|possible|valid|evident|obvious|likely|plausible|justified|proven|proved|given|known"
@@ -137,18 +137,20 @@ _CLAUSAL = re.compile(
     rf"|recommend|answer|reply|write|hold|swear|reason to \w+|evidence|proof|grounds|chance|way"
     rf"|sign)\b"
     rf"(?={_CLAUSE}|[\s,]*(?:that|if|whether)\b|{_GAP})"
-    r"|\b(?:i|we|you|he|she|they|one|people|who|must|to|can|cannot|should|would|will"
+    r"|\b(?:i|we|you|he|she|they|one|people|must|to|can|cannot|should|would|will"
     r"|\w+ly) (?:\w+ly )?"
     r"(?:den(?:y|ies|ied)|doubt(?:s|ed)?|reject(?:s|ed)?|refute[sd]?|dispro\w+|dispute[sd]?"
     r"|disagree[sd]?"
     r"|contest(?:s|ed)?|rule[sd]? out|exclude[sd]?|eliminate[sd]?|discard(?:ed|s)?|dismiss(?:ed"
     r"|es)?"
-    r"|refuse[sd]?|fail(?:s|ed)?|wonder(?:s|ed)?|question(?:s|ed)?|avoid(?:s|ed)?)\b"
+    r"|refuse[sd]?|wonder(?:s|ed)?|question(?:s|ed)?|avoid(?:s|ed)?)\b"
     rf"(?={_CLAUSE}|[\s,]*(?:that|if|whether|to (?:be|accept|believe|say|equal|give))\b|{_GAP})"
     rf"|\b{_WRONG}(?:[ -]\w+){{0,2}}? {_FOUND}\b(?: (?:here|there|to \w+|given|above|is|was|are"
     rf"|were"
     rf"|would be|would have been|that|we|i|you|reads|being|often|usually|sometimes|of))*{_GAP}"
-    r"|\b(?:mistaken|wrong|erroneous|incorrect|false)ly\b|\bused to be\b"
+    r"|\b(?:mistaken|erroneous|false)ly\b|\bused to be\b|\b(?:wrong|incorrect)ly (?:claim|answer"
+    r"|sa[iy]"
+    r"|stat|believ|assum|giv|writ|conclud)\w*"
     r"|^\W*(?:ignore|disregard|forget|scratch|strike|discard|drop|dismiss|never mind|cross out"
     r"|erase|delete"
     r"|scrap)\b"
@@ -168,9 +170,10 @@ _DOUBT = re.compile(
     r"|arguably|plausibly|allegedly|supposedly|reportedly|purportedly|hypothetically|might"
     r"|hypothetical|(?:i|i'd|would|my|best|a|only|just|wild|educated|rough)(?: \w+)? guess"
     r"|could (?:\w+ )?(?:be|equal|have been)|may (?:\w+ )?(?:be|equal|have been|turn out)"
-    r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to|(?:possible|chance"
-    r"|possibility|odds|probability|likelihood) (?:is )?(?:that|the|it)"
-    r"|(?:is|was|be|seems|quite|very|most|more|the) likely|likely that|chances are|not sure"
+    r"|(?:seem|appear|look)s? (?:that|to be|like|to equal|as if)|tempt\w+ to"
+    r"|possibility (?:is )?(?:that|the|it)"
+    r"|there(?: is|'s) (?:an? |some )?(?:\w+ )?(?:chance|probability|likelihood) (?:that|the|it)"
+    r"|(?:is|was|be|seems|quite|very) likely|likely that|chances are|not sure"
     r"|unsure|uncertain"
     r"|who knows|wonder(?:ing)? (?:if|whether)|question (?:is|was|of) (?:if|whether)|whether"
     r"|is it)\b"
@@ -198,9 +201,10 @@ _OTHERS = re.compile(
     rf"(?: \w+){{0,3}}?\s*[$\\\"'({{]*$"
     rf"|(?<!\bhe \w\w\w\w)(?<!\bshe \w\w\w\w)(?<!\bhe \w\w\w\w\w\w)"
     rf"(?<!\bshe \w\w\w\w\w\w)[\s,:\"']*(?:that )?[\s\"'$\\({{]*$)"
-    r"|\b(?:i|we) (?:\w+ )?(?:thought|used to|guessed|suspected|assumed|misread|wrote|first|once)\b"
-    r"|\baccording to (?!(?:the|our|this) (?:problem|formula|equation|question|theorem|rule|table"
-    r"|text))"
+    r"|\b(?:i|we) (?:\w+ )?(?:thought (?:it|the|that|of)|used to|guessed|suspected|misread"
+    r"|first (?:thought|got|guessed|wrote|found|said))\b"
+    r"|\baccording to (?!(?:the|our|this|these)\b|\w+'s? (?:formula|theorem|law|rule|identity"
+    r"|inequality|method|lemma)s?\b)"
     r"[^,]{1,40},|\bit is (?:often |sometimes |widely |commonly )?(?:sa(?:id)|claimed|believed"
     r"|rumou?red"
     r"|alleged|thought|assumed|suggested)\b|\brumou?r has it\b|\bin (?:his|her|their) (?:opinion"
@@ -215,12 +219,14 @@ _NEAR = re.compile(
     r"|\bapart from|\baside from|\bdifferent (?:from|than|to)|\bdiffer(?:s|ed|ing)? from"
     r"|\bdistinct from"
     r"|\bunequal to|\bunlike|\bopposed to|\binstead of|\brather than|\bin place of|\bopposite of"
-    r"|\bcontradicts?|\bnowhere (?:near|close to)|\bexcluding|\bneither|\bnor|\bwithout"
+    r"|\bcontradicts?|\bnowhere (?:near|close to)|\bexcluding|\bneither(?! (?:is|was|are|were)\b)"
+    r"|\bnor|\bwithout"
     r"|\b(?:rul\w+|ruled) out|\bin lieu of|\binconsistent with|\bincompatible with)\b)"
     rf"{_GAP}"
 )
 _DENIAL = re.compile(
-    r"\b(?:not|never|cannot|hardly|scarcely|neither|nor|by no means|in no way|ain't|on no account"
+    r"\b(?:not|never|cannot|hardly|scarcely|neither(?! (?:is|was|are|were)\b)|nor|by no means"
+    r"|in no way|ain't|on no account"
     r"|no longer)\b|n't\b"
     r"|\bfail(?:s|ed)? to\b"
 )
@@ -247,17 +253,17 @@ _IS = (
 _TOTAL = r"(?:answer|result|solution|it|x|n|value|total|sum|amount|maximum|minimum|price|cost)"
 _ANSWER = r"(?:the|our|my) (?:\w+ )?(?:answer|result|solution)"
 _PART = (
-    r"(?:square|cube|root|reciprocal|negative|opposite|multiple|divisor|factor|factorial|inverse"
-    r"|power|logarithm|sum|product|difference|double|triple|half|third|quarter|percent|part)"
+    r"(?:square|cube|root|reciprocal|negative|opposite|multiple|divisor|factorial|inverse"
+    r"|logarithm|double|triple|half|third|quarter|percent)"
 )
 _COMPARED = re.compile(
-    rf"\b{_TOTAL}\b(?: {_IS})* {_LESS}[\s$\\(]*$"
+    rf"\b{_TOTAL}\b(?! up to\b)(?: {_IS})* {_LESS}[\s$\\(]*$"
     rf"|\b(?:(?:twice|thrice|double|triple|half|\w+ times)(?: of)?|{_PART} of|divisible by"
-    r"|divided by|multiplied by|times|plus|congruent to|as (?:large|big|much|many|high|long|old"
+    r"|divided by|multiplied by|times|plus|congruent to|as (?:large|big|much|high|long|old"
     r"|great|small|few|heavy|tall|low) as)[\s$\\(]*$"
-    r"|\d[\s$,]*(?:or|nor)(?: maybe| perhaps| even| possibly| rather)?[\s$\\(]*$"
     r"|\beither\b[^,;]{0,30}\bor\b[^,;\d]{0,12}$|\bbetween\b[^,;]{1,20}\band\b\W*$"
-    r"|\d[^.;]*\b(?:missing|needed|lacking|required|to go)\b[^.;]*\b(?:reach|get to|make|arrive at"
+    r"|\d[^.;,]{0,30}\b(?:missing|needed|lacking|required|to go)\b[^.;,]{0,12}\b(?:reach|get to"
+    r"|make|arrive at"
     r"|come to)"
     r"[\s$\\(]*$"
     r"|\b(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower) than[\s$\\(]*$"
@@ -266,9 +272,10 @@ _COMPARED = re.compile(
     r"|short of|shy of|away from|off|above|below|under|over|from|ahead of)[\s$\\(]*$"
     rf"|\b{_PART} of {_ANSWER}\b|\b(?:twice|thrice|double|triple|half|than) {_ANSWER}\b"
     rf"|\b(?:add|subtract|multipl|divid|doubl|tripl|squar)\w*(?: (?!to )\w+){{0,3}}(?: to| from"
-    rf"| by)? {_ANSWER}\b"
-    rf"|\b{_ANSWER} (?:plus|minus|times|squared|cubed|(?:divided|multiplied|increased|decreased) by"
-    rf"|modulo|has|contains|ends|starts|begins)\b"
+    rf"| by)? {_ANSWER}\b(?![^.;]*\b(?:get|gives?|giving|obtain|yields?|makes?|find|have|is)\b)"
+    r"|\b(?:the|our|my) (?:\w+ )?(?:answer|result) (?:plus|minus|times|squared|cubed|modulo"
+    r"|(?:divided|multiplied|increased|decreased) by)\b|\b(?:the|our|my) (?:\w+ )?answer"
+    r" (?:has|contains|ends|starts|begins)\b"
 )
 _SUPPOSED = re.compile(
     rf"\b(?:suppose|assume|imagine|pretend|let us say|let's say|supposing"
@@ -277,7 +284,7 @@ _SUPPOSED = re.compile(
 _CONDITION = re.compile(
     r"\b(?:(?P<if>if|when)|in (?:the )?(?:case|event)(?: that| of)?|provided|providing|whenever"
     r"|as long as"
-    r"|so long as|on (?:the )?condition|assuming|supposing|unless|depending on|only (?:if|when))\b"
+    r"|so long as|on (?:the )?condition|unless|depending on|only (?:if|when))\b"
     r"(?P<what>[^;]*?)(?:,|\bthen\b|(?=\d))"
 )
 _ANSWERS = re.compile(
@@ -317,7 +324,7 @@ _BAD = (
     rf"(?:{_WRONG}|(?:too |way |far |much )+(?:big|small|large|high|low|many|few|much|little)|off\b"
     rf"|an? (?:\w+ )?{_FALSEHOOD}|(?:the|an?|my|our) (?:\w+ )?{_WRONG}|not (?:at all |really "
     rf"|quite |even )?"
-    rf"{_VALID}|inadmissible|no (?:solution|answer|good)|ruled out|a guess|only a guess"
+    rf"{_VALID}|inadmissible|excluded|no (?:solution|answer|good)|ruled out|a guess|only a guess"
     rf"|just a guess)"
 )
 _BE = (
@@ -336,40 +343,52 @@ _WORKS = (
     rf"|makes sense|check out"
     r"|add up|apply|stand|solve|match|answer|qualify|suffice)\b"
 )
-_PRONOUN = (
-    r"(?:which|that|this|it|they|he|she|those|these|i|we|that's|it's|i'm|everyone|most people)"
+_PRONOUN = (  # "12 shirts that are too small" is of the story.
+    r"(?:(?<=, )that|(?<=but )that|(?<=and )that|(?<=[,t] )that's|which|this|it|it's|they|he|she"
+    r"|those|these|i|i'm|we|everyone|most people)"
 )
-_REFUTED = re.compile(
-    rf"{_CLOSES}(?:{_UNIT}(?:{_BE}|are) (?:\w+ly |simply |just |all |surely |of course )?{_BAD}"
-    rf"|{_UNIT}{_NOT} (?:\w+ly |even |really )?{_WORKS}"
-    rf"|{_UNIT}(?:(?:drops?|falls?) (?:out|away)\b|violate[sd]?|contradict(?:s|ed)?|(?:fail(?:s"
-    rf"|ed)?|conflicts?|breaks?|clashes)"
-    r" (?:the|to|both|this|that|our|with|every|each|either)"
-    r"|(?:leads?|led|gives?|results?|ends?) (?:(?:to|in|us to) )?(?:an? )?(?:\w+ )?"
-    r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:\w+ly )?(?:is"
-    r"|was) (?:\w+ly )?not\b|, never\b"
-    rf"|{_UNIT}(?:is|was) (?:only |just |merely )?what \w+(?: \w+)? (?:wrote|said|got|claim\w*"
-    r"|answered|guessed|thought)\b"
-    rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought|attempt"
-    rf"|try"
-    r"|estimate|impression|answer|result|value)\b"
-    rf"|,? as [^.,;\d]{{1,40}}, (?:{_BE}) (?:\w+ly )?{_BAD}"
-    r"|(?:(?!(?:is|are|was|which|that|and|but|or|if|too|not|will|did|does|do|can|could|would|has"
-    r"|have|had)\b)[a-z]+ ?){0,2}?,? ?(?:and |but "
-    r"|though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
-    rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure"
-    rf"|certain"
-    r"|convinced)|unsure|uncertain|wrong|might|may|could|denie[sd]|deny|reject\w*)"
-    r"|(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$))"
-    rf"|[^.;,\d]{{0,40}},? (?:but|and|yet) (?:it|this|that)(?: {_BE}|'s) (?:\w+ly )?{_BAD}"
-    r"|[^.\d]{0,60}\b(?:contradiction|absurdity)\b"
-    rf"|[^.;\d]{{0,40}},? (?:but|yet) (?:it |this |that )?{_NOT} (?:\w+ly )?{_WORKS}"
-    r"|[^.;\d]{0,40}, (?:but|yet) (?:he|she|they|i|we) (?:\w+ )?(?:forgot|miscalculated|misread"
-    r"|missed"
-    r"|overlooked|erred|slipped|made an? (?:\w+ )?(?:mistake|error))\b"
-    r"|[^.;\d]{0,40}[,;] (?:but|yet|though|although) (?:\w+ ){1,3}(?:is|are|was|were) (?:\w+ly )?"
-    r"(?:wrong|mistaken|incorrect|lying|unreliable|in error))"
-)
+
+
+def _refuted(unit: str, verb: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"{_CLOSES}(?:{unit}(?:{verb}) (?:\w+ly |simply |just |all |surely |of course )?{_BAD}"
+        rf"|{unit}{_NOT} (?:\w+ly |even |really )?{_WORKS}"
+        rf"|{_UNIT}(?:(?:drops?|falls?) (?:out|away)\b|violate[sd]?|contradict(?:s|ed)?|(?:fail(?:s"
+        rf"|ed)?|conflicts?|breaks?|clashes)"
+        r" (?:the|to|both|this|that|our|with|every|each|either)"
+        r"|(?:leads?|led|gives?|results?|ends?) (?:(?:to|in|us to) )?(?:an? )?(?:\w+ )?"
+        r"(?:contradiction|absurdity|impossib\w+|conflict))\b|,? it (?:\w+ly )?(?:is"
+        r"|was) (?:\w+ly )?not\b|, never\b"
+        rf"|{_UNIT}(?:is|was) (?:only |just |merely )?what \w+(?: \w+)? (?:wrote|said|got|claim\w*"
+        r"|answered|guessed|thought)\b"
+        rf"|{_UNIT}was (?:only |just |merely )?(?:my|the|our) (?:\w+ )?(?:guess|idea|thought"
+        rf"|attempt"
+        rf"|try"
+        r"|estimate|impression|answer|result|value)\b"
+        rf"|,? as [^.,;\d]{{1,40}}, (?:{_BE}) (?:\w+ly )?{_BAD}"
+        r"|(?:(?!(?:is|are|was|were|which|that|and|but|or|if|too|not|because|since|before|as|when"
+        r"|after|until|while|will|did|does|do|can|could|would|has"
+        r"|have|had)\b)[a-z]+ ?){0,2}?,? ?(?:and |but "
+        r"|though |although |yet |however,? |while |or |nor |which |—|–|-)*\(?"
+        rf"(?:{_PRONOUN} (?:\w+ ){{0,3}}?(?:{_BAD}|disagree|doubt\w*|{_NOT} {_WORKS}|not (?:sure"
+        rf"|certain"
+        r"|convinced)|unsure|uncertain|wrong|denie[sd]|deny|reject\w*)"
+        r"|(?<=[(,—–-] )(?:not|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$)|(?<=[(,—–-])(?:not"
+        r"|wrong|incorrect|false|untrue)(?:[!)]|[.\"' ]*$))"
+        rf"|[^.;,\d]{{0,40}},? (?:but|and|yet) (?:it|this|that)(?: {_BE}|'s) (?:\w+ly )?{_BAD}"
+        r"|[^.\d]{0,60}\b(?:contradiction|absurdity)\b"
+        rf"|[^.;\d]{{0,40}},? (?:but|yet) (?:it |this |that )?{_NOT} (?:\w+ly )?{_WORKS}"
+        r"|[^.;\d]{0,40}, (?:but|yet) (?:he|she|they|i|we) (?:\w+ )?(?:forgot|miscalculated|misread"
+        r"|missed"
+        r"|overlooked|erred|slipped|made an? (?:\w+ )?(?:mistake|error))\b"
+        r"|[^.;\d]{0,40}[,;] (?:but|yet|though|although) (?:\w+ ){1,3}(?:is|are|was"
+        r"|were) (?:\w+ly )?"
+        r"(?:wrong|mistaken|incorrect|lying|unreliable|in error))"
+    )
+
+
+_REFUTED = _refuted(_UNIT, _BE)
+_REFUTED_STORY = _refuted("", r"(?:is|was|would be|must be|can be|seems|looks|proves)")
 # What is left open behind an answer: "but nothing is said about the end".
 _LEFT_OPEN = re.compile(
     r"^[^.\d]{0,60}(?:[,;] (?:but|though|although|yet|however|while|which|i)"
@@ -409,7 +428,8 @@ _HEDGED = re.compile(
     r"|possib\w+)"
     r"|(?:might|may|could) (?:\w+ )?be (?:right|correct|it|the|wrong|true|so)\b|is (?:maybe"
     r"|perhaps|probably|possibly|likely|doubtful)"
-    r"|or (?:more|less|fewer|higher|lower|above|below)\b|or [$\\(]{0,3}\d|likely\b)"
+    r"|or (?:more|less|fewer|higher|lower|above|below)\b|or [$\\(]{0,3}\d(?![\d.,]*\s?\\?%)"
+    r"|likely\b)"
 )
 _RELATED = re.compile(
     r"^(?:[\s$*)\]}%]|\\[)\]])*(?:[a-z]+ ){0,2}?(?:(?:short of|shy of|away from|(?:less|more"
@@ -425,8 +445,8 @@ _ONLY_IF = re.compile(
     r"^(?:[\s$*)\]}%.,]|\\[)\]])*(?:[a-z]+ ){0,2}?[,;(]? ?(?:(?:only |but only |and only "
     r"|exactly |just )?"
     r"(?P<if>if|when)\b|(?P<always>(?:or )?otherwise|or else|unless|depending on)"
-    r"|provided|providing|assuming|supposing|as long as|so long as|in case|on condition|whenever"
-    r"|were|only"
+    r"|provided|providing|as long as|so long as|in case|on condition|whenever"
+    r"|were(?= (?:it|there|the|n|x|he|she|they|we|i|all|every|a)\b)|only"
     r" (?:if|when))\b"
     r"(?P<what>[^.;]*)"
 )
@@ -438,16 +458,16 @@ _TAKEN_BACK = re.compile(
     r"|just kidding|not true)[,.!:—-]|"
     rf"(?:(?:but|no|wait|however|sorry|oh|actually|and|at least|of course|yet|although|though),? )*"
     rf"(?:(?:that|this|it|the above)(?: \w+)?? (?:\w+ly |just )?(?:{_BE} "
-    rf"|'s )?(?:\w+ly )?(?:{_BAD})"
+    rf"|'s )?(?:\w+ly )?(?:{_BAD})(?! (?:to|for|if|only)\b)"
     rf"|(?:that|this|it) {_NOT} be(?=\W*$|,)"
     r"|(?:that|this|it)(?: \w+)?(?: \w+ly)? (?:fails|violates|contradicts|does not"
     r"|doesn't) (?:\w+ )?"
-    r"(?:meet|satisfy|fulfil\w*|match|fit|check|work|hold|the)\b"
+    r"(?:meet|satisfy|fulfil\w*|fit|check|work|hold|the)\b"
     rf"|(?:that|this|it)(?: answer| result| value| claim"
-    rf"| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}"
+    rf"| statement)? {_NOT} (?:\w+ly )?(?:be )?{_VALID}(?! (?:to|for|if|whether)\b)"
     r"|(?:i|we) (?:doubt|disagree|reject|do not|don't|am not|are not|was|were) ?(?:agree|believe"
     r"|think so|that"
-    r"|it|this|so|accept|sure|certain|wrong|mistaken|kidding|joking|with that)\b))"
+    r"|it|this|so|accept|sure|certain|wrong|mistaken|kidding|joking|with that)\b(?! if)))"
 )
 
 
@@ -479,8 +499,11 @@ def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
     """
     found = _sentence(text, start, end)
     left, right = _HARMLESS.sub(" ", found.left), _HARMLESS.sub(" ", found.right)
+    right = _TAG.sub("", right) if found.ends == "?" else right
     clause = left[_last(_NEW, left) :]
-    if _is_negated(clause) or _REFUTED.search(right) or _TAKEN_BACK.search(found.next):
+    named = bool(_OF_ANSWER.search(clause))
+    refuted = _REFUTED if named else _REFUTED_STORY
+    if _is_negated(clause, named) or refuted.search(right) or _TAKEN_BACK.search(found.next):
         return True
     if _CLAIM.search(left) and _CLAIM_FAILS.search(right):
         return True
@@ -489,12 +512,34 @@ def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
     if _CONFIRMED.match(right) or _CONFIRMED.match(found.next):
         return False
     return (
-        found.ends == "?"
-        or _is_reported_or_compared(clause)
-        or bool(_LEFT_OPEN.match(right))
-        or bool(_HEDGED.search(right) or _RELATED.search(right))
+        (found.ends == "?" and bool(_ASKS.search(left)) and not found.next.startswith("yes"))
+        or _is_reported_or_compared(clause, named)
+        or bool(not named and _LEFT_OPEN.match(right))
+        or bool(named and _RELATED.search(right))
+        or bool(
+            _HEDGED.search(right) and not (_OR_SO if not named else _IN_OTHER_WORDS).match(right)
+        )
         or _is_conditional(left, clause, right, found.next)
     )
+
+
+# A sentence about the answer, and not about the story: "the answer is", "so it is", or nothing.
+_OF_ANSWER = re.compile(
+    r"\b(?:answer|result|solution|conclusion|guess|response|option|choice|candidate)s?\b"
+    r"|\b(?:the|our|my) (?:\w+ )?(?:total|value)\b"
+    r"|^[^a-z]*(?:(?:so|thus|hence|then|and|but|therefore|now|well|no|yes|maybe|perhaps|possibly"
+    r"|probably|surely|clearly|wait|that|to say|answering|trying|plugging in|setting)\W+)*$"
+    r"|\b(?:(?:it|x|n|y)(?:'s|(?: \w+){0,3} (?:is|was|be|been|equals?|not))|(?:this|that)(?:'s| is"
+    r"| was"
+    r"| equals))(?: \w+){0,2}[^a-z]*$"
+)
+_ASKS = re.compile(
+    r"^\W*(?:(?:so|but|and|then|or|hmm|well),? )*(?:(?:is|are|was|could|can|might|would|does|do|did"
+    r"|why|how|what|which|whether|who|should|isn't|maybe|perhaps)\b|$)"
+)
+_IN_OTHER_WORDS = re.compile(r"[\s$*)\]}]*\(or ")  # "12 (or 12.0)"
+_OR_SO = re.compile(r"\W*or so\b|\W*(?:[a-z]+ ){0,2}or [$\\(]{0,3}\d|[\s$*)\]}]*\(or ")
+_TAG = re.compile(r", ?(?:right|correct|isn't it|ok|okay|yes|no)\W*$")
 
 
 def _sentence(text: str, start: int, end: int) -> _Surroundings:
@@ -516,11 +561,17 @@ def _sentence(text: str, start: int, end: int) -> _Surroundings:
 _LEADS_ON = re.compile(r"(?:\b(?:is|be|not|to|that|equals?|nor|than|except|otherwise|or)|[:,=])$")
 
 
-def _is_negated(clause: str) -> bool:
-    """Whether what stands in front of an answer denies it."""
-    if _NEAR.search(clause):
+def _is_negated(clause: str, named: bool) -> bool:
+    """Whether what stands in front of an answer denies it.
+
+    Args:
+        clause: in front of it.
+        named: whether it speaks of the answer; else it is the story's: "2 girls did not come".
+    """
+    if (near := _NEAR.search(clause)) and (named or not _LEFT_OUT.match(near[0])):
         return True
-    if any(not _moves_on(clause[m.end() :]) for m in _CLAUSAL.finditer(clause)):
+    given = _GIVEN.match(clause) and "," in clause
+    if not given and any(not _moves_on(clause[m.end() :]) for m in _CLAUSAL.finditer(clause)):
         return True
     for cue in _DENIAL.finditer(clause):
         gap = clause[cue.end() :]
@@ -528,21 +579,49 @@ def _is_negated(clause: str) -> bool:
             return True
         if gap.rstrip(" $*({\\").endswith(",") and len(gap.split()) > 1:
             continue  # "since he does not eat any, 12 are left"
+        if not named and not _HOLDS.match(gap):
+            continue
         related = _RELATIVE.search(clause[: cue.start()])
         if not related and len(gap.split()) <= 5 and not _NEXT.search(gap) and not _has_digit(gap):
             return True
+    if _OF_EVENT.search(clause):
+        return False
     nobody = _NOBODY.search(clause)
     rest = nobody["rest"] if nobody else ""
     return bool(rest and len(_NEXT.findall(rest)) < 2 and not _has_digit(rest))
 
 
-def _is_reported_or_compared(clause: str) -> bool:
+# "Everyone except 12 came", which is of the story.
+_LEFT_OUT = re.compile(r"(?:except|excluding|without|apart|aside|neither|nor|unlike)\b")
+_GIVEN = re.compile(r"\W*(?:since|because|as|although|though|while)\b")
+_HOLDS = re.compile(
+    r"(?: \w+ly)? (?:have|has|be|own|get|end up with|equal|cost|weigh|make|need|possess|hold)"
+    r"(?: \w+)?[\s$\\(]*$"
+)
+_OR = re.compile(r"\d[\s$,]*(?:or|nor)(?: maybe| perhaps| even| possibly| rather)?[\s$\\(]*$")
+_SUM = re.compile(r"[+*/×÷] ?[$\\]*\d[\d.,]* or")  # "3 + 9 or 12"
+_COUNTED = re.compile(r"\b(?:answered|wrote|writes?|expects?|expected|states?)$")  # "she wrote 12"
+_OF_EVENT = re.compile(
+    r"\b(?:probability|chance|odds|likelihood|event|number|ways?|students?|people) (?:of|that"
+    r"|who)\b"
+)
+
+
+def _is_reported_or_compared(clause: str, named: bool) -> bool:
     """Whether an answer is doubted, a bound, or what somebody else says."""
     if _COMPARED.search(clause) or _SUPPOSED.search(clause):
         return True
-    if any(not _moves_on(clause[m.end() :]) for m in _OTHERS.finditer(clause)):
+    if named and _OR.search(clause) and not _SUM.search(clause):
         return True
-    return any(not _ends_doubt(cue[0], clause[cue.end() :]) for cue in _DOUBT.finditer(clause))
+    for speaks in _OTHERS.finditer(clause):
+        counted = not named and _COUNTED.search(speaks[0])
+        if not counted and not _moves_on(clause[speaks.end() :]):
+            return True
+    return any(
+        not _ends_doubt(cue[0], clause[cue.end() :])
+        for cue in _DOUBT.finditer(clause)
+        if named or not cue[0].startswith(_MODAL)
+    )
 
 
 def _ends_doubt(cue: str, gap: str) -> bool:
@@ -563,11 +642,11 @@ _MOVES_ON = re.compile(
 )
 _ONLY_LINK = re.compile(_GAP)
 _RELATIVE = re.compile(r"\b(?:who|that|which)(?: \w+){0,2} ?$")
-_MODAL = ("might", "may", "could", "seem", "appear", "look")
+_MODAL = ("might", "may", "could", "seem", "appear", "look", "is ", "was ", "be ")
 _VERB = re.compile(r"\b(?:is|are|was|were|equals|has|have|will|gives|makes|leaves)\b")
 _THAT = re.compile(r"\b(?:that (?:the|it|we)|answer|result|solution|think|guess|believe|say)\b")
 
-_COMMA = re.compile(r"[,:] ?(?:the|it|there|we|he|she|they|our|my|this|that)\b(?!,)")
+_COMMA = re.compile(r"[,:] ?(?:the|it|there|we|he|she|they|our|my|this|that)\b(?!,)|:\W*$")
 _NEXT_IS = re.compile(r", (?:it|that|this) |[:,] ?the answer")
 
 
@@ -586,26 +665,40 @@ def _is_conditional(left: str, clause: str, right: str, following: str) -> bool:
         return True
     for condition in _CONDITION.finditer(clause):
         what, then = condition["what"], clause[condition.end() :]
-        if _ANSWERS.search(then) and not (condition["if"] and _is_step(condition["if"], what)):
+        if not _ANSWERS.search(then) or (condition["if"] and _is_step(condition["if"], what)):
+            continue
+        if (
+            not condition["if"]
+            or _NAMES.search(then)
+            or _VARIABLE.search(what)
+            or _UNREAL.search(left)
+        ):
             return True
     if _WERE.search(clause):
         return True
     then_if = _ONLY_IF.search(right)
+    if then_if and _ATTAINED.search(right[: then_if.end()]):
+        return False
     if then_if and (then_if["always"] or (_WOULD.search(clause) and _HAD.search(then_if[0]))):
         return True
-    if then_if and (_STATED.search(clause) or _VARIABLE.search(then_if["what"])):
+    varies = bool(then_if and " is " in then_if["what"] and _VARIABLE.search(then_if["what"]))
+    if then_if and (varies or _STATED.search(clause)):
         return not (then_if["if"] and _is_step(then_if["if"], then_if["what"]))
     return bool(_ELSE.match(following))
 
 
+_NAMES = re.compile(r"\b(?:answer|result|solution)\b|^\W*[xn]\b")
+_UNREAL = re.compile(r"\bwould\b|\bhad\b(?! to)")
 _WERE = re.compile(
     r"^\W*(?:(?:were|had|should) .*\bwould\b|only (?:if|when)\b)"
-    r"|\b(?:without|but for|in (?:a different|another|an ideal)|with (?:other"
-    r"|different))\b.*\bwould\b"
+    r"|\b(?:in (?:a different|another|an ideal)|with (?:other|different))\b.*\bwould\b"
+    r"|\b(?:without|but for)\b.*\bwould have been\b"
 )
-_HAD = re.compile(r"\b(?:if|had|were)\b.*\b(?:had|were|hadn't|weren't|\w+ed)\b")
+_HAD = re.compile(r"\b(?:if|had|were)\b.*\b(?:had|were|hadn't|weren't)\b")
 _WOULD = re.compile(r"\bwould\b|'d\b")
-_ELSE = re.compile(r"\W*(?:otherwise|else)\b")
+# "The minimum is 12, with equality if a = b."
+_ATTAINED = re.compile(r"\b(?:equality|attained|achieved|holds|occurs|reached|rounded)\b|=")
+_ELSE = re.compile(r"\W*(?:otherwise|else),? (?:it(?:'s| is)|the answer|x|we get|\W*\d)")
 
 
 def _is_step(word: str, what: str) -> bool:

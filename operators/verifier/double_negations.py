@@ -110,7 +110,7 @@ _BE = re.compile(r"can|could|may|must|will|would|is|are|was|do|has|should|won")
 
 _TAIL = 160  # characters at the end of a text in which another number is denied
 _UNIT = r"(?:(?!(?:is|are|was|were|not|no)\b)[a-z]+ ?){0,2}"
-_END = r"(?:$|(?<=[.!\s])[A-Z][^\d]*$)"  # other sentences that have no number
+_END = r"(?:$|(?<=[.!\s])(?-i:[A-Z])[^\d]*$)"  # other sentences that have no number
 _COMPARED = (
     r"(?:more|less|fewer|greater|larger|smaller|bigger|higher|lower|older|younger|longer|shorter"
     r"|heavier|faster|slower|better|worse) than"

@@ -67,6 +67,7 @@ _INTRODUCED = re.compile(
     r"|[.,]\d)*, \Z"
 )
 _CLAUSE = 200
+_COUNTS = re.compile(r"[*$]{0,3} [A-Za-z]{2}")
 _LARGER = re.compile(r"\d[\d.,]* ?([A-Za-z]+),? (?:and )?\$?\Z")
 _SMALLER = re.compile(r" ?([A-Za-z]+)")
 _BRACKETED = re.compile(r"[(\[]\s*(\d+(?:\.\d+)?|\d{1,3}(?:,\d{3})+)\s*[)\]]")
@@ -121,7 +122,11 @@ def english_number(text: str) -> str | None:
         return "-" + _expression(text, number, start)
     if denied := _DENIED.match(text, end):
         return shown + denied[0]
-    if before.endswith(", ") and _INTRODUCED.search(text, max(0, start - _CLAUSE), start):
+    if (
+        before.endswith(", ")
+        and _COUNTS.match(text, end)
+        and _INTRODUCED.search(text, max(0, start - _CLAUSE), start)
+    ):
         return shown
     return shown if _is_isolated(text, number, before) else _expression(text, number, start)
 

@@ -153,7 +153,7 @@ def _from_prose(tail: str, text: str, offset: int) -> FoundAnswer:
     if found and start:
         at = plain.find(found, start)
         at = at if at >= 0 else last_place(plain, found)
-    elif found and not _is_bound(found):
+    elif found and (rule == "last_number" or not _is_bound(found)):
         at = last_place(plain, found, end)
     answer = _affirmed(plain, found, at)
     if answer is None:
