@@ -1,10 +1,10 @@
 """Denied answers that the verifier pays, and affirmed ones that it does not, by language.
 
-    python benchmarks/bench_denials.py [--count 10000] [--part open]
+    python benchmarks/bench_denials.py [--count 10000] [--part open] [--gsm8k FOLDER]
 
 Prints a table for docs/verifier.md, then templates with errors. Responses are drawn from
 `tests/support/denials`, half of them denials. The part "apart" was not looked at while the rules
-were written.
+were written. With `--gsm8k`, also the share of the closing sentences of real solutions that is paid.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
+from closing_sentences import closing_sentences
 from denial_grammar import KINDS, LANGUAGES, PARTS, DrawnResponse, drawn
 
 from rejuice.operators.verifier import verify_batch
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000, help="responses of each kind and part")
     parser.add_argument("--part", choices=PARTS, help="one of the two; both without it")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--gsm8k", type=Path, help="the folder of train.jsonl and test.jsonl")
     wanted = parser.parse_args()
     parts = [wanted.part] if wanted.part else PARTS
     errors = Counter[str]()
@@ -49,6 +51,12 @@ def main() -> None:
         share = len(LANGUAGES) / wanted.count
         shares += [" and ".join(f"{c[name] * share:.1%}" for c in counts) for name in LANGUAGES]
         print(f"| {part} | {' | '.join(shares)} |")
+    if wanted.gsm8k:
+        files = (wanted.gsm8k / f"{name}.jsonl" for name in ("train", "test"))
+        sentences = [each for file in files for each in closing_sentences(file)]
+        texts, answers = zip(*sentences, strict=True)
+        paid = sum(v.verdict == "correct" for v in verify_batch(texts, answers))
+        print(f"\nclosing sentences: {paid:,} of {len(texts):,} are paid")
     print("\nErrors by template:", *(f"{n:5} {name}" for name, n in errors.most_common()), sep="\n")
 
 

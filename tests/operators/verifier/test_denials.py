@@ -9,6 +9,7 @@ import re
 from collections import Counter
 
 import pytest
+from closing_sentences import closing_sentences
 from denial_grammar import KINDS, PARTS
 from denial_grammar import drawn as drawn_responses
 from graded_cases import check_verdicts
@@ -254,3 +255,39 @@ def test_responses_of_a_grammar_by_another_author(kind):
         if (verdict.verdict == "correct") == (kind == "denial")
     )
     assert wrong.total() <= 10, wrong
+
+
+def test_sentences_of_real_solutions_are_paid(shared_data):
+    """Before sentences were read for denials, 14,191 were."""
+    folder = shared_data / "gsm8k"
+    sentences = [each for part in ("train", "test") for each in closing_sentences(folder / f"{part}.jsonl")]  # fmt: skip
+    texts, answers = zip(*sentences, strict=True)
+    paid = sum(each.verdict == "correct" for each in verify_batch(texts, answers, workers=1))
+    assert (paid, len(texts)) >= (14_183, 14_650)
+
+
+def test_a_story_is_denied_by_less_than_an_answer():
+    story = [
+        "Thus @ nuts were left.", "She wrote @ books.", "Everyone except @ students came.",
+        "The number of students who failed is @.", "Then he could have watched @ movies.",
+        "He has @ dollars that he could spend.", "She needs @ eggs if she bakes on Monday.",
+        "The probability that neither of them wins is @.", "Laura expects @ guests.",
+        "Since it is not possible to buy half a box, she needs @ boxes.",
+        "We reject the negative solution and get $x = @$.", "That leaves half of them, or @.",
+        "The minimum is @, attained when both are equal.", "The total is @, right?",
+    ]  # fmt: skip
+    check_verdicts(
+        ("12", each.replace("@", shown), True)
+        for each in story
+        for shown in ("12", r"$\boxed{12}$")
+    )
+
+
+def test_no_pattern_backtracks():
+    """Each of these took more than a second, or has no end."""
+    for text in (
+        "We do not have " + "x=" * 40,
+        "other than " + "n=" * 40,
+        "It is not " + "the " * 400,
+    ):
+        assert extract_answer(text + r"\boxed{12}")
