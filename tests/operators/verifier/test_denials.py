@@ -273,7 +273,7 @@ def test_a_story_is_denied_by_less_than_an_answer():
         "He has @ dollars that he could spend.", "She needs @ eggs if she bakes on Monday.",
         "The probability that neither of them wins is @.", "Laura expects @ guests.",
         "Since it is not possible to buy half a box, she needs @ boxes.",
-        "We reject the negative solution and get $x = @$.", "That leaves half of them, or @.",
+        "We reject the negative solution and get $x = @$.", "That leaves half of them, which is @.",
         "The minimum is @, attained when both are equal.", "The total is @, right?",
     ]  # fmt: skip
     check_verdicts(
