@@ -6,6 +6,70 @@ from .denials_of import DenialWords
 
 FRENCH = DenialWords(
     before=r"""
+        pas (?:trouvé|obtenu) $
+        |(?:crois|pense|croyons|pensons|affirme|peux|peut|pouvons|saurait) pas
+        (?: qu\S+| (?:dire|affirmer|conclure|prétendre))[^,;:\d]{0,60}$
+        |(?:je|on|nous) doute(?:ns)? qu\S+[^,;:\d]{0,60}$
+        |(?:faux|impossible|absurde|exclu|hors de question|inexact|erroné|incorrect|improbable
+        |douteux|invraisemblable|ridicule) (?:que|qu'\S+|de|d'\S+)[^,;:]{0,60}$
+        |peut[ -]être[^,;:\d]{0,40}$|sinon[^;:\d]{0,60}$
+        |(?:au lieu d\S*|plutôt que(?: de)?|à la place d\S*|autre que|autre chose que
+        |différente?s? d\S*|loin d\S*)(?: [^\s\d,;:]+){0,2} ?$
+        |(?:dit|prétend|affirme|soutient|croit|pense|répond)(?:ent)?(?: (?:que
+        |qu'(?:ils?|elles?|on)|c'est|y en|en|a|ont|reste|il|elle)){0,5} $
+        |(?:plus|moins|davantage) (?:grande?s? |petite?s? )?(?:de|que|d'\S+) $
+        |(?:en[ -]dessous|au[ -]dessus|au[ -]delà|en[ -]deçà) (?:de|du|des) (?:\S+ )?$
+        |(?:inférieure?|supérieure?)s? (?:\S+ ){0,4}?à $
+        |(?:dépass|excèd|avoisin|frôl|approch)(?:e|ent|er|era|ait)(?: pas)?(?: de)? $
+        |entre #(?: [^\s\d]+)? et $|presque $|de # à $
+        |(?:deux|trois|quatre) fois $
+        |(?:multiple|diviseur|moitié|tiers|quart|double|triple|carré|opposé|inverse|racine) de $
+        |#(?: [^\s\d,]+)?,? ou(?: bien| peut-être| alors| même)? $
+        |soit(?: \S+){1,3},? soit $
+        |(?:exercice|problème|page|numéro|n°|chapitre|figure|leçon|porte le numéro) $
+        |manque\S* (?:\S+ )?#(?: [^\s\d,;:]+){0,4} (?:à|pour|jusqu'à|jusqu'aux
+        |avant)(?: [^\s\d,;:]+){0,3} $
+    """,
+    after=r"""
+        ^ ?(?:[^\s,;:]+ ){0,3}?(?:est|serait|semble|paraît) (?:\S+ )?(?:faux|fausse|incorrecte?
+        |erronée?|impossible|absurde|inexacte?|trop (?:grande?|petite?|peu|élevée?|faible))
+        |^ ?(?:[^\s,;:]+ ?){0,2},? ?\(?(?:faux|fausse|incorrect|non|à (?:vérifier|exclure|revoir)
+        |sous toutes réserves)\)?$|par erreur
+        |(?:c'est|ce qui est|ce qui serait|ce serait|cela est) (?:\S+ )?(?:faux|impossible
+        |absurde|exclu|une erreur|incorrect|inexact|erroné)
+        |n'a (?:pas|aucun) (?:de )?sens
+        |^ ?(?:\S+ )?ou (?:bien |alors |peut-être |même )?#|^ ?,? ?non,? #
+        |^ ?(?:\S+ )?(?:,? ?voire|ou) (?:plus|moins|davantage)
+        |^ ?(?:\S+ )?,? ?(?:au (?:moins|plus|minimum|maximum|mieux|pire)|tout au plus)$
+        |peut[ -]être|à moins qu\S+|sauf (?:si|erreur|s'il)|sinon
+        |je (?:crois|suppose|pense|dirais|devine|présume|parie)|me semble|si je ne
+        |(?:dit|prétend|affirme|croit|pense|assure|soutient)(?:-(?:il|elle|on))?(?: (?:mon|ma|mes
+        |le|la|un|une) \S+)?$
+        |comme (?:le |l'|je le )?(?:prétend|dit|croit|croyais|affirme|soutient|pense|pensais)\S*
+        |mais (?:\S+ ){0,5}?(?:tort|faux|fausse|trompe\S*|trompé\S*|doute|impossible|absurde
+        |erreur|n'est pas (?:ce qu\S+|la|le|demandée?)|(?:rien|pas|jamais) (?:n'est |n'a été )?
+        (?:dit|précisée?|indiquée?|connue?|donnée?|savoir|combien|demandée?))
+        |mais (?:je|on|nous) (?:\S+ )?(?:ignor|sai|pouvons|peu[tx]|conn)\S*
+    """,
+    named=r"""
+        réponses?|résultats?|solutions?|conclusion|(?:la|ma|notre|cette|sa) (?:\S+ )?valeur
+        |(?:le|mon|notre|ce) (?:\S+ )?total|nombre (?:cherché|demandé|voulu|correct|exact)
+        |inconnue|options?|choix|candidate?s?
+        |(?:c'est|ce (?:n\S+|ser\S+|sont|doit|peut|pourrait)|c'était|il s'agit)
+        (?: \S+){0,5}? #
+        |(?:cela|ça|ceci) (?:fait|font|donne|vaut|est|représente|sera|ferai|donnerai|doit|peut
+        |pourrai|ne|n'est)\S* (?:\S+ ){0,4}?#
+        |(?:je|j'\S+|on|nous) (?:\S+ ){0,5}?#
+        |(?:dire|répondre|affirmer|écrire|conclure) (?:\S+ ){0,4}?#
+        |[b-df-km-z] ?= ?(?:\S+ ){0,2}?#
+        |(?<!/)[b-df-km-xz] (?:\S+ ){0,4}?#
+        |^[^a-z]*(?:(?:donc|alors|ainsi|mais|et|or|non|oui|peut[ -]être|probablement|enfin|bref
+        |finalement|certainement|sans doute|bien|eh|pas|surtout|sûrement|dire|répondre)\W+)*# ?(?:$
+        |[^\sa-z]|(?:[^\s\d]+ )?(?:est|était|serait|semble|paraît|n'est|n'était|c'est|ou|et|mais
+        |ne (?:peut|vaut|saurait|convient|marche|colle|va|tient|vérifie|satisfait|correspond|répond
+        |remplit|respecte|résiste|passe|fonctionne|divise|donne)))
+    """,
+    doubts=r"""
         faux|fausses?|mauvaises?|incorrecte?s?|erronée?s?|inexacte?s?|impossible|impensable|absurde
         |ridicule|insensé|inconcevable|illusoire|aberrant|improbable|douteux|douter(?! de)
         |exclue?s?|erreur|mensonge|mythe|piège|illusion|hors de question|pas question|à tort
@@ -45,8 +109,6 @@ FRENCH = DenialWords(
         |balanc(?:e|ons) entre|demande si
         |(?:sai[st]|savons|savoir) (?:pas |plus )?(?:si|s'il\S*)
         |reste à (?:vérifier|prouver|démontrer)
-        |#(?: [^\s\d,]+)?,? ou(?: bien| peut-être| alors| même)? $
-        |soit(?: \S+){1,3},? soit $
         |ou bien\D{0,4} #\D{0,20} ou bien $
         |parmi # et $
         |sous (?:réserve|l'hypothèse|condition)|en cas d\S+|imaginons|supposant|pour peu qu\S+
@@ -107,26 +169,19 @@ FRENCH = DenialWords(
         |tend(?:ent)? vers $
         |(?:major|minor|born)\S+(?: par)? $|bas mot|à tout le moins
         |(?:plus|moins) \S+ que $
-        |(?:deux|trois|quatre) fois $
         |(?:étape|somme|résultat|total|calcul)s? (?:partielle?|intermédiaire)s?|plutôt # que $
         |numéro (?:\S+ ){1,4}?est $
-        |(?:plus|moins|davantage) (?:grande?s? |petite?s? )?(?:de|que|d'\S+) $
         |sous(?: \S+ \S+ des?)? $
         |en[ -]dessous (?:de|du|des) (?:\S+ )?$
         |au[ -]dessus (?:de|du|des) (?:\S+ )?$
         |(?:au[ -]delà|en[ -]deçà) (?:de|du|des) $
-        |(?:inférieure?|supérieure?)s? (?:\S+ ){0,4}?à $
         |plafonn\S+ à $
-        |(?:dépass|excèd|avoisin|frôl|approch)(?:e|ent|er|era|ait)(?: pas)?(?: de)? $
         |(?:atteint|atteindra) (?:pas|presque) (?:\S+ )?$
         |(?:proche|près|voisine?|autour|multiple|diviseur|moitié|tiers|quart|double|triple|carré
         |opposé|inverse|racine) de $
         |entre #(?: [^\s\d]+)? et $
         |presque $|jusqu'à $
         |au (?:moins|plus|minimum|maximum|mieux|pire) $|de # à $
-        |(?:exercice|problème|page|numéro|n°|chapitre|figure|leçon|porte le numéro) $
-        |manque\S* (?:\S+ )?#(?: [^\s\d,;:]+){0,4} (?:à|pour|jusqu'à|jusqu'aux
-        |avant)(?: [^\s\d,;:]+){0,3} $
         |\S*(?:tiend|viend|prend|pond|tend|vend|mett|croi|connaît|écri|construi|produi|rédui
         |di)rai(?:t|ent|s)
         |^ ?(?:et |mais |car )?prétendre|#,? ou alors $
@@ -157,10 +212,11 @@ FRENCH = DenialWords(
         |encore un peu et
         |pour un peu|peu s'en faut|si seulement
     """,
-    after=r"""
-        ^ ?(?:(?!(?:qui|que|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?(?:(?:est|était
-        |serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?|incorrecte?s?|erronée?s?
-        |impossible|absurde|exclue?s?|(?:à )?(?:exclure|écarter|rejeter|éliminer|oublier|proscrire)
+    behind=r"""
+        ^ ?(?:(?!(?:qui|que|qu'\S+|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?
+        (?:(?:est|était|serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?
+        |incorrecte?s?|erronée?s?|impossible|absurde|exclue?s?
+        |(?:à )?(?:exclure|écarter|rejeter|éliminer|oublier|proscrire)
         |écartée?s?|éliminée?s?|rejetée?s?|réfutée?s?|proscrite?s?|barrée?s?|invalide|caduque?
         |disqualifiée?s?|une? (?:erreur|faute|piège|borne|estimation|possibilité|hypothèse|donnée
         |coquille|leurre)|la mauvaise|mauvaise?|inexacte?s?|trop (?:grande?|petite?|peu|élevée?
@@ -188,9 +244,6 @@ FRENCH = DenialWords(
         |incorrect|erroné|trop|incompatible|contradictoire|douteux)
         |ce qui (?:n'est|ne|contredit)|à tort
         |(?:est|c'est) (?:faux|impossible|absurde|exclu|hors de question|une erreur)$
-        |n'a (?:pas|aucun) (?:de )?sens
-        |^ ?(?:\S+ )?ou (?:bien |alors |peut-être |même )?#|^ ?,? ?non,? #
-        |^ ?(?:\S+ )?(?:,? ?voire|ou) (?:plus|moins|davantage)
         |^ ?(?:\S+ )?,? ?(?:au (?:moins|plus|minimum|maximum|mieux|pire)|tout au plus
         |grand maximum)
         |de (?:plus|moins) que (?:la|le|prévu)|peut[ -]être|probablement|sans doute|à moins
@@ -199,9 +252,6 @@ FRENCH = DenialWords(
         |je (?:crois|suppose|pense|dirais|devine|présume|parie)|me semble|si je ne|faute de mieux
         |à vue de nez
         |au hasard|selon(?! l'énoncé)|d'après(?! l'énoncé)|soit on ne
-        |(?:dit|prétend|affirme|croit|pense|assure|soutient)(?:-(?:il|elle|on))?(?: (?:mon|ma|mes
-        |le|la|un|une) \S+)?$
-        |comme (?:le |l'|je le )?(?:prétend|dit|croit|croyais|affirme|soutient|pense|pensais)\S*
         |(?:mais|or|cependant|pourtant|toutefois|seulement|sauf que),? (?:\S+ ){0,7}?(?:tort|faux
         |fausse|incorrecte?|trompe\S*|trompé\S*|doute|échoue\S*|contredit|impossible|absurde|erreur
         |inconnue?|ignore|garantie|(?:manque|reste) (?:une?|à|la|le|des)|(?:pas|rien
@@ -245,18 +295,23 @@ FRENCH = DenialWords(
         |(?:mais|or|seulement),? (?:j'ai|j'avais|il a|elle a|on a|nous avons
         |c'était) (?:\S+ )?(?:oublié|omis|négligé|sauté|oublier)
     """,
-    says=r"""
-        di(?:t|sent)|préten(?:d|dent)|pens(?:e|ent)(?! pas)|croi(?:t|ent)|(?<!j')affirm(?:e|ent)
-        |pensais|croyais|aurait|soutien(?:t|nent)
+    reports=r"""
+        (?:di(?:t|sent)|préten(?:d|dent)|pens(?:e|ent)(?! pas)|croi(?:t|ent)|(?<!j')affirm(?:e|ent)
+        |pensais|croyais|soutien(?:t|nent))(?: [^\s\d]+){0,3} $
     """,
     so=r"""
         (?<!rait\s)(?<!raient\s)donc
         |(?<!,\s)(?<!\sou\s)(?<!rait\s)(?<!raient\s)alors(?! que)|ainsi|mais|par conséquent|car
         |parce que|puisque|d'où|c'est pourquoi|cependant|toutefois|pourtant|or|en (?:fait|réalité)
-        |à savoir
+        |à savoir|et (?:on |nous |l'on )?(?:obtien\S+|trouv(?:e|ons)|garde|retien\S+|conclu[ts]?)
     """,
     certain=r"""
-        (?:(?:ce|cela|ça) )?n'(?:est|était) pas plus \S+ que (?:cela|ça)
+        nombre (?:total )?(?:de |d')(?:(?:fausses|mauvaises) réponses?
+        |(?:réponses?|résultats?|solutions?|cas|questions?) (?:fausse|incorrecte|erronée|mauvaise
+        |inexacte|possible)s?)
+        |(?:l')?égalité (?:\S+ ){0,3}?(?:si|ssi|lorsque|lorsqu'\S+|quand|pour)[^.;]*
+        |(?:atteinte?|réalisée?|obtenue?) (?:\S+ ){0,3}?(?:si|ssi|lorsque|lorsqu'\S+|quand)[^.;]*
+        |(?:(?:ce|cela|ça) )?n'(?:est|était) pas plus \S+ que (?:cela|ça)
         |(?:aucun|nul|pas de|pas le moindre|hors de|ne fait (?:aucun|pas de|pas l'ombre d'un)
         |sans (?:aucun|le moindre|nul)) (?:\S+ )?doute(?: possible)?(?: que)?
         |sans l'ombre d'un doute
@@ -381,7 +436,7 @@ FRENCH = DenialWords(
         |personne|aucune?|jamais|ni|nulle?|sans|semble|paraît|erreur|chaque|oubliez|ignorez
         |avec) [^,:;]{0,60}?|aussi|non plus|également
         |de même) ?[,:;] ?(?:donc |alors |ainsi |finalement )?(?:la|le|notre|ma|mon|ils?|elles?|on
-        |nous|c'est|ce sont|cela|ça|l'\S+)
+        |nous|c'est|ce sont|cela|ça|l'\S+|\$?\\?[a-z]+(?: [a-z])? ?=)
     """,
     frames=r"""
         si|s'ils?|selon|sauf erreur|d'après|peut[ -]être|à moins|pourvu|à condition|au cas

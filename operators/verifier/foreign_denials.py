@@ -47,6 +47,10 @@ class _Compiled(NamedTuple):
     throughout: re.Pattern[str]
     aside: re.Pattern[str]
     agrees: re.Pattern[str]
+    named: re.Pattern[str]
+    doubts: re.Pattern[str]
+    behind: re.Pattern[str]
+    reports: re.Pattern[str]
     unreal: re.Pattern[str]
     turns: re.Pattern[str]
     frames: re.Pattern[str]
@@ -119,19 +123,27 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     answers = phrases.answers.search(right)
     if answers and size(right[: answers.start()]) <= 1:  # "13 is wrong, 12 is the answer"
         clause = _PAUSE.split(clause)[-1]
-    if words.before.search(clause) or words.after.search(_about_one_number(right)):
+    after = _about_one_number(right)
+    if words.before.search(clause) or words.after.search(after):
         return True
+    about_answer = bool(words.named.search(f"{left}0 {right}"))
+    if about_answer and (words.doubts.search(clause) or words.behind.search(after)):
+        return True
+    about_answer = about_answer or not any(DENIALS[name].named for name in names)
     if _is_unreal(text, start, end, words):
         return True
     near = clause.rstrip(" $([{\\")
-    for cues, most in ((phrases.no, 1), (phrases.before, 0)):
+    near_cues = ((phrases.no, 1), (phrases.before, 0)) if about_answer else ((phrases.no, 0),)
+    for cues, most in near_cues:
         gaps = [near[cue.end() :] for cue in cues.finditer(near)]
         if any(size(gap) <= most and not _BREAK.search(gap) for gap in gaps):
             return True
     named = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
     if words.says.search(clause, 0, named[-1]):
         return True
-    for condition in phrases.supposes.finditer(clause):
+    if about_answer and words.reports.search(clause, 0, named[-1]):
+        return True
+    for condition in phrases.supposes.finditer(clause if about_answer else ""):
         what = clause[condition.end() :]
         if _VARIABLE.search(what) and not words.sums.search(what):
             return True

@@ -90,7 +90,8 @@ LATIN: dict[str, Language] = {
             "(?:est|sont|c'est)(?: donc| bien| alors)* (?:la|notre|ma)(?: bonne)? (?:réponse|"
             "solution)"
         ),
-        no=r"n'est pas|n'est|ne vaut pas|ne (?:sont|font) pas|pas|ne|jamais|aucun\S*|non",
+        no=r"n'est pas|n'est|ne vaut pas|ne (?:sont|font) pas|"
+        r"pas(?!\s\S{3,}(?:é|u|i|is|it)e?s?(?:\s|$))|ne|jamais|aucun\S*|non",
         but="mais(?: plutôt| bien)?|c'est plutôt|plutôt",
         joins="et|ou|à|plus|moins|fois|divisé par|par|sur|de|soit|puissance",
         yields=(
@@ -98,15 +99,14 @@ LATIN: dict[str, Language] = {
             "obtenons|ensemble|y a|est"
         ),
         before=(
-            "différente? de|au moins|au plus|plus de|moins de|minimum|maximum|(?:supérieur|"
-            r"inférieur)\S* à|entre|presque|jusqu'à$|plus que|moins que|au minimum|au maximum|"
-            "moins|sauf|environ la moitié de|moitié de|double de|dépasse|près de|"
-            "plus grande? que|plus petite? que"
+            r"différente? de|plus de|moins de|(?:supérieur|inférieur)\S* à|entre|presque|jusqu'à$|"
+            r"plus que|moins que|(?<!au\s)moins|sauf|environ la moitié de|moitié de|double de|"
+            "dépasse|près de|plus grande? que|plus petite? que"
         ),
         after=(
             "ou (?:plus|moins|davantage)|au moins|au plus|au minimum|au maximum|minimum|maximum|"
-            "au carré|au cube|puissance|et demie?|fois|divisé par|plus|moins|ou|faux|fausse|"
-            "incorrecte?|n'est|pas|de trop|environ la moitié"
+            r"au carré|au cube|puissance|et demie?|fois(?=\s[$*\\(]*\d)|divisé par|"
+            r"(?<!de\s)plus|(?<!de\s)moins|ou|faux|fausse|incorrecte?|n'est|environ la moitié"
         ),
         wrong=(
             "faux|trompée?s?|tort|fausse|incorrecte?|erronée?|n'est pas (?:la |une )?(?:bonne |"
