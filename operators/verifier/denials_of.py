@@ -26,6 +26,8 @@ class DenialWords(NamedTuple):
         agrees: behind an answer that somebody else says: "and that is right".
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
+        named: a sentence speaks of the answer, which `#` stands for.
+        story: what looks like a denial in a sentence of the story, which does not: "he could buy".
     """
 
     before: str = ""
@@ -42,6 +44,8 @@ class DenialWords(NamedTuple):
     aside: str = ""
     agrees: str = ""
     unreal: str = ""
+    named: str = ""
+    story: str = ""
 
 
 def on_one_line(field: str) -> str:
