@@ -31,6 +31,8 @@ class DenialWords(NamedTuple):
         reports: as `says`, in a statement about the answer only.
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
+        named: a sentence speaks of the answer, which `#` stands for.
+        story: what looks like a denial in a sentence of the story, which does not: "he could buy".
     """
 
     before: str = ""
@@ -51,6 +53,8 @@ class DenialWords(NamedTuple):
     behind: str = ""
     reports: str = ""
     unreal: str = ""
+    named: str = ""
+    story: str = ""
 
 
 def on_one_line(field: str) -> str:

@@ -192,7 +192,8 @@ SPANISH = DenialWords(
         |varía\S*|va|dud[oa]|vacil[oa]|intervalo) (?:\S+ ){{0,2}}?(?:entre|desde|de)
         |(?:el|un|del|al) (?:ejercicio|número|problema|apartado|capítulo
         |tema) (?:\S+ ){{0,3}}?(?:número|es el)
-        |(?:página|ejercicio|apartado|capítulo|tema|paso|pregunta|sección|figura|tabla|línea
+        |(?:página|ejercicio|apartado|capítulo|tema|(?:el|del|al|este|^) ?paso|pregunta|sección
+        |figura|tabla|línea
         |ecuación|versión|artículo|lección)(?: número)?\s*$
         |(?:enunciado|problema|texto) (?:solo |sólo |ya |también |únicamente )?(?:habla|menciona
         |cita|nombra|incluye|contiene|da|trae)
@@ -207,7 +208,7 @@ SPANISH = DenialWords(
         |donde (?:dije|puse|escribí|decía|pone)|cambio
         |(?:casi|iba a|íbamos a|a punto de|estuve por) (?:respond|dec|dig|pon|escrib|contest|eleg
         |elij|marc)\S*
-        |en el (?:segundo|tercer|último|otro)(?: caso)?,|cuando (?:n|x|k|m) \S+|da la impresión
+        |en el (?:segundo|tercer|último|otro)(?: caso)?,|cuando (?:n|x|k|m) (?!=)\S+|da la impresión
         |la impresión de|ponen? que
         |(?:leí|oí|he (?:leído|oído|visto)) que
         |(?:hacemos|hago|hacer) caso
@@ -324,10 +325,21 @@ SPANISH = DenialWords(
         |(?:y|mientras que|aunque|cuando|pues) la (?:respuesta|solución)(?: correcta| final
         | verdadera)?(?= (?:es|son))
         |y(?= (?:le|les|nos|me|te) (?:queda|sobra|falta|resta|sale))
+        |y(?= (?:obtenemos|tenemos|llegamos|encontramos|hallamos|concluimos|nos quedamos))
         |(?:lo|la|el) (?:correct[oa]|verdader[oa]|buen[oa])(?= (?:es|son))
     """,
     certain=rf"""
-        si hay algo (?:\S+ )?(?:claro|seguro|cierto)(?: es)? que|no dud\S+ en absoluto
+        si y (?:solo|sólo) si|para no \S+
+        |(?:ya que|porque|pues|puesto que|dado que) no (?:hay|existen?)(?! que)[^.;\d]*
+        |^ ?(?:como|ya que|puesto que|dado que|debido a que) [^,;:]{{0,60}}?(?:no|nadie|ningún
+        |ninguna|ninguno|nada|nunca) [^,;:]{{1,60}},
+        |(?:número|cantidad|probabilidad|porcentaje|fracción|parte|total|maneras|formas)
+        (?: [^\s\d,;:]+){{0,5}}? que (?!no (?:es|son) )(?:[^\s\d,;:]+ ){{0,11}}?[^\s\d,;:]+
+        (?= (?:es|son) )
+        |no (?:es|está|tiene|existe|admite) [^\s\d,;:]+(?: [^\s\d,;:]+)? (?:si y (?:solo|sólo) si
+        |si|cuando|para|en)
+        (?=\s*$| \$?[a-z] ?=)
+        |si hay algo (?:\S+ )?(?:claro|seguro|cierto)(?: es)? que|no dud\S+ en absoluto
         |sin dudarlo(?: en absoluto)?
         |otr[oa]s? [^\s\d]+ no (?:la |lo |las |los )?(?:hay|existen?|caben?|quedan?)
         |^ ?(?:apenas|no bien) [^\d,:;]{{1,60}},
@@ -350,7 +362,7 @@ SPANISH = DenialWords(
         |se|sabemos|razonamiento|operaci|dicho|ve|desprende|pide|regla
         |fórmula)\S*(?: [^\s\d,:]+){{0,6}}?,?
         |(?:quien(?:es)?|cualquier|toda?s?|las|los) (?:\S+ ){{0,3}}?(?:otr[oa]s?|lo contrario
-        |distint[oa]|diferente|demás)[^.;:\d]{{0,60}}
+        |distint[oa]|diferente|demás)[^.,;:\d]{{0,60}}
         |no (?:lo |te )?(?:dudes?|quepa duda)|espero no \S+ \S+
         |(?:(?:ya )?no (?:(?:nos|te|os|se) )?(?:importa|olvid\S+|le(?:s)? demos|demos
         |tiene (?:trampa|truco|misterio|dificultad)|nos queda|hace falta|es necesario|es preciso
@@ -475,5 +487,71 @@ SPANISH = DenialWords(
         |llevan) (?:\S+ ){0,2}razón|acierta|aciertan|acertó|acertaron|estoy de acuerdo|coincido
         |coincidimos|lo confirm\S+|confirm\S+|comprob\S+|así es|así son|lo es|lo son|comparto
         |estamos de acuerdo|no se equivoc\S+|no mient\S+)
+    """,
+    named=r"""
+        respuesta|solución|resultado|conclusión|candidat[oa]|opción|alternativa|conjetura
+        |(?:total|valor|número|monto)(?! (?:total )?(?:de|que|máxim|mínim))(?<!en\stotal)
+        |(?:cantidad|cifra) (?:correcta|buscada|pedida|exacta)
+        |lo que (?:se |nos )?(?:pide|piden|busca|pregunta)\S*
+        |(?:respond|contest|escrib|apunt|anot)\S*(?: \S+)? # ?(?=[.,;:]|$)
+        |^[^a-z]*(?:(?:así que|entonces|luego|pues|pero|y|por (?:lo )?tanto|por ende|por eso|no|sí
+        |bueno|creo que|ser|es|son|serán?|serían?|sean?|puede que|puede[n]?|podrían?|será que
+        |quizás?|tal vez|probablemente|posiblemente|seguramente|al final|finalmente)\W+)*#
+        \x20?(?:[.,;:]|$)
+        |#[^\d.;:]{0,40}, pero no
+        |(?:es|son|será|serán|sean?|sería|serían|era|eran|ser) # ?(?=[.,;:]|$)
+    """,
+    story=rf"""
+        (?<!no\s)(?:podr[áa]n?|podría[ns]?|pudiera[ns]?|pudo|pudieron|pueden?)(?! (?:que|ser
+        |haber (?:sido|dado)|haber (?!\S+(?:do|to|cho) )|tener|quedar|valer|dar|afirm|respond
+        |conclu|decir\S* que))(?:(?: [^\s\d,;:]+){{1,3}} (?:hasta|al menos|como (?:máximo|mínimo)
+        |a lo sumo)\s*$)?
+        |(?:como máximo|a lo sumo|al menos|por lo menos|como mínimo) (?:podr[áa]n?|pueden?
+        |podría[ns]?|deben?|necesitan?|tienen? que)(?= \S+[aei]r)
+        |(?:necesita[ns]?|deben?|debemos|hay que|tienen? que|tendrán? que|hacen? falta)
+        (?: \S+[aei]r\S*)? (?:al menos|por lo menos|como mínimo|como máximo|a lo sumo)\s*$
+        |no (?:deben?|debería[ns]?|pueden?|podrán?) (?:superar|exceder|sobrepasar|rebasar|pasar
+        |pesar más|medir más|gastar más|costar más)(?: (?:de|los|las|el|la))*
+        |(?:escrib(?:e|en|ía|ió|ieron|irá|irán)|respond(?:e|en|ía|ió|ieron|erá)|contest(?:a|an|ó
+        |aron|ará)|anot(?:a|an|ó|aron)|propuso|sugirió|espera[n]?|esperaba[n]?|estim(?:a|an|ó)
+        (?: que)?|cabría esperar que|(?:se )?espera que|declara|declaró)(?: (?:correctamente|bien
+        |mal|incorrectamente))?
+        |(?:respuestas|preguntas|problemas|ejercicios)(?: (?:son|fueron|eran
+        |estaban))? (?:incorrect[oa]s|equivocad[oa]s|mal|incorrectamente|errónea?o?s)
+        |(?:respond|contest|hizo|resolv)\S* (?:mal|incorrectamente)
+        |probablemente(?! (?:es|son|sean?|haya|hay|qued[ae]n?|tienen?|tengan?|la|el|serán?)\s)
+        |no (?:(?:se|le|les|lo|la|los|las|me|nos) )?(?:pud|pued|podr|logr|consig|quis|quier
+        |alcanz)\S* (?!(?:ser|haber|tener|quedar|valer|dar|dec|afirm|conclu|asegur|respond|contest
+        |garantiz|demostr|acept|confirm|determin|calcul|saber|sab|resolv|compr?ob)\S*)\S+[aei]r
+        (?:se|l[oa]s?)?
+        |(?:no|nunca|tampoco|jamás) (?:(?:se|le|les|lo|la|los|las|me|nos) )?(?:ha|han|había
+        |habían) (?!(?:sido|dado|habido|tenido|quedado|salido|resultado|sabido|podido)\s)\S+[aid]do
+        |(?:no|nunca|tampoco|jamás) (?:(?:se|le|les|lo|la|los|las) )?(?!(?:{_STATES}|{_KNOWN}
+        |{_BE})(?: |$))(?!\S*(?:cre|piens|pens|dig|dec|dir|afirm|conclu|acept|segur|signif|implic
+        |deb|consider|opin|cab|cuadr|equival|respond|contest)\S*)(?:\S{{2,}}(?:aron|ieron|ían|aban)
+        |\S+[aei]rán|vino|vendrán|irán|van)
+        |(?:no|nunca) (?:fue|fueron|es|era|eran|estuvo|estuvieron|estaba|estaban|tiene|tienen
+        |tendrán?|tuvo|tuvieron|tenía|hay|hubo|trabaj\S+|llov\S+) (?:[^\s\d,;:]+ ){{1,4}}(?:en|de
+        |durante|por|a)(?: los| las)?\s*$
+        |(?<=[a-z]\s)(?:que|y|pero) (?:no|nunca|tampoco) (?!(?:es|son|era|puede|pueden|sé|estoy|lo
+        |me|fue|sería|está|cumple|sirve|vale|cuadra|tiene sentido)\s)\S+
+        |si (?:nadie|nada|ningún|ninguna|ninguno)|(?:ruta|plan|bolsa|caja|equipo|camino|grupo
+        |tienda|empresa|clase|ciudad|opción) [a-z]
+        |(?:tod[oa]s|vinieron|asistieron|aprobaron) (?:[^\s\d,;:]+ ){{0,4}}?(?:menos|excepto|salvo)
+        (?: a)?(?: los| las)?\s*$
+        |(?:al|tras|después de|luego de) (?:descart|elimin|rechaz|exclu|quit)\S+
+        |(?:descart|rechaz|elimin)aron
+        |(?<!no\s)(?<!ni\s)(?:lleg|sub|baj|ascend|ascien|pas|aument|disminuy)\S* (?:a|hasta)
+        (?: (?:los|las))?\s*$
+        |(?:suponiendo|asumiendo|supongamos|asumamos)(?: que)? (?!(?:n|x|k|m) )[^,;:]{{1,90}},
+        |según (?:la|el|las|los|esta|este|dicha|dicho|su) (?!(?:{_PEOPLE})(?: |,))[^\s\d,;:]+
+        (?: [^\s\d,;:]+){{0,3}},
+        |si (?:(?:[^\s\d,;:]{{2,}}|a|y|e) ){{0,6}}?hubie\S+(?= [^.;]{{0,80}}{_CONDITIONAL})
+        |^ ?de (?:no )?haber \S+do
+        |habrían? (?!sido|dado|habido|tenido|quedado)\S+[aid]do
+        |con otr[oa]s #
+        |con #(?! (?:[^\s\d,;:]+ )?(?:más|menos))
+        |(?:si|cuando|como) (?:(?:[^\s\d,;:]{{2,}}|a|y|e) ){{0,6}}?
+        (?!hubie\S+ \S+[aid]do)(?:no )?{_SUBJUNCTIVE}(?=\s)
     """,
 )

@@ -54,6 +54,8 @@ class _Compiled(NamedTuple):
     unreal: re.Pattern[str]
     turns: re.Pattern[str]
     frames: re.Pattern[str]
+    named: re.Pattern[str]
+    story: re.Pattern[str]
 
 
 @lru_cache(maxsize=64)
@@ -108,6 +110,8 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     if _QUESTION.match(rest):
         return True
     left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
+    if not words.named.search(f"{left}0 {right}"):
+        left, right = words.story.sub(" ", left), words.story.sub(" ", right)
     if words.throughout.search(left):
         return True
     ends = [m.end() for m in words.so.finditer(left)]

@@ -459,7 +459,7 @@ _HINTING = frozenset(
     )
     + listed("seria serian tendria quedarian podria quizas acaso igual segun pero porque cuando")
     + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
-    + listed("respondo elijo acepto bien equivoca al le lo se su elimino eliminamos")
+    + listed("respondo elijo acepto bien equivoca le lo su elimino eliminamos")
     + listed(
         "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice "
         "vale sirve funciona cumple debe deben descartarse"

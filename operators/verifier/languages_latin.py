@@ -147,8 +147,11 @@ LATIN: dict[str, Language] = {
             "(?:es|son|sería)(?: entonces| por tanto)? (?:la|nuestra|mi) (?:respuesta|solución)"
         ),
         no=(
-            r"(?<!que\s)no|(?<=que\s)no(?=\s(?:es|son|será|puede|hay|quedan?|tiene)\b)|nunca|jamás"
-            r"|tampoco|ningún\S*"
+            r"(?<!que\s)no(?!\s(?:se\s)?\S+(?:aron|ieron)\b)"
+            r"(?!\s(?:ha|han|había|habían)\s(?!sido)\S+do\b)"
+            r"(?!\s(?:pudo|pudieron|logró|lograron)\s(?!ser|haber|tener))"
+            r"|(?<=que\s)no(?=\s(?:es|son|será|puede|hay|quedan?|tiene)\b)|nunca|jamás"
+            r"|tampoco|(?<!que\s)(?<!salga\s)(?<!haya\s)ningún\S*"
         ),
         but="sino",
         joins="y|o|a|más|menos|por|dividido entre|dividido por|entre|de|e|u|elevado a",
@@ -158,12 +161,14 @@ LATIN: dict[str, Language] = {
         before=(
             "(?:distint[oa]|diferente) (?:de|a)|al menos|por lo menos|como mínimo|como máximo|"
             "a lo sumo|a lo más|más de|menos de|(?:mayor|menor)(?:es)? (?:que|a|de)|"
-            "(?:mínimo|máximo)(?: de)?$|hasta$|entre$|casi|menos$|más que|menos que|mitad de|"
-            "doble de|excepto|no menos de|no más de|supera(?: los)?|superior a|inferior a"
+            "(?:mínimo|máximo)(?: de)?$|hasta$|entre$|casi|(?<!todos\\s)(?<!todas\\s)menos$|"
+            "más que|menos que|mitad de|"
+            "doble de|no menos de|no más de|supera(?: los)?|superior a|inferior a"
         ),
         after=(
             "o (?:más|menos)|como mínimo|como máximo|al menos|por lo menos|al cuadrado|al cubo|"
-            "elevado a|y medi[oa]|dividido|veces|más|menos|o|incorrect[oa]|no|fals[oa]|está mal|"
+            "elevado a|y medi[oa]|dividido|veces|(?:más|menos)(?!\\sque\\s[^\\W\\d])|o|"
+            "incorrect[oa]|(?<!que\\s)(?<!y\\s)no|fals[oa]|está mal|"
             "es erróne[oa]|de más"
         ),
         wrong=(
@@ -215,13 +220,17 @@ LATIN: dict[str, Language] = {
         ),
         after=(
             "ou (?:mais|menos)|no mínimo|no máximo|pelo menos|ao quadrado|ao cubo|elevado a|"
-            "e mei[oa]|dividido|vezes|mais|menos|ou|incorret[oa]|não|errad[oa]|fals[oa]"
+            "e mei[oa]|dividido|vezes|mais|menos(?!\\sque\\s[^\\W\\d])|ou|"
+            "incorret[oa]|não|errad[oa]|fals[oa]"
         ),
         wrong=(
             "enganou|errou|incorret[oa]|errad[oa]|fals[oa]|não é (?:a |uma )?(?:resposta|"
             "corret[oa]|cert[oa]|solução)"
         ),
-        supposes="se|suponha que|supondo que|diz que|dizem que|acha que",
+        supposes=(
+            r"se(?!\s\S+(?:aron|ieron)\b|\sespera\sque)|"
+            "suponha que|supondo que|diz que|dizem que|acha que"
+        ),
         next="depois|em seguida|agora|então|finalmente",
         unsure="não sei|não tenho certeza|não consigo (?:resolver|responder)|desisto",
         sentence="eu|ele|ela|nós|eles|é|são|está|há|tem|porque|resposta|então|sei|não",
