@@ -29,10 +29,9 @@ class DenialWords(NamedTuple):
         doubts: as `before`, in a statement about the answer only: "except", "maybe".
         behind: as `after`, in a statement about the answer only.
         reports: as `says`, in a statement about the answer only.
+        story: what looks like a denial in a sentence of the story: "he could buy".
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
-        named: a sentence speaks of the answer, which `#` stands for.
-        story: what looks like a denial in a sentence of the story, which does not: "he could buy".
     """
 
     before: str = ""
@@ -52,9 +51,8 @@ class DenialWords(NamedTuple):
     doubts: str = ""
     behind: str = ""
     reports: str = ""
-    unreal: str = ""
-    named: str = ""
     story: str = ""
+    unreal: str = ""
 
 
 def on_one_line(field: str) -> str:

@@ -54,7 +54,6 @@ class _Compiled(NamedTuple):
     unreal: re.Pattern[str]
     turns: re.Pattern[str]
     frames: re.Pattern[str]
-    named: re.Pattern[str]
     story: re.Pattern[str]
 
 
@@ -110,7 +109,8 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     if _QUESTION.match(rest):
         return True
     left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
-    if not words.named.search(f"{left}0 {right}"):
+    named = bool(words.named.search(f"{left}0 {right}"))
+    if not named:
         left, right = words.story.sub(" ", left), words.story.sub(" ", right)
     if words.throughout.search(left):
         return True
@@ -130,10 +130,9 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     after = _about_one_number(right)
     if words.before.search(clause) or words.after.search(after):
         return True
-    about_answer = bool(words.named.search(f"{left}0 {right}"))
-    if about_answer and (words.doubts.search(clause) or words.behind.search(after)):
+    if named and (words.doubts.search(clause) or words.behind.search(after)):
         return True
-    about_answer = about_answer or not any(DENIALS[name].named for name in names)
+    about_answer = named or not any(DENIALS[name].named for name in names)
     if _is_unreal(text, start, end, words):
         return True
     near = clause.rstrip(" $([{\\")
@@ -142,10 +141,10 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         gaps = [near[cue.end() :] for cue in cues.finditer(near)]
         if any(size(gap) <= most and not _BREAK.search(gap) for gap in gaps):
             return True
-    named = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
-    if words.says.search(clause, 0, named[-1]):
+    nouns = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
+    if words.says.search(clause, 0, nouns[-1]):
         return True
-    if about_answer and words.reports.search(clause, 0, named[-1]):
+    if about_answer and words.reports.search(clause, 0, nouns[-1]):
         return True
     for condition in phrases.supposes.finditer(clause if about_answer else ""):
         what = clause[condition.end() :]
