@@ -98,6 +98,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in names if name in DENIALS)
 
 
+_FEW = 1  # words in front of a number that is all that a sentence says
 _CERTAIN = 3  # languages at most, one of which a text is in
 
 
@@ -109,7 +110,11 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     if _QUESTION.match(rest):
         return True
     left, right, following = (words.certain.sub(" ", each) for each in (left, right, following))
-    named = bool(words.named.search(f"{left}0 {right}"))
+    phrases = compiled(names)
+    knows_stories = any(DENIALS[name].named for name in names)
+    named = bool((words.named if knows_stories else phrases.noun).search(f"{left}0 {right}"))
+    if not named and size(left) > _FEW and not any(DENIALS[name].retracts for name in names):
+        return False  # A sentence of the story: such words are not known there.
     if not named:
         left, right = words.story.sub(" ", left), words.story.sub(" ", right)
     if words.throughout.search(left):
@@ -123,7 +128,6 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     short = following.strip(" ,")
     if words.agrees.match(right) or words.agrees.match(", " + short):
         return False
-    phrases = compiled(names)
     answers = phrases.answers.search(right)
     if answers and size(right[: answers.start()]) <= 1:  # "13 is wrong, 12 is the answer"
         clause = _PAUSE.split(clause)[-1]
@@ -132,7 +136,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         return True
     if named and (words.doubts.search(clause) or words.behind.search(after)):
         return True
-    about_answer = named or not any(DENIALS[name].named for name in names)
+    about_answer = named or not knows_stories
     if _is_unreal(text, start, end, words):
         return True
     near = clause.rstrip(" $([{\\")
