@@ -24,6 +24,12 @@ class DenialWords(NamedTuple):
         throughout: as `before`, from the start of the sentence, whatever begins in between.
         aside: behind an answer: "as", "although", and what only comments on it.
         agrees: behind an answer that somebody else says: "and that is right".
+        named: shows that the statement, with `#` for the answer, is about the answer and not the
+            story. A language without it has only such statements.
+        doubts: as `before`, in a statement about the answer only: "except", "maybe".
+        behind: as `after`, in a statement about the answer only.
+        reports: as `says`, in a statement about the answer only.
+        contrary: in a statement of the story, what shows that its `unreal` verb is meant so.
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
     """
@@ -41,6 +47,11 @@ class DenialWords(NamedTuple):
     throughout: str = ""
     aside: str = ""
     agrees: str = ""
+    named: str = r"\S*"
+    doubts: str = ""
+    behind: str = ""
+    reports: str = ""
+    contrary: str = r"\S*"
     unreal: str = ""
 
 

@@ -28,6 +28,7 @@ _SHOWN = 1_000  # characters before an answer, which show its language
 _ENDS = re.compile(r"[.?!](?=[\s*\"”»」]|$)|\n|(?<=[\u3041-\u9fff])[.?!]|;")
 _VARIABLE = re.compile(r"(?<![a-z'\\])(?:[b-df-hj-np-xz]|x)(?![a-z'])(?! ?=)")
 _BREAK = re.compile(r"[\d,;:!?()]")
+_DELIMITERS = " $*([{\\}])"
 _NUMBER = re.compile(r"\d")
 _QUESTION = re.compile(r"[^.!?;\n\d]*\?")
 _ANY_NUMBER = r"[*$\\(]{0,3}[-−]?\d(?:[\d.,]*\d)?[*$\\)]{0,3}"
@@ -47,6 +48,11 @@ class _Compiled(NamedTuple):
     throughout: re.Pattern[str]
     aside: re.Pattern[str]
     agrees: re.Pattern[str]
+    named: re.Pattern[str]
+    doubts: re.Pattern[str]
+    behind: re.Pattern[str]
+    reports: re.Pattern[str]
+    contrary: re.Pattern[str]
     unreal: re.Pattern[str]
     turns: re.Pattern[str]
     frames: re.Pattern[str]
@@ -121,8 +127,6 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         clause = _PAUSE.split(clause)[-1]
     if words.before.search(clause) or words.after.search(_about_one_number(right)):
         return True
-    if _is_unreal(text, start, end, words):
-        return True
     near = clause.rstrip(" $([{\\")
     for cues, most in ((phrases.no, 1), (phrases.before, 0)):
         gaps = [near[cue.end() :] for cue in cues.finditer(near)]
@@ -131,6 +135,14 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     named = [m.start() for m in phrases.noun.finditer(clause)] or [len(clause)]
     if words.says.search(clause, 0, named[-1]):
         return True
+    stated = f"{clause}{_folded(text[start:end], names).strip(_DELIMITERS)} {right}"
+    for each in (_compiled((name,)) for name in names):
+        about_answer = bool(each.named.search(stated))
+        if about_answer and _is_doubted(clause, right, named[-1], each):
+            return True
+        is_meant = about_answer or each.contrary.search(f"{left}{right}")
+        if is_meant and _is_unreal(text, start, end, each):
+            return True
     for condition in phrases.supposes.finditer(clause):
         what = clause[condition.end() :]
         if _VARIABLE.search(what) and not words.sums.search(what):
@@ -144,6 +156,15 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         len(short) < 40
         and not any(c.isdigit() for c in short)
         and bool(phrases.wrong.search(short))
+    )
+
+
+def _is_doubted(clause: str, right: str, noun: int, words: _Compiled) -> bool:
+    """Whether a statement about the answer has words that deny nothing in one of the story."""
+    return bool(
+        words.doubts.search(clause)
+        or words.behind.search(_about_one_number(right))
+        or words.reports.search(clause, 0, noun)
     )
 
 
