@@ -56,7 +56,7 @@ _THEN = (
 GERMAN = DenialWords(
     before=rf"""
         (?:{_WRONG})
-        |(?:falsche|inkorrekte|fehlerhafte|verkehrte)[nrsm]?|stimmt (?:\S+ )?nicht
+        |(?<!zahl\s)(?:falsche|inkorrekte|fehlerhafte|verkehrte)[nrsm]?|stimmt (?:\S+ )?nicht
         |trifft (?:\S+ )?nicht zu
         |nicht (?:\S+ ){{0,2}}?(?:wahr|richtig|der fall|korrekt|sicher|möglich|gesagt|bewiesen
         |belegt|zu erwarten|so, dass|denkbar|haltbar|zulässig|zutreffend|gültig|dass)
@@ -66,13 +66,13 @@ GERMAN = DenialWords(
         |auszuschließen (?:ist|sind|wäre)
         |(?:bestehen|besteht|gibt|habe|hege|haben|hegen) (?:\S+ ){{0,3}}?zweifel
         |zweifel (?:daran|ob|bestehen)
-        |(?:wenn|falls) (?:nicht|doch)(?=,)
         |(?:ist|trifft|gilt) (?:das|dies|dem) nicht (?:der fall|so|zu)(?=,)
         |(?:nur|lediglich|allein|einzig|bloß) (?:dann|wenn|falls|sofern|im fall)
         |im (?:ander|gegenteilig)\S* fall
         |ähnlich\S* [^\d]*(?:seite|aufgabe|nummer|nr)(?=\W*$)
         |(?:doppelt|halb|fast|nahezu|beinahe|annähernd|\S+mal) so \S+(?: [^\d\s]+)? wie(?=\W*$)
-        |(?:mit ausnahme von|bis auf|jenseits von|zumindest|(?:prim)?(?:teiler|faktor) von
+        |(?:mehr|weniger) \S+ als(?=\W*$)
+        |(?:jenseits von|zumindest|(?:prim)?(?:teiler|faktor) von
         |allerhöchstens|allermindestens|eins von beide[nm]\S*)(?=\W*$)
         |(?:\S+fache|doppelte|hälfte|\S+tel|kehrwert|quadrat|\S*wurzel|bruchteil
         |vielfaches?) (?:von|aus)(?=\W*$)
@@ -85,43 +85,34 @@ GERMAN = DenialWords(
         |möchte) (?:man |wir |ich |ernsthaft )*nicht (?:\S+ )?(?:sagen|behaupten|schließen|folgern
         |sein|ernsthaft|stimmen)|bezweif\S+
         |zweif(?:le|eln|elt|elte)|bestreit\S*|bestritt\S*|leugne\S*|verneine\S*|dementier\S*
-        |widersprech\S*|hüte\S*|ablehn\S*|lehne|verwirf\S*|verwerfe\S*
-        |schließe\S* (?:\S+ )?aus|vielleicht|eventuell|möglicherweise|womöglich|wohl|wahrscheinlich
-        |vermutlich|mutmaßlich|angeblich|vorgeblich|möglich|denkbar|scheint|scheinen|scheinbar
-        |anscheinend|offenbar|schätzungsweise|mag|sieht (?:\S+ )?aus|rate|raten|geraten|schätze
-        |vermute\S*|vermutung|schätzung|tippe|tipp|hypothese|bauchgefühl|gefühlt|ins blaue|niemand
-        |keiner|sonst|andernfalls|ansonsten|es sei denn|außer wenn|sofern|vorausgesetzt|angenommen
-        |gesetzt den fall|nur wenn
-        |nehmen wir (?:einmal |mal )?an
-        |unter (?:der|den|einer) (?:\S+ )?(?:annahme\S*|bedingung\S*|voraussetzung\S*)|für den fall
-        |im falle?,? dass|je nach(?:dem)?
-        |sollten? (?:n|x|die|der|das|es) \S+(?=.*,)
-        |(?:falls|wenn) (?:\S+ ){{0,4}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft
-        |zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)
-        |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir|etwas|eine?s
-        |irgendetwas))(?![^,:]*\d)|weder|noch$|unter keinen umständen
+        |widersprech\S*|hüten? (?:dich|euch|sich|mich|ich)|ablehn\S*|lehne|verwirf\S*|verwerfe\S*
+        |schließe\S* (?:\S+ )?aus|vielleicht|eventuell|möglicherweise|womöglich
+        |vermutlich|mutmaßlich|angeblich|vorgeblich|scheinbar
+        |anscheinend|schätzungsweise|(?:rate|schätze|vermute|tippe) (?:ich|mal)
+        |ich (?:\S+ )?(?:rate|schätze|vermute|tippe)|bauchgefühl|ins blaue
+        |es sei denn|außer wenn|(?:sonst|(?:wenn|falls) nicht|andernfalls),? (?:ist|sind
+        |wären?) \S+(?=\W*$)
+        |weder(?=(?: \S+)?\W*$)|noch$|unter keinen umständen
         |auf (?:gar )?keinen fall
         |in keinem fall|auf keine weise|mit(?:nichten)|beileibe|unterscheidet sich|verschieden
         |(?:anders|ander\S*(?: \S+)? als|statt|anstatt|anstelle von|abgesehen von|ausgenommen
-        |alles (?:andere als|außer|bis auf))(?=[^\d]*$)
+        |alles (?:andere als|außer|bis auf))(?=[^\d,]*$)
         |(?:weicht|weichen) (?:\S+ )?von
         |(?:spricht|sprechen|bin|sind) (?:\S+ )?gegen|^gegen
         |(?:kleiner|größer|weniger|mehr) oder gleich|weiger\S*|davon entfernt
-        |(?:bestenfalls|schlimmstenfalls|günstigstenfalls|im (?:besten|schlimmsten|günstigsten
-        |idealen) fall|gefühl|gewähr|nagel\S*|festlegen|gelesen|gehört|munkelt|(?:internet
+        |(?:bestenfalls|schlimmstenfalls|günstigstenfalls|gewähr|nagel\S*|festlegen|munkelt|(?:internet
         |lösungsblatt|lösungsheft|lösungsbuch|lehrbuch|buch|tafel|forum|netz
-        |zettel) (?:\S+ )?(?:steht|stand|heißt|findet)|jemand|nennt|nach auffassung
-        |für [^\W\d]+ (?:ist|sind|lautet)|(?:ursprünglich|zuerst|anfangs|vorher|eben) (?:stand|kam
+        |zettel) (?:\S+ )?(?:steht|stand|heißt)|nach auffassung
+        |(?:ursprünglich|zuerst|anfangs|vorher|eben) (?:stand|kam
         |hatte|war)\S* (?:hier|da|ich)|keine[rs]? (?:der|von|unserer)|verfehlt|(?:fehlt
-        |fehlen) (?:jeder|jede|der|ein) (?:beweis|beleg)|von wegen|(?:doppelt|halb|dreimal
-        |\S+mal) so \S+ wie|weniger \S+ als|mehr \S+ als|seitenzahl|hausnummer
+        |fehlen) (?:jeder|jede|der|ein) (?:beweis|beleg)|von wegen|seitenzahl|hausnummer
         |jahreszahl)(?=[^\d]*$)
         |zwischen # (?:[^\d\s,]+ )?und(?=\s*$)
         |entweder
-        |laut(?! (?:aufgabe\S*|formel|text|satz|definition|angabe\S*|tabelle))|nach ansicht
-        |nach meinung|zufolge|nichts ergibt|weit (?:entfernt|weg)|fern(?:ab)? von|unentschieden
+        |laut(?= [^\W\d]+ (?:hat|haben|hatte|hatten|besitz\S+)\b)|nach ansicht
+        |nach meinung|zufolge|nichts ergibt|weit (?:entfernt|weg)|fern(?:ab)? von
         |gerücht
-        |(?:ob|wer) (?:[^,:\d]*)$
+        |ob (?:[^,:\d]*)$
         |(?:zwischen|teil)(?:ergebnis\S*|summe|wert|schritt|resultat)(?=[^\d]*$)
         |(?:erste[rsn]?|frühere[rsn]?|alte[rsn]?|vorige[rsn]?|bisherige[rsn]?|vorläufige[rsn]?
         |ursprüngliche[rsn]?|spontane[rsn]?|naive[rsn]?|voreilige[rsn]?) (?:versuch|ansatz|gedanke
@@ -133,22 +124,92 @@ GERMAN = DenialWords(
         |verführerisch|naheliegend, aber
         |typischer? (?:fehler|falle)
     """,
+    named=r"""
+        (?:end)?antwort|\S*(?:auf)?lösung(?:en)?|\S*ergebnis(?:ses)?|resultat|gesucht\S*
+        |(?:der|den|dieser|welcher|einen|unser|mein|dessen|sein|ein) (?:\S+ )?(?:end)?wert
+        |(?:es|x|y|n) (?:\S+ )?wären? (?:\S+ ){0,3}?#
+        |(?:es|das|dies|x|y|n) (?:\S+ )?(?:ist|sind|war|waren|sei|seien|ergibt|ergebe|beträgt
+        |betrage) (?:\S+ ){0,3}?#
+        |(?:ist|sind|sei|seien) (?:es|das|dies) (?:\S+ ){0,3}?#
+        |(?<!dann\s)(?<!damit\s)(?<!somit\s)(?<!insgesamt\s)wären? es (?:\S+ ){0,3}?#
+        |(?:es|das|dies|x|y|n) (?:\S+ ){0,4}?# (?:\S+ ){0,2}?(?:sein|ergeben|betragen|lauten|gewesen
+        |sind|ist|wären?|seien|sei)
+        |(?:erhält|bekommt|erhalten|bekommen|kommt|käme|erhielte|bekäme) (?:man|wir
+        |ich)(?: \S+){0,2}? #(?=\W*(?:[.,;]|$))
+        |(?:sollen?|mag) (?:\S+ ){0,4}?# (?:\S+ )?(?:haben|besitzen|sein|betragen)
+        |# (?:\S+ )?(?:heraus|raus|als (?:antwort|lösung)|antworten|sagen|nennen|angeben|tippen
+        |raten)
+        |mit # geantwortet|# (?:\S+ ){0,2}?(?:richtig|stimmen|passen|zutreff\S+|herauskommen)
+        |ergib\S* sich #(?=\W*(?:[.,;]|$))
+        |^\W*(?:\S+ ){0,4}#(?=\W*(?:[.,;–—]|$))
+    """,
+    doubts=r"""
+        (?:wenn|falls) (?:nicht|doch)(?=,)|bis auf|mit ausnahme von|jemand|nennt|niemand|keiner
+        |sonst|andernfalls|ansonsten|wohl|wahrscheinlich|möglich(?!, (?!dass)(?:\S+ ){0,2}$)
+        |denkbar|scheint|scheinen|offenbar
+        |mag|sieht (?:\S+ )?aus|rate|raten|geraten|schätze|vermute\S*|vermutung|schätzung|tippe|tipp
+        |hypothese|gefühlt?|sofern|vorausgesetzt|angenommen|gesetzt den fall|nur wenn
+        |nehmen wir (?:einmal |mal )?an
+        |unter (?:der|den|einer) (?:\S+ )?(?:annahme\S*|bedingung\S*|voraussetzung\S*)|für den fall
+        |im falle?,? dass|je nach(?:dem)?
+        |im (?:besten|schlimmsten|günstigsten|idealen) fall
+        |sollten? (?:n|x|die|der|das|es) \S+(?=.*,)
+        |(?:falls|wenn) (?:\S+ ){0,4}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft
+        |zutreffen|gemeint|erlaubt|fair|gerade|ungerade|prim|positiv|negativ|regnet)
+        |falls(?! (?:du|dich|dir|jemand|es dich|man|sie|nötig|wir|etwas|eine?s
+        |irgendetwas))(?![^,:]*\d)|weder(?=[^,]*$)
+        |(?:gelesen|gehört|(?:internet|lösungsblatt|lösungsheft|lösungsbuch|lehrbuch|buch|tafel
+        |forum|netz|zettel) (?:\S+ )?findet|für [^\W\d]+ (?:ist|lautet))(?=[^\d]*$)
+        |(?:(?:doppelt|halb|dreimal|\S+mal) so \S+ wie|weniger \S+ als
+        |mehr \S+ als)(?=[^\d,]*$)
+        |laut(?! (?:aufgabe\S*|formel|text|satz|definition|angabe\S*|tabelle))|unentschieden
+        |wer (?:[^,:\d]*)$
+    """,
+    behind=rf"""
+        ^[^\s,]+ {_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
+        |widerrufen|zurückge(?:nommen|zogen)|an die tafel|enthielt|übersah|unbekannt
+        |wahrscheinlich|vorausgesetzt|sofern|sonst|falls|je nach\S*
+        |unter (?:der|den) (?:\S+ )?(?:annahme|bedingung|voraussetzung)\S*
+        |wenn (?:\S+ ){{0,6}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft|zutreffen
+        |gemeint|erlaubt|fair|gerade|ungerade|regnet)
+        |(?:sag|mein|behaupt|glaub|denk|vermut)(?:t|te|ten|et|ete|eten)
+        |geantwortet|gesagt|getippt|geraten
+    """,
+    reports=r"""
+        soll|sollen|antwort(?:et\S*|en)|schätzt\S*|tipp(?:t|te|ten)|vermute[nt]\S*|geantwortet
+        |erzähl\S*
+        |(?:der|die|das|mein|meine|ein|eine) (?:\S+ )?(?:freund|freundin|lehrer|lehrerin|bruder
+        |schwester|mitschüler|mitschülerin|nachbar|nachbarin|kollege|kollegin|schüler|schülerin
+        |taschenrechner|lehrbuch|lösungsheft|lösungsbuch|internet|computer
+        |programm) (?:\S+ )?(?:kommt|kam|erhält|erhielt|bekommt|bekam|hat|nennt|nannte|gibt|gab
+        |zeigt|zeigte|schreibt|schrieb|rechnet)
+        |(?<!es\s)sei(?! \$?[a-z]\b)|seien|betrage|laute|ergebe
+        |(?:sag|mein|glaub)(?:ten|en)
+    """,
+    contrary=r"""
+        (?:gewesen|gehabt|gegeben|geworden) (?:wäre|wären|hätte|hätten)
+        |(?:wäre|hätte)[nt]? [^.;]*(?:gewesen|gehabt|gegeben|geworden)
+        |(?:wenn|falls|sofern) [^.;,]*(?:hätte|wäre)[nt]?(?=\W*(?:,|$))
+        |^\W*(?:hätte|wäre)[nt]? [^,]*,
+    """,
     after=rf"""
-        (?!^fehler)(?:{_WRONG})
-        |^(?:[^\s,]+ )?{_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
+        (?!^(?:fehler|märchen|witze|scherze|gerüchte))(?!^(?:der|ihrer|seiner|dieser|aller) )
+        (?!falsch (?:be|ge)\S+t\b)(?:{_WRONG})
+        |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?(?:geraten|getippt)|sonst nicht
+        |^{_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
         |(?:kann|könnte) (?:\S+ )?(?:keine|nicht die) rede|(?<=,\s)wenn nicht
         |(?:sehe|sieht) (?:ich )?(?:das|es) anders|steht nirgend\S*|^(?:\S+ )?teilbar
         |(?:geht|ging) (?:\S+ )?(?:schief|daneben)|misslang|misslingt
         |^im (?:\S+ )?buch (?:ist|sind|war|ähnelt)
         |^(?:\S+ )?(?:ist|sind|war|waren) (?:\S+ )?{_NO} {_PROOF}
         |^(?:\S+ )?(?:war|ist) (?:\S+ )?(?:mein|unser|ein) (?:\S+ )?(?:versuch|ansatz|gedanke
-        |entwurf|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert|unbekannt
+        |entwurf|tipp|vorschlag)|obergrenze|untergrenze|höchstwert|mindestwert
         |(?:der|die|das) (?:rest|\S+wert|antwort|lösung|ergebnis|gesamt\S*
         |endergebnis) (?:\S+ )?(?:fehlt|fehlen|kenne|steht aus|bleibt offen)
-        |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht|widerrufen|ausgenommen
-        |zurückgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
-        |(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)|enthielt|übersah
-        |als (?:antwort|lösung)$|an die tafel
+        |(?:den|die|das) \S+ (?:kenne|weiß|habe) (?:ich|wir) (?:\S+ )?nicht
+        |ausgenommen|schlägt fehl|schlug fehl|vom tisch|mehr nicht|keine rolle
+        |(?<=[,–—]) ?(?:gefragt|gesucht|verlangt) (?:ist|sind|war|waren|wird)
+        |als (?:antwort|lösung)$
         |danach (?:\S+ ){{0,3}}?(?:nichts|nicht|unbekannt)
         |^(?:\S+ )?(?:oder|und) (?:mehr|weniger|darüber|darunter|höher|kleiner|größer)
         |^(?:\S+ )?nicht (?:\S+ )?sicher
@@ -181,11 +242,7 @@ GERMAN = DenialWords(
         |niedrig|viel|wenig|gering)|daneben
         |(?:nur |bloß |lediglich |eher )?(?:ein\S* )?(?:\S+ )?(?:schätzung|vermutung|untere|obere
         |schranke|grenze|tipp|näherung|raten))|es sei denn|vielleicht|eventuell|möglicherweise
-        |womöglich|wahrscheinlich|vermutlich|angeblich|vorausgesetzt|außer wenn|sofern|sonst
-        |unter (?:der|den) (?:\S+ )?(?:annahme|bedingung|voraussetzung)\S*|nur (?:dann|wenn|falls)
-        |falls|je nach\S*
-        |wenn (?:\S+ ){{0,6}}?(?:stimm(?:t|en)|richtig|korrekt|gilt|gelten|zutrifft|zutreffen
-        |gemeint|erlaubt|fair|gerade|ungerade|regnet)
+        |womöglich|vermutlich|angeblich|außer wenn|nur (?:dann|wenn|falls)
         |hängt (?:\S+ ){{0,3}}?(?:ab|davon)
         |(?:schätze|vermute|rate|nehme|tippe|hoffe) ich
         |ich (?:schätze|vermute|rate|tippe|nehme an)|ohne gewähr|wer weiß
@@ -193,30 +250,26 @@ GERMAN = DenialWords(
         |(?:bin|sicher) (?:\S+ ){{0,3}}?(?:nicht|un)sicher
         |sicher (?:bin|ist) (?:\S+ ){{0,3}}?nicht
         |(?:sein|ergeben|betragen|lauten|haben|gewesen|bleiben) (?:soll|mag)\S*
-        |(?:sag|mein|behaupt|glaub|denk|vermut)(?:t|te|ten|et|ete|eten)
+        |(?<=[,–—]) ?(?:so )?(?:sag|mein|behaupt|glaub|denk|vermut)(?:t|te|ten|et|ete|eten)
         |(?:sagen|behaupten|glauben|denken|vermuten|antworten)(?=\s*[,.]?$)
-        |(?:sag|mein|glaub|denk)en (?:viele|manche|einige)|geantwortet|gesagt|getippt|geraten
+        |(?:sag|mein|glaub|denk)en (?:viele|manche|einige)
         |so (?:\S+ )?(?:mein|heißt)\S*
         |für (?:die (?:richtige )?(?:antwort|lösung)|richtig|korrekt)
-        |zurück(?:genommen|gezogen|nehmen|ziehen)|nehme ich zurück|ziehe ich zurück
+        |zurück(?:nehmen|ziehen)|nehme ich zurück|ziehe ich zurück
     """,
     says=r"""
-        (?:sag|mein|glaub)(?:t|en|te|ten)|behaupte\S*|denk(?:t|en)|dachte\S*|heißt es|soll|sollen
-        |antwort(?:et\S*|en)|geantwortet|vermutet\S*|vermuten|schätzt\S*|tipp(?:t|te|ten)|erzähl\S*
+        (?:sag|mein|glaub)(?:t|te)(?! an\b| [^\d]*voraus)|(?:sag|mein|glaub)(?:en|ten)(?=,)
+        |behaupte\S*|denk(?:t|en)(?! sich)|dachte\S*|heißt es
         |versicher\S*|schwör\S*|schwor\S*|munkelt|plädier\S*|argumentier\S*|verkünde\S*
-        |(?:der|die|das|mein|meine|ein|eine) (?:\S+ )?(?:freund|freundin|lehrer|lehrerin|bruder
-        |schwester|mitschüler|mitschülerin|nachbar|nachbarin|kollege|kollegin|schüler|schülerin
-        |taschenrechner|lehrbuch|lösungsheft|lösungsbuch|internet|computer
-        |programm) (?:\S+ )?(?:kommt|kam|erhält|erhielt|bekommt|bekam|hat|nennt|nannte|gibt|gab
-        |zeigt|zeigte|schreibt|schrieb|rechnet)
         |(?:nimmt|nehmen|nahm) \S+ an
         |(?:besteht|beharrt|pocht) (?:\S+ )?(?:darauf|auf)
-        |der (?:\S+ )?(?:meinung|ansicht|auffassung|überzeugung)|(?:ist|sind) überzeugt|sei|seien
-        |betrage|laute|ergebe
+        |der (?:\S+ )?(?:meinung|ansicht|auffassung|überzeugung)|(?:ist|sind) überzeugt
         |(?<!ich\s)habe(?! ich)(?=[^,]*$)
     """,
     so=rf"""
-        also|daher|deshalb|somit|folglich|demnach|deswegen|aber|sondern|jedoch|denn|weil|trotzdem
+        also|daher|deshalb|somit|und damit|wir[^;.\d]{{1,80}} und (?:erhalten|bekommen|finden|haben)
+        |^\W*(?:da|weil|nachdem|obwohl) [^;:]*,(?= (?:\S+t|\S+en|sind|ist|war|muss|kann) )
+        |folglich|demnach|deswegen|aber|sondern|jedoch|denn|weil|trotzdem
         |dennoch|mithin|vielmehr|(?<=,\s)doch|stattdessen|in wahrheit|in wirklichkeit
         |tatsächlich(?! nicht)|korrekt ist
         |richtig (?:ist|sind|wäre)(?! (?:nicht|aber))
@@ -267,7 +320,11 @@ GERMAN = DenialWords(
         |obgleich|egal|gleichgültig|ganz gleich)(?: [^,;:]{1,80})?,
         |(?:da|weil|wenn) (?:niemand|nichts|keiner?|nicht) [^,;:\d]{1,40},
         |(?:dass|wo|wer|der|die|das) (?:niemand|keiner|nichts) [^,;:\d]{1,40},
-        |anzahl der (?:falschen|fehlerhaften) \S+
+        |(?:an)?zahl (?:der |ihrer |seiner |von )?(?:falsche|fehlerhafte)\S* \S+
+        |# (?:\S+ ){0,2}?fehlern?|(?:wobei |mit |und )(?:die )?gleichheit [^.;]*
+        |(?<!antwort\s)(?<!lösung\s)(?<!ergebnis\s)(?<!wert\s)(?<!es\s)(?<!das\s)(?<!x\s)(?:muss|müssen|kann
+        |können|darf|dürfen|braucht|brauchen|benötigt|benötigen) (?:(?!nicht|antwort|lösung|ergebnis
+        |wert|es|das)\S+ ){0,5}?(?:mindestens|höchstens|maximal|wenigstens)(?! (?:\S+ ){0,3}?sein)
         |(?:überrasch|erstaun|verwunder)\S* (?:\S+ )?vielleicht
         |vielleicht (?:\S+ )?(?:überrasch|erstaun|verwunder)\S*
         |(?:anders als|im gegensatz zu|verglichen mit) # (?=erfüllt|passt|löst|geht|stimmt|ist)

@@ -30,6 +30,7 @@ class DenialWords(NamedTuple):
         behind: as `after`, in a statement about the answer only.
         reports: as `says`, in a statement about the answer only.
         story: what looks like a denial in a sentence of the story: "he could buy".
+        contrary: in a statement of the story, what shows that its `unreal` verb is meant so.
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
             with their accents, which may be all that tells them apart ("wäre", "waren").
     """
@@ -52,6 +53,7 @@ class DenialWords(NamedTuple):
     behind: str = ""
     reports: str = ""
     story: str = ""
+    contrary: str = ""
     unreal: str = ""
 
 

@@ -51,6 +51,7 @@ class _Compiled(NamedTuple):
     doubts: re.Pattern[str]
     behind: re.Pattern[str]
     reports: re.Pattern[str]
+    contrary: re.Pattern[str]
     unreal: re.Pattern[str]
     turns: re.Pattern[str]
     frames: re.Pattern[str]
@@ -137,7 +138,8 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     if named and (words.doubts.search(clause) or words.behind.search(after)):
         return True
     about_answer = named or not knows_stories
-    if _is_unreal(text, start, end, words):
+    meant = about_answer or not any(DENIALS[name].contrary for name in names)
+    if (meant or words.contrary.search(left + right)) and _is_unreal(text, start, end, words):
         return True
     near = clause.rstrip(" $([{\\")
     near_cues = ((phrases.no, 1), (phrases.before, 0)) if about_answer else ((phrases.no, 0),)

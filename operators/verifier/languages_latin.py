@@ -40,7 +40,7 @@ LATIN: dict[str, Language] = {
             "(?:oder|und) (?:mehr|weniger|darüber|darunter)|hoch|zum quadrat|im quadrat|"
             "quadriert|einhalb|halb|mindestens|höchstens|hoechstens|maximal|minimal|falsch|nicht"
             r"(?! (?:ge|be|ver|aus|ab|an|auf|ein|er|ent)\w+(?:t|en)\s*$)|"
-            "geteilt durch|mal|plus|minus|oder|bis|fach|zu viel|zu wenig"
+            r"geteilt durch|mal(?=\W*\d)|plus|minus|oder|bis|fach|zu viel|zu wenig"
         ),
         wrong=(
             r"falsch\S*|nicht (?:richtig|korrekt|die antwort|die lösung)|inkorrekt|verrechnet|"

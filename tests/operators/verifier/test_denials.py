@@ -217,6 +217,12 @@ def test_a_story_is_no_condition():
             ("12", "She has 12 more than Tom.", True),
             ("12", "The bell rang 12 times in all.", True),
             ("A", "The correct answer is (A) acceptable as long as he believes it.", True),
+            ("12", "Damit hätte er insgesamt 12 Filme sehen können.", True),
+            ("12", "Sie würde 12 Euro verdienen, wenn sie alle Kuchen verkauft.", True),
+            ("12", "Es gab einen Rabatt. Die Lehrerin gibt jedem Kind 12 Bonbons.", True),
+            ("12", "Da es nicht möglich ist, halbe zu kaufen, braucht sie 12 Kisten.", True),
+            ("12", "Falls die übrigen Karten grün sind, gibt es 12 grüne Karten.", True),
+            ("12", "Falls die übrigen Karten grün sind, ist die Antwort 12.", False),
         ]
     )
 
