@@ -27,7 +27,7 @@ class DenialWords(NamedTuple):
         named: shows that the statement, with `#` for the answer, is about the answer and not the
             story. A language without it has only such statements.
         doubts: as `before`, in a statement about the answer only: "except", "maybe".
-        behind: as `after`, in a statement about the answer only.
+        doubts_after: as `after`, in a statement about the answer only.
         reports: as `says`, in a statement about the answer only.
         contrary: in a statement of the story, what shows that its `unreal` verb is meant so.
         unreal: verbs of what is not so, in the clause of an answer: "would be". They are compared
@@ -49,7 +49,7 @@ class DenialWords(NamedTuple):
     agrees: str = ""
     named: str = r"\S*"
     doubts: str = ""
-    behind: str = ""
+    doubts_after: str = ""
     reports: str = ""
     contrary: str = r"\S*"
     unreal: str = ""

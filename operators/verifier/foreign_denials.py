@@ -50,7 +50,7 @@ class _Compiled(NamedTuple):
     agrees: re.Pattern[str]
     named: re.Pattern[str]
     doubts: re.Pattern[str]
-    behind: re.Pattern[str]
+    doubts_after: re.Pattern[str]
     reports: re.Pattern[str]
     contrary: re.Pattern[str]
     unreal: re.Pattern[str]
@@ -163,7 +163,7 @@ def _is_doubted(clause: str, right: str, noun: int, words: _Compiled) -> bool:
     """Whether a statement about the answer has words that deny nothing in one of the story."""
     return bool(
         words.doubts.search(clause)
-        or words.behind.search(_about_one_number(right))
+        or words.doubts_after.search(_about_one_number(right))
         or words.reports.search(clause, 0, noun)
     )
 
