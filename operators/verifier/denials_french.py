@@ -212,7 +212,7 @@ FRENCH = DenialWords(
         |encore un peu et
         |pour un peu|peu s'en faut|si seulement
     """,
-    behind=r"""
+    doubts_after=r"""
         ^ ?(?:(?!(?:qui|que|qu'\S+|dont|où|et|car|soit|donc|puisque)\b)[^\s,;:]+ ){0,2}?
         (?:(?:est|était|serait|sont|semble|paraît|reste) (?:\S+ ){0,2}?(?:faux|fausses?
         |incorrecte?s?|erronée?s?|impossible|absurde|exclue?s?

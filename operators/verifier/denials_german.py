@@ -128,7 +128,7 @@ GERMAN = DenialWords(
         (?:end)?antwort|\S*(?:auf)?lösung(?:en)?|\S*ergebnis(?:ses)?|resultat|gesucht\S*
         |(?:der|den|dieser|welcher|einen|unser|mein|dessen|sein|ein) (?:\S+ )?(?:end)?wert
         |(?:es|x|y|n) (?:\S+ )?wären? (?:\S+ ){0,3}?#
-        |(?:es|das|dies|x|y|n) (?:\S+ )?(?:ist|sind|war|waren|sei|seien|ergibt|ergebe|beträgt
+        |(?:es|das|dies|x|y|n) (?:\S+ )?(?:ist|sind|war|sei|seien|ergibt|ergebe|beträgt
         |betrage) (?:\S+ ){0,3}?#
         |(?:ist|sind|sei|seien) (?:es|das|dies) (?:\S+ ){0,3}?#
         |(?<!dann\s)(?<!damit\s)(?<!somit\s)(?<!insgesamt\s)wären? es (?:\S+ ){0,3}?#
@@ -165,7 +165,7 @@ GERMAN = DenialWords(
         |laut(?! (?:aufgabe\S*|formel|text|satz|definition|angabe\S*|tabelle))|unentschieden
         |wer (?:[^,:\d]*)$
     """,
-    behind=rf"""
+    doubts_after=rf"""
         ^[^\s,]+ {_VERB} (?:[^\s,]+ ){{0,4}}?(?:{_NOT}|{_NO} {_PROOF})
         |widerrufen|zurückge(?:nommen|zogen)|an die tafel|enthielt|übersah|unbekannt
         |wahrscheinlich|vorausgesetzt|sofern|sonst|falls|je nach\S*

@@ -27,7 +27,7 @@ class DenialWords(NamedTuple):
         named: shows that the statement, with `#` for the answer, is about the answer and not the
             story. A language without it has only such statements.
         doubts: as `before`, in a statement about the answer only: "except", "maybe".
-        behind: as `after`, in a statement about the answer only.
+        doubts_after: as `after`, in a statement about the answer only.
         reports: as `says`, in a statement about the answer only.
         story: what looks like a denial in a sentence of the story: "he could buy".
         contrary: in a statement of the story, what shows that its `unreal` verb is meant so.
@@ -50,7 +50,7 @@ class DenialWords(NamedTuple):
     agrees: str = ""
     named: str = ""
     doubts: str = ""
-    behind: str = ""
+    doubts_after: str = ""
     reports: str = ""
     story: str = ""
     contrary: str = ""

@@ -12,6 +12,7 @@ from .denials_chinese import SIMPLER
 from .denials_of import DenialWords, on_one_line
 from .languages import LANGUAGES
 from .phrases import (
+    Phrases,
     bounded,
     compiled,
     fold,
@@ -49,7 +50,7 @@ class _Compiled(NamedTuple):
     agrees: re.Pattern[str]
     named: re.Pattern[str]
     doubts: re.Pattern[str]
-    behind: re.Pattern[str]
+    doubts_after: re.Pattern[str]
     reports: re.Pattern[str]
     contrary: re.Pattern[str]
     unreal: re.Pattern[str]
@@ -94,13 +95,12 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 def _names(text: str) -> tuple[str, ...]:
     """The languages of a text, if only its words show them, that have words of denial."""
     names = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
-    if len(names) > _CERTAIN:  # A few words that may be of any language.
-        names = tuple(name for name in names if DENIALS.get(name, DenialWords()).retracts)
-    return tuple(name for name in names if name in DENIALS)
+    read_closely = tuple(name for name in names if DENIALS.get(name, DenialWords()).retracts)
+    # Of several that a text may be in, those whose words for stories are known.
+    return read_closely or tuple(name for name in names if name in DENIALS)
 
 
 _FEW = 1  # words in front of a number that is all that a sentence says
-_CERTAIN = 3  # languages at most, one of which a text is in
 
 
 def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool:
@@ -114,7 +114,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     phrases = compiled(names)
     knows_stories = any(DENIALS[name].named for name in names)
     named = bool((words.named if knows_stories else phrases.noun).search(f"{left}0 {right}"))
-    if not named and size(left) > _FEW and not any(DENIALS[name].retracts for name in names):
+    if not named and size(left) > _FEW and not DENIALS[names[0]].retracts:
         return False  # A sentence of the story: such words are not known there.
     if not named:
         left, right = words.story.sub(" ", left), words.story.sub(" ", right)
@@ -135,7 +135,7 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
     after = _about_one_number(right)
     if words.before.search(clause) or words.after.search(after):
         return True
-    if named and (words.doubts.search(clause) or words.behind.search(after)):
+    if named and (words.doubts.search(clause) or words.doubts_after.search(after)):
         return True
     about_answer = named or not knows_stories
     meant = about_answer or not any(DENIALS[name].contrary for name in names)
@@ -152,13 +152,8 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         return True
     if about_answer and words.reports.search(clause, 0, nouns[-1]):
         return True
-    for condition in phrases.supposes.finditer(clause if about_answer else ""):
-        what = clause[condition.end() :]
-        if _VARIABLE.search(what) and not words.sums.search(what):
-            return True
-    for condition in phrases.supposes.finditer(right):
-        if _VARIABLE.search(right, condition.end()):
-            return True
+    if _is_conditional(clause if about_answer else "", right, phrases, words):
+        return True
     if words.retracts.match(short):
         return True
     return (
@@ -166,6 +161,16 @@ def _takes_back(text: str, start: int, end: int, names: tuple[str, ...]) -> bool
         and not any(c.isdigit() for c in short)
         and bool(phrases.wrong.search(short))
     )
+
+
+def _is_conditional(clause: str, right: str, phrases: Phrases, words: _Compiled) -> bool:
+    """Whether an answer depends on a variable: "if n is odd", in front of it or behind it."""
+    for condition in phrases.supposes.finditer(clause):
+        what = clause[condition.end() :]
+        if _VARIABLE.search(what) and not words.sums.search(what):
+            return True
+    found = phrases.supposes.finditer(right)
+    return any(_VARIABLE.search(right, condition.end()) for condition in found)
 
 
 def _is_unreal(text: str, start: int, end: int, words: _Compiled) -> bool:
