@@ -36,7 +36,7 @@ _OPERATOR_BEFORE = re.compile(
     r"|(?<=[\d)}])\s?[-−](?=\s?$))(?:\s|\\[,;:! ])*$|(?<=\d)$"
 )
 _OPERATOR_AFTER = re.compile(
-    r"(?:\s|\\[,;:! ])*(?:\\(?:cdot|times|div|pm|mp|bmod|pmod|mod|choose|pi|sqrt|theta)(?![a-zA-Z])"
+    r"(?:\s|\\[,;:! ])*(?:\\(?:cdot|times|div|pm|mp|bmod|mod|choose|pi|sqrt|theta)(?![a-zA-Z])"
     r"|[+×·÷](?=\s?[\w\\({$])|/\s?(?=[\d\\({])|\*(?=\s?[\d\\({])|[-−]\s?(?=\d)|!\s?(?=\$|\\\)|\\\])"
     r"|[xyzn](?![a-zA-Z'])|i(?=[\s]?(?:\$|\\\)|\\\])))|,\s?[\d\\][^()$\n]{0,30}\)|\|\s?[-+*/^]"
     r"|:\s?\d"

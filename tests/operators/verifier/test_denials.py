@@ -274,7 +274,7 @@ def test_sentences_of_real_solutions_are_paid(shared_data):
 
 def test_a_story_is_denied_by_less_than_an_answer():
     story = [
-        "Thus @ nuts were left.", "She wrote @ books.", "Everyone except @ students came.",
+        "Thus @ nuts were left.", "She wrote @ letters.", "Everyone except @ students came.",
         "The number of students who failed is @.", "Then he could have watched @ movies.",
         "He has @ dollars that he could spend.", "She needs @ eggs if she bakes on Monday.",
         "The probability that neither of them wins is @.", "Laura expects @ guests.",
