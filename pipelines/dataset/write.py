@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError, RecipeError
-from ...operators.disk import NotAFileError, kind_of
+from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
 from ..filesystem.files import read_file, write_file, written
 from ..filesystem.remote import AnyPath, RemotePath
@@ -89,10 +89,6 @@ def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | Dat
         )
     if is_folder(export_path):
         _check_folder(export_path)
-    elif isinstance(export_path, Path) and kind_of(export_path) == "a folder":
-        raise RecipeError(
-            f"export_path {export_path} is a folder", "move it away, or give another export_path"
-        )
     if DatasetSpec.of(dataset).clashes(export_path):
         raise RecipeError(
             f"export_path {export_path} would write over the dataset, or into its folder",

@@ -16,8 +16,16 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 
-from ...operators import DataError, PromptTemplateMapper, RejuiceError, ResumableOperator
+from ...operators import (
+    DataError,
+    PromptTemplateMapper,
+    RecipeError,
+    RejuiceError,
+    ResumableOperator,
+)
+from ...operators.disk import kind_of
 from ...operators.sampling.token_count import listening
 from ..apply.chunks import check_chunk_rows, default_chunk_rows
 from ..apply.frame import Frame
@@ -26,6 +34,7 @@ from ..apply.identity import identity_lines
 from ..apply.report import Report
 from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from ..data_juicer.reading.settings import setting_warnings
+from ..dataset.run_folder import is_folder
 from ..dataset.write import check_export_path, default_cache
 from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import checked_schema
@@ -135,9 +144,14 @@ def run(
 
 def _check_may_write(recipe: Recipe, overwrite: bool) -> None:
     """Refuse an export, or a report, that would take the place of another one."""
-    check_run_folder_is_free(recipe.head.export_path)
+    export = recipe.head.export_path
+    # Data-Juicer on Ray writes a folder of such a name; this would fail after hours.
+    if isinstance(export, Path) and not is_folder(export) and kind_of(export) == "a folder":
+        right = "move it away, or give another export_path"
+        raise RecipeError(f"export_path {export} is a folder", right)
+    check_run_folder_is_free(export)
     if not overwrite:
-        check_may_replace_export(recipe, recipe.head.export_path)
+        check_may_replace_export(recipe, export)
 
 
 def _run(

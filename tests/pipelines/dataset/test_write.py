@@ -106,9 +106,3 @@ def test_an_export_never_goes_over_the_dataset(tmp_path):
 def test_formats_that_are_not_known(tmp_path, name):
     with pytest.raises(RecipeError, match=r"has no known format; end it in \.parquet, \.arrow"):
         check_export_path(tmp_path / "r.yaml", tmp_path / name, tmp_path / "data.jsonl")
-
-
-def test_an_export_that_is_a_folder_is_refused(tmp_path):
-    (tmp_path / "out.parquet").mkdir()
-    with pytest.raises(RecipeError, match=r"out\.parquet is a folder; move it away, or give"):
-        check_export_path(tmp_path / "r.yaml", tmp_path / "out.parquet", tmp_path / "data.jsonl")
