@@ -379,11 +379,12 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
         if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
             end = len(text) - start
     denied = is_negated(text, start) or is_denied(text, start + first, start + end)
-    if not denied:
+    if not denied or _NEGATED.match(found):
         return found
     return f"not({found})" if "=" in found else f"not {found}"  # `not x = 12` would name a value
 
 
+_NEGATED = re.compile(r"\W*(?:not|never|neither|no|isn['’]t)\b", re.IGNORECASE)
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
 _WITH_UNIT = re.compile(r"([-−]?\d(?:[\d.,]*\d)?) [^\d$\\]+")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
