@@ -100,6 +100,7 @@ ALLOWED = (
     Allowed("operators/verifier/denials.py", "said", "words of responses"),
     Allowed("operators/verifier/denials.py", "told", "words of responses"),
     Allowed("operators/verifier/scope.py", "told", "words of responses"),
+    Allowed("operators/verifier/scope.py", "said", "words of responses"),
 )
 
 
