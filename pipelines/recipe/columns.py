@@ -189,8 +189,8 @@ def check_replaced(
             if written is None:  # Only now, and once: files are opened for it.
                 there = DatasetSpec.of(dataset).exists()
                 written = written_of(dataset) if there else WrittenByRuns()
-            known_to_runs = written.columns.union(operator.replaces())
-            of_dataset = [name for name in of_dataset if name not in known_to_runs]
+            may_be_replaced = written.columns.union(operator.replaces())
+            of_dataset = [name for name in of_dataset if name not in may_be_replaced]
         if of_dataset:
             them = "it" if len(of_dataset) == 1 else "them"
             raise RecipeError(
