@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .denial_words import DENIALS
 from .denials_chinese import SIMPLER
-from .denials_of import DenialWords, on_one_line
+from .denials_of import on_one_line
 from .languages import LANGUAGES
 from .phrases import (
     Phrases,
@@ -65,8 +65,8 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
 
     def words(field: str) -> re.Pattern[str]:
         parts = list[str]()
-        for name in names:
-            found = on_one_line(getattr(DENIALS.get(name, DenialWords()), field))
+        for name in filter(DENIALS.__contains__, names):
+            found = on_one_line(getattr(DENIALS[name], field))
             plain = found
             if field != "unreal":  # Compared with its accents.
                 plain = found.translate(letters).translate(SIMPLER if "zh" in names else {})
@@ -94,10 +94,10 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 
 def _names(text: str) -> tuple[str, ...]:
     """The languages of a text, if only its words show them, that have words of denial."""
-    names = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
-    read_closely = tuple(name for name in names if DENIALS.get(name, DenialWords()).retracts)
+    found = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
+    names = tuple(filter(DENIALS.__contains__, found))
     # Of several that a text may be in, those whose words for stories are known.
-    return read_closely or tuple(name for name in names if name in DENIALS)
+    return tuple(name for name in names if DENIALS[name].retracts) or names
 
 
 _FEW = 1  # words in front of a number that is all that a sentence says
@@ -246,7 +246,6 @@ _SHOWN_NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 
 def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
     """Where, in a statement that denies an answer, another one begins that has a number; else 0."""
-    names = tuple(name for name in names if name in DENIALS)
     words, folded = _compiled(names), _simpler(folded, names)
     found = (*words.so.finditer(folded, start, end), *words.turns.finditer(folded, start, end))
     begins = max((m.end() for m in found), default=0)
@@ -255,13 +254,11 @@ def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
 
 def without_assurances(folded: str, names: tuple[str, ...]) -> str:
     """A text without words that only look like a denial: "there is no mistake"."""
-    names = tuple(name for name in names if name in DENIALS)
     return _compiled(names).certain.sub(" ", _simpler(folded, names))
 
 
 def assured_length(folded: str, names: tuple[str, ...]) -> int:
     """The length of a statement without words at its end that only assure it."""
-    names = tuple(name for name in names if name in DENIALS)
     words, folded = _compiled(names), _simpler(folded, names)
     at = len(folded)
     for found in reversed(list(words.certain.finditer(folded))):
@@ -280,8 +277,7 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
 
 def agrees(rest: str, names: tuple[str, ...]) -> bool:
     """Whether what follows an answer that somebody else gave says that it is right."""
-    words = _compiled(tuple(name for name in names if name in DENIALS))
-    return bool(words.agrees.match(rest))
+    return bool(_compiled(names).agrees.match(rest))
 
 
 def _folded(text: str, names: tuple[str, ...]) -> str:

@@ -59,8 +59,7 @@ _LIMITS = frozenset(
         "supposing assuming suppose assume imagine pretend provided providing case event when "
         "whenever long condition depending otherwise either says say claims thinks think thought "
         "believes believe believed swore wrote writes feels according whether squared cubed too "
-        "shy short thrice answered answers stated states until "
-        "said"
+        "shy short thrice answered answers stated states until said"
     )
     + _inflected(
         "guess seem appear allege claim argue insist assert suggest reckon reply declare suspect "
