@@ -267,11 +267,10 @@ def _marked_line(text: str) -> str | None:
         line = text[mark + 4 :].lstrip().split("\n", 1)[0].strip()
         if line and (is_bare(line) or _is_bound(line)):
             line = _ANSWER_LABEL.sub("", line)
-            # What stands alone in its line is in the scope of nothing.
+            # What stands alone in its line is in no scope but its own.
+            alone = text[mark - 1] != " "
             return (
-                _affirmed(text, line, text.find(line, mark))
-                if text[mark - 1 :][0] == " "
-                else _affirmed(line, line, 0)
+                _affirmed(line, line, 0) if alone else _affirmed(text, line, text.find(line, mark))
             )
     mark = text.rfind("\nA:")
     mark = 0 if mark < 0 and text.startswith("A:") else mark + 1
@@ -369,9 +368,10 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
     if not found:
         return found
     if start < 0:  # `$12$ grams` was found as `12 grams`
-        number = _VALUE.match(found)
-        at = text.rfind(number[0].strip()) if number and " " in found else -1
-        denied = at >= 0 and is_denied(text, at, at + len(number[0].strip() if number else ""))
+        number = _VALUE.match(found) if " " in found else None
+        shown = number[0].strip() if number else ""
+        at = text.rfind(shown) if shown else -1
+        denied = at >= 0 and is_denied(text, at, at + len(shown))
         return f"not {found}" if denied else found
     first, end = 0, len(found)
     if not found.isdigit():
@@ -386,7 +386,6 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
 
 _NEGATED = re.compile(r"\W*(?:not|never|neither|no|isn['’]t)\b", re.IGNORECASE)
 _VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
-_WITH_UNIT = re.compile(r"([-−]?\d(?:[\d.,]*\d)?) [^\d$\\]+")
 _PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
 _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
