@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ..operators import RejuiceError
-from ..pipelines import cli
-from ..pipelines.cli import StoppedError, app
+from ..pipelines.cli import StoppedError, app, more_checks, warn_of_groups
+from ..pipelines.cli import main as run_app
 from ..pipelines.commands.report import show_more
 from ..pipelines.commands.trust import Trust, check_trusted
 from ..pipelines.options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
@@ -97,7 +97,7 @@ def train(
     run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
-        cli.warn_of_groups(loaded, training=True)
+        warn_of_groups(loaded, training=True)
     if dry_run:
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
@@ -274,14 +274,14 @@ def _show_metrics(stored: Stored, console: Console) -> None:
         show(Path(str(stored.path)), stored.title, console)
 
 
-cli.more_checks.append(_check_training)
+more_checks.append(_check_training)
 show_more.append(_show_metrics)
 openers.append(_open_training)
 
 
 def main() -> NoReturn:
     """Run the command; a user error is one line on stderr and exit status 2."""
-    cli.main()
+    run_app()
 
 
 def _train(
