@@ -69,7 +69,7 @@ docs: $(STAMP)
 # Pictures of the page of `rejuice view`, by the suite that compares them.
 docs-images: export REJUICE_WRITE_IMAGES = 1
 docs-images: $(STAMP)
-	$(BIN)/python -m pytest -m browser tests/pipelines/page/test_screenshots.py
+	$(BIN)/python -m pytest -m browser tests/pipelines/analysis/page/test_screenshots.py
 
 # The documentation as outputs/site/html/index.html; a broken link is an error.
 site: $(STAMP)

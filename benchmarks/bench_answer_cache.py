@@ -19,13 +19,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rejuice.operators.answer_cache.cache import AnswerCache
+from rejuice.operators.servers.answer_cache import AnswerCache
 
 ROUNDS = 3
 INDEX = """
 import resource, sys, time
 import numpy as np
-from rejuice.operators.answer_cache.index import AnswerIndex
+from rejuice.operators.servers.answer_index import AnswerIndex
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count, index = int(sys.argv[1]), AnswerIndex()
 keys = np.random.default_rng(0).bytes(32 * count)

@@ -17,7 +17,7 @@ from rejuice.pipelines.demo.recorded import write_prompts
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 5
-REJUICE = (sys.executable, "-m", "rejuice.trainer", "check")
+REJUICE = (sys.executable, "-m", "rejuice.pipelines.cli", "check")
 LIBRARIES = "import pyarrow, pydantic, yaml"
 
 

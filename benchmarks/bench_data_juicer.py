@@ -24,8 +24,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 import both_ways
 
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.data_juicer.steps import step
+from rejuice.pipelines.engine.steps import run_in_memory
 
 BIN = Path(sys.executable).parent
 OPERATORS = {

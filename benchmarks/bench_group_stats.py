@@ -26,8 +26,8 @@ from rejuice.operators import (
 )
 from rejuice.operators.groups import Groups
 from rejuice.pipelines import load, run
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine.steps import run_in_memory
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 COMPARED = [RewardSumMapper(weights={"accuracy": 1.0}), GrpoAdvantageMapper()]

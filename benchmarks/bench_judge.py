@@ -30,7 +30,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 _N = 8
-_PLUGINS = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
+_PLUGINS = "rejuice.trainer.verl.plugin,rejuice.trainer.cpu.platform"
 _EVERY_S = 0.03  # a group is finished; the buffer looks every 0.02 s, so it finds them one by one
 
 

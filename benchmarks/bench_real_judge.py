@@ -34,8 +34,8 @@ from real_responses import RECIPE, N, overrides
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe import load
 
 _UNTIL_PASS_RATE = 4  # steps of the recipe

@@ -26,7 +26,7 @@ from measure import Cost, cost
 _GROUP = 8
 _WORDS = 20_000
 _BLOCK = 80_000
-_COMMAND = "import sys; from rejuice.pipelines.cli import main; sys.exit(main())"
+_COMMAND = "import sys; from rejuice.pipelines.cli.main import main; sys.exit(main())"
 
 
 class Point(NamedTuple):

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from rejuice.operators import Change
-from rejuice.pipelines.apply.steps import StepResult
 from rejuice.pipelines.engine.kept import chunk
 from rejuice.pipelines.engine.kept.folder import KeptRows, chunk_path
+from rejuice.pipelines.engine.steps import StepResult
 
 ROWS, RESPONSES, CHARACTERS = 500, 8, 400
 """Prompts of a chunk, responses to each, characters of each."""

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 ROWS = 100_000
 RESPONSES = 8
-REJUICE = (sys.executable, "-m", "rejuice.trainer")
+REJUICE = (sys.executable, "-m", "rejuice.pipelines.cli")
 QUESTION = (
     "Problem {number}: a farm with {number} ducks sells what is left of its eggs each day at the market "
     "for two dollars per egg, after three were eaten for breakfast and four were baked into muffins. "

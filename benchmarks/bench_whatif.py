@@ -17,7 +17,7 @@ from measure import cost
 
 ROWS = 1_000_000
 RESPONSES = 8
-REJUICE = (sys.executable, "-m", "rejuice.trainer")
+REJUICE = (sys.executable, "-m", "rejuice.pipelines.cli")
 WORDS = ["so", "we", "add", "the", "tens", "and", "then", "carry", "what", "is", "left", "over"]
 PROCESS = [
     {"prompt_template_mapper": {}},

@@ -24,9 +24,9 @@ from unittest.mock import patch
 import bench_scale
 import pyarrow as pa
 
+from rejuice.pipelines.dataset import sections
+from rejuice.pipelines.dataset.checked import write_checked
 from rejuice.pipelines.engine import dataset_step, digest_file, runner
-from rejuice.pipelines.filesystem import sections
-from rejuice.pipelines.filesystem.checked import write_checked
 from rejuice.pipelines.recipe.read import load
 
 ROWS, GROUP, CHUNK_ROWS, KEPT_PROMPTS = 10**8, 8, 65_536, 2_048

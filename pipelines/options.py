@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..operators import RecipeError, RejuiceError
-from .filesystem.remote import to_path
+from .dataset.remote import to_path
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
 DatasetPath = Annotated[

@@ -99,7 +99,7 @@ def slow_at_once(monkeypatch):
     """
     from fake_server import SLOW_STATUS, FakeServer
 
-    from rejuice.operators.openai.client import OpenAIClient
+    from rejuice.operators.servers.client import OpenAIClient
 
     exchange = OpenAIClient._exchange_http
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import yaml
 
+from rejuice.pipelines.analysis.opdocs import table
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
-from rejuice.pipelines.show.opdocs import table
 
 if __name__ == "__main__":
     recipes = Path(__file__).parents[1] / "recipes"

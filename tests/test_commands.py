@@ -19,10 +19,10 @@ from each import check_each
 from packaging.requirements import Requirement
 
 from rejuice.operators import get
+from rejuice.pipelines.cli.training import app
 from rejuice.pipelines.options import overrides_of
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
-from rejuice.trainer.cli import app
 from rejuice.trainer.run import TrainingRun
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -244,7 +244,7 @@ def test_a_message_is_searched_for_commands(message):
 @pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("operators/text/sentence_model.py", "pip install 'rejuice[embed]'")
 @pytest.mark.recommended("trainer/warmstart/build.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("trainer/cli.py", "pip install {…}")
+@pytest.mark.recommended("pipelines/cli/training.py", "pip install {…}")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""
     source = "".join(file.read_text("utf-8") for file in CODE)
@@ -264,7 +264,7 @@ def test_the_option_of_vllm_is_that_of_the_real_server():
 @pytest.mark.recommended(
     "pipelines/options.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 )
-@pytest.mark.recommended("trainer/cli.py", "--train.learning_rate 1e-6")
+@pytest.mark.recommended("pipelines/cli/training.py", "--train.learning_rate 1e-6")
 def test_the_examples_of_the_help_are_overrides():
     lines = [command.epilog for command in COMMANDS.values() if getattr(command, "epilog", None)]
     examples = {tuple(found) for line in lines for found in re.findall(r"--([a-z_]+\.\w+) ([\w.-]+\w)", line)}  # fmt: skip

@@ -173,7 +173,7 @@ def test_the_funnel_of_the_readme_is_worded_as_a_run_words_it(tmp_path):
         "data outputs/quickstart/prompts.jsonl --prompts 8 --responses 0",
         "run recipe.yaml",
     ):
-        command = [sys.executable, "-m", "rejuice.trainer", *words.split()]
+        command = [sys.executable, "-m", "rejuice.pipelines.cli", *words.split()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     for part in (slice(2), slice(-3, None)):
         assert [unnumbered(line) for line in shown.splitlines()[part]] == [

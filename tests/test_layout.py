@@ -10,7 +10,7 @@ from each import check_each
 
 from rejuice.operators import Filter, Kind, Mapper, get, installed
 from rejuice.operators.config import field_docs
-from rejuice.operators.scoring.judged_mapper import JudgedMapper
+from rejuice.operators.servers.judged_mapper import JudgedMapper
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")

@@ -63,15 +63,15 @@ def test_a_slot_leaves_out_what_is_in_another():
 @pytest.mark.parametrize(
     ("name", "file"),
     [
-        ("browser", "pipelines/page/build.py"),
+        ("browser", "pipelines/analysis/page/build.py"),
         ("ray", "pipelines/engine/workers/on_ray.py"),
         ("operators", "operators/mapper/unit_test_mapper.py"),
         ("operators", "tests/support/fake_server.py"),
-        ("faults", "trainer/loop/buffer.py"),
+        ("faults", "trainer/verl/buffer.py"),
         ("vllm", "operators/sampling/vllm_engine.py"),
         ("pages", "recipes/quickstart.yaml"),
         ("pages", "README.md"),
-        ("browser", "pipelines/page/assets/page.js"),
+        ("browser", "pipelines/analysis/page/assets/page.js"),
         ("ray", "constraints.txt"),
     ],
 )
@@ -119,7 +119,7 @@ def test_without_history_one_slot_is_chosen(monkeypatch, capsys):
 
 
 def test_a_change_is_what_differs_from_the_last_full_pass(monkeypatch, tmp_path, capsys):
-    printed = {"diff": "pipelines/page/build.py\n", "rev-list": "3\n"}
+    printed = {"diff": "pipelines/analysis/page/build.py\n", "rev-list": "3\n"}
     monkeypatch.setattr(slots, "_git", lambda word, *_: printed[word])
     (tmp_path / "last").write_text("0123abc\n")
     monkeypatch.setattr(slots, "LAST_FULL_PASS", tmp_path / "last")

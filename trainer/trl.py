@@ -29,16 +29,16 @@ from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
+from ..pipelines.dataset.remote import to_path
 from ..pipelines.dataset.spec import DatasetSpec
-from ..pipelines.filesystem.remote import to_path
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.steps import Step, of_files
 from .export.answers import answers_only
-from .loop.curation import Curated, at_progress, curate
-from .loop.step_files import response_figures
 from .policies import Policy
 from .split import SplitRecipe, advantage_operator
+from .verl.curation import Curated, at_progress, curate
+from .verl.step_files import response_figures
 
 PathLike: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]

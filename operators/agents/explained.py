@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..openai.loop_thread import LoopThread
 from ..sampling.protocol import Failure, Prompt
 from ..sampling.tokenizer import Messages
+from ..servers.loop_thread import LoopThread
 from .flow import Flow
 from .model import ModelError
 from .play import Limits

@@ -12,10 +12,17 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..config import deciding_fields
-from ..openai.dialect import Dialect
-from ..openai.options import DialectServer, refuse_own_fields
-from ..openai.wire import AttemptError, ChatChoice, ChatCompletion, RetryClass, endpoint, parse_body
 from ..sampling.tokenizer import Messages
+from ..servers.dialect import Dialect
+from ..servers.options import DialectServer, refuse_own_fields
+from ..servers.wire import (
+    AttemptError,
+    ChatChoice,
+    ChatCompletion,
+    RetryClass,
+    endpoint,
+    parse_body,
+)
 
 _SEEDS = 2**31
 _PROBE: Messages = (("user", "Hi"),)
@@ -72,7 +79,7 @@ class FrozenModel(DialectServer):
         Raises:
             EngineError: it is not up, lacks the model or refuses the key, or its address is wrong.
         """
-        from ..openai.preflight import check_server
+        from ..servers.preflight import check_server
 
         check_server(self, self.model)
 
@@ -84,10 +91,10 @@ class FrozenModel(DialectServer):
                 down: it may recover, so the run goes on without this answer.
             EngineError: it would never answer: the address, the model or the key is wrong.
         """
-        from ..openai.advice import advice
-        from ..openai.client import Request
-        from ..openai.endpoints import ServerDownError
-        from ..openai.shared import shared_client
+        from ..servers.advice import advice
+        from ..servers.client import Request
+        from ..servers.endpoints import ServerDownError
+        from ..servers.shared import shared_client
 
         shared = await shared_client(self)
         url = partial(endpoint, api="chat")
@@ -107,7 +114,7 @@ class FrozenModel(DialectServer):
 
     async def close(self) -> None:
         """Close the connections of this event loop to the server."""
-        from ..openai.shared import close_shared_client
+        from ..servers.shared import close_shared_client
 
         await close_shared_client(self)
 

@@ -26,11 +26,11 @@ from typing import NamedTuple, TypeAlias
 from ..errors import EngineError, OperatorError, RejuiceError
 from ..first_failures import FirstFailures
 from ..logs import logger
-from ..openai.concurrently import RefillRequest, work_on_demand
-from ..openai.loop_thread import LoopThread
 from ..sampling.protocol import Engine, Failure, Settings
 from ..sampling.token_count import token_listener
 from ..sampling.tokenizer import Encode
+from ..servers.concurrently import RefillRequest, work_on_demand
+from ..servers.loop_thread import LoopThread
 from .flow import Flow
 from .play import Limits, Model, Play, TrajectoryEnd, TurnSampler, as_utf8
 from .sampler import turn_sampler, turns_at_a_time

@@ -20,8 +20,8 @@ from ..sampling.tokenizer import Messages
 from .play import TurnSampler
 
 if TYPE_CHECKING:
-    from ..openai.client import OpenAIClient
     from ..sampling.openai_engine import OpenAIEngine
+    from ..servers.client import OpenAIClient
 
 _WAVE = 512
 """Turns of a wave, at most: as many as a process of `transformers` decodes at a time."""
@@ -58,7 +58,7 @@ async def turn_sampler(
     from ..sampling.openai_engine import OpenAIEngine
 
     if isinstance(engine, OpenAIEngine):
-        from ..openai.client import OpenAIClient
+        from ..servers.client import OpenAIClient
 
         async with OpenAIClient(engine.options, engine.options.concurrency) as client:
             yield ServerSampler(engine, client, settings, report)

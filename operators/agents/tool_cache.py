@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PrivateAttr
 
-from ..answer_cache.cache import AnswerCache, has_answers
 from ..change import Columns
 from ..errors import RecipeError
-from ..openai.in_flight import InFlight
+from ..servers.answer_cache import AnswerCache, has_answers
+from ..servers.in_flight import InFlight
 from ..user_cache import in_user_cache
 from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 

@@ -13,20 +13,20 @@ from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..operator import Change, Columns
-from ..scoring import data_juicer_quality
-from ..scoring.answer import ScorerAnswer
-from ..scoring.delimiters import filled
-from ..scoring.judge import REASONS, ScoringOutcome
-from ..scoring.judged_mapper import (
+from ..servers import data_juicer_quality
+from ..servers.answer import ScorerAnswer
+from ..servers.delimiters import filled
+from ..servers.judge import REASONS, ScoringOutcome
+from ..servers.judged_mapper import (
     JudgedMapper,
     questions_of,
     response_format,
     summed_notes,
     texts_of,
 )
-from ..scoring.prompt import PLACEHOLDERS, TEMPLATE, system_message
-from ..scoring.quality import WRITTEN, quality_columns
-from ..scoring.verdict import AnswerFormat, read_verdict, schema
+from ..servers.prompt import PLACEHOLDERS, TEMPLATE, system_message
+from ..servers.quality import WRITTEN, quality_columns
+from ..servers.verdict import AnswerFormat, read_verdict, schema
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TOP = 20  # log-probabilities at a token: the most that OpenAI gives, and vLLM by default

@@ -15,18 +15,18 @@ from typing_extensions import Self
 
 from ..columns import RIGHT, component, component_columns
 from ..operator import Change, Columns
-from ..scoring.answer import ScorerAnswer
-from ..scoring.delimiters import filled
-from ..scoring.judge import REASONS, ScoringOutcome
-from ..scoring.judged_mapper import (
+from ..servers.answer import ScorerAnswer
+from ..servers.delimiters import filled
+from ..servers.judge import REASONS, ScoringOutcome
+from ..servers.judged_mapper import (
     JudgedMapper,
     questions_of,
     response_format,
     summed_notes,
     texts_of,
 )
-from ..scoring.prompt import about_marks
-from ..scoring.verdict import AnswerFormat, read_decision
+from ..servers.prompt import about_marks
+from ..servers.verdict import AnswerFormat, read_decision
 from ..verifier.delimited import final_answer
 
 _PLACEHOLDERS = ("question", "reference", "answer")

@@ -15,8 +15,8 @@ from ..operator import Columns, Mapper
 from ..thoughts import continued
 
 if TYPE_CHECKING:
-    from ..unit_tests.grading import CaseVerdicts, Submission
-    from ..unit_tests.suite import AssertCase
+    from ..sandbox.grading import CaseVerdicts, Submission
+    from ..sandbox.suite import AssertCase
 
 _MIB = 2**20
 
@@ -172,7 +172,7 @@ class UnitTestMapper(Mapper):
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
         """The tests of all rows that have a program, with `style: assert`."""
-        from ..unit_tests.suite import AssertCase
+        from ..sandbox.suite import AssertCase
 
         for row in self._rows(table):
             for case in row.submission.cases if row.submission else ():
@@ -183,8 +183,8 @@ class UnitTestMapper(Mapper):
         if not submissions:
             return []
         from ..cores import usable_cores
+        from ..sandbox.grading import Grader, shared_sandbox
         from ..sandbox.run import SandboxLimits
-        from ..unit_tests.grading import Grader, shared_sandbox
 
         self.preflight()
         grader = Grader(
@@ -209,10 +209,10 @@ class UnitTestMapper(Mapper):
         self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
     ) -> _Row:
         """What is to be done with a row."""
-        from ..unit_tests.assert_style import Program
-        from ..unit_tests.code_block import extract_code
-        from ..unit_tests.grading import Submission
-        from ..unit_tests.suite import BadTestsError, assert_cases, stdin_cases
+        from ..sandbox.assert_style import Program
+        from ..sandbox.code_block import extract_code
+        from ..sandbox.grading import Submission
+        from ..sandbox.suite import BadTestsError, assert_cases, stdin_cases
 
         if response is None:
             return _Row(None, "no_response")

@@ -84,7 +84,7 @@ def preflight(spec: EngineSpec) -> None:
         EngineError: it is not.
     """
     if isinstance(spec.options, OpenAIOptions):
-        from ..openai.preflight import check_server
+        from ..servers.preflight import check_server
 
         check_server(spec.options, spec.model)
 

@@ -19,11 +19,11 @@ from itertools import chain
 from typing import Any
 
 from ..errors import EngineError
-from ..openai.advice import advice
-from ..openai.client import OpenAIClient, Request, headers
-from ..openai.concurrently import capacity_for, run_concurrently, work_on_demand
-from ..openai.loop_thread import LoopThread
-from ..openai.wire import AttemptError, endpoint
+from ..servers.advice import advice
+from ..servers.client import OpenAIClient, Request, headers
+from ..servers.concurrently import capacity_for, run_concurrently, work_on_demand
+from ..servers.loop_thread import LoopThread
+from ..servers.wire import AttemptError, endpoint
 from .openai_wire import PLACE, read_group, request_body
 from .options import OpenAIOptions
 from .protocol import Failure, Group, Prompt, Settings

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 
 from ..errors import EngineError
-from ..openai.dialect import Dialect
-from ..openai.message import ChatMessage
-from ..openai.wire import (
+from ..servers.dialect import Dialect
+from ..servers.message import ChatMessage
+from ..servers.wire import (
     ENDINGS,
     Api,
     AttemptError,

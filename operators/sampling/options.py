@@ -9,7 +9,7 @@ from pydantic import (
     PositiveInt,
 )
 
-from ..openai.options import DialectServer, Options
+from ..servers.options import DialectServer, Options
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 

@@ -15,8 +15,8 @@ from ..columns import ROW_CONTRACT, content_ids
 from ..first_failures import FirstFailures
 from ..groups import Groups
 from ..logs import logger
-from ..openai.dialect import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
+from ..servers.dialect import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
 from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .protocol import Failure, Prompt

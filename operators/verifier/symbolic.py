@@ -24,15 +24,7 @@ from .notation import plain, split_top
 from .real_sets import same_set
 from .structure import is_prose, parts, same
 from .units import split_unit
-from .values import (
-    AGREEMENT,
-    LARGEST,
-    close,
-    confirmed,
-    evaluate,
-    evaluations,
-    fraction,
-)
+from .values import AGREEMENT, LARGEST, close, confirmed, evaluate, evaluations, fraction
 
 _ANY_FORMULA = r"\sqrt{5}+\frac{1}{7}"
 _EQUALS = re.compile(r"\s*=\s*")

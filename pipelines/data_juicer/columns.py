@@ -16,10 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .reading import source
-from .reading.catalogue import KINDS, ForeignKind, find
-from .reading.fields import texts
-from .running.helper_columns import META, STATS
+from . import source
+from .catalogue import KINDS, ForeignKind, find
+from .fields import texts
+from .run_columns import META, STATS
 
 _OF_ROWS = (
     "compute_stats_single", "compute_stats_batched", "compute_hash", "process_single",

@@ -16,20 +16,20 @@ from typing_extensions import Self
 from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
+from .catalogue import OTHER_KINDS, find, names
 from .columns import keeps_columns, may_write, reads_text, statistics
-from .reading.catalogue import OTHER_KINDS, find, names
-from .reading.constructor import check_constructor
-from .reading.credentials import refuse_credentials
-from .reading.fields import PROCESS_FIELDS, arguments, check_fields
-from .reading.named_files import digests
-from .reading.needs import needs
-from .reading.plugins import Plugin
-from .running.helper_columns import named, put_back, without_own
-from .running.result import CALL_FAILED, CALLS_FAILED, ROW, change, change_without
-from .running.run_operator import prepare, run_operator
-from .running.servers import model_field, server
-from .running.with_ray import PACKAGE as RAY
-from .running.with_ray import needs_ray
+from .constructor import check_constructor
+from .credentials import refuse_credentials
+from .fields import PROCESS_FIELDS, arguments, check_fields
+from .named_files import digests
+from .needs import needs
+from .plugins import Plugin
+from .result import CALL_FAILED, CALLS_FAILED, ROW, change, change_without
+from .run_columns import named, put_back, without_own
+from .run_operator import prepare, run_operator
+from .servers import model_field, server
+from .with_ray import PACKAGE as RAY
+from .with_ray import needs_ray
 
 _SCOPES = {
     "mapper": Scope.ROW,

@@ -16,9 +16,9 @@ import xxhash
 
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
-from ..filesystem.files import read_file, write_file
-from ..filesystem.remote import AnyPath
 from .datafile import DataFile
+from .files import read_file, write_file
+from .remote import AnyPath
 
 _NAME = "content-hashes.json"
 _BLOCK = 16 << 20

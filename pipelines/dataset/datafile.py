@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.config import check_text
-from ..filesystem.files import open_input
-from ..filesystem.remote import AnyPath
+from .files import open_input
+from .remote import AnyPath
 
 JSON_SUFFIXES = (".jsonl", ".json")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}

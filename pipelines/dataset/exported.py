@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from ...operators import DataError
-from ..filesystem.arrow_files import read_arrow
-from ..filesystem.files import open_input
-from ..filesystem.remote import AnyPath, RemotePath
+from .arrow_files import read_arrow
+from .files import open_input
 from .read import Dataset
+from .remote import AnyPath, RemotePath
 from .run_folder import is_folder
 from .write import parts_of
 

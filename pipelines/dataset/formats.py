@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from ..filesystem.files import open_input
 from . import json_lines, parquet
 from .datafile import DataFile, errors_of_format
+from .files import open_input
 from .json_types import is_too_deep, too_deep
 from .schemas import decoded
 

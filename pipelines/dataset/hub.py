@@ -11,8 +11,8 @@ import xxhash
 
 from ...operators import DataError
 from ...operators.errors import suggest
-from ..filesystem.files import written
-from ..filesystem.remote import AnyPath
+from .files import written
+from .remote import AnyPath
 
 SCHEME = "hf://datasets/"
 

@@ -25,7 +25,6 @@ import pyarrow.json as pj
 
 from ...operators import DataError
 from ...operators.json_text import is_very_deep
-from ..filesystem.store_answers import is_of_store
 from .datafile import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
 from .json_types import (
     Path,
@@ -41,6 +40,7 @@ from .json_types import (
     with_texts,
 )
 from .schemas import MOST_KEYS, too_many_keys
+from .store_answers import is_of_store
 
 _LONGEST_LINE = 1 << 27
 """Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..filesystem.remote import RemotePath
 from . import cut
 from .cut import cuts, rows_within, starts_of_batches
 from .datafile import DataFile, errors_of_format
+from .remote import RemotePath
 from .schemas import decoded, decoded_schema
 
 _SAMPLED_ROWS = 64

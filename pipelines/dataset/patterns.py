@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
 from ...operators import DataError
-from ..filesystem.remote import AnyPath, RemotePath
+from .remote import AnyPath, RemotePath
 from .run_folder import RUN_SUFFIX, check_finished, exports_in_parts
 
 _WILD = frozenset("*?[")

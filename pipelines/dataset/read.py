@@ -18,16 +18,16 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ..filesystem.arrow_files import FORMAT
-from ..filesystem.checked import check_own_folder
-from ..filesystem.remote import AnyPath
 from . import formats, parquet
+from .arrow_files import FORMAT
+from .checked import check_own_folder
 from .content_hash import fingerprint
 from .cut import chunked
 from .datafile import DataFile
 from .hub import HubDataset
 from .json_types import without_marks
 from .mixture import rows_by_weight, sampled
+from .remote import AnyPath
 from .schemas import added, conform, unify
 from .selection import not_there
 from .source import Source, read_source, write_chunks, write_ranges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...operators import DataError
-from ..filesystem.remote import AnyPath, RemotePath
+from .remote import AnyPath, RemotePath
 
 RUN_SUFFIX = ".run"
 PART, PART_SUFFIX = "part", ".parquet"

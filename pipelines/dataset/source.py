@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..filesystem.checked import read_checked, write_checked
-from ..filesystem.remote import AnyPath
+from .checked import read_checked, write_checked
 from .datafile import DataFile
 from .json_types import without_marks
 from .parquet import RowRange, read_range
+from .remote import AnyPath
 from .schemas import conform, unify
 from .selection import Selection
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from ...operators import DataError
 from ...operators.errors import shown
 from ...operators.json_text import parse_json
-from ..filesystem.remote import AnyPath, RemotePath
 from .datafile import SUFFIXES, suffix_of
 from .hub import HubDataset
 from .patterns import files_that_match, folder_of, is_broken, is_matched, is_pattern
+from .remote import AnyPath, RemotePath
 from .run_folder import PART, PART_SUFFIX, check_finished, is_folder
 from .selection import Selection
 

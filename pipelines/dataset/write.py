@@ -22,9 +22,9 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
-from ..filesystem.files import read_file, write_file, written
-from ..filesystem.remote import AnyPath, RemotePath
 from .arrow_types import without_empty
+from .files import read_file, write_file, written
+from .remote import AnyPath, RemotePath
 from .run_folder import PART, PART_SUFFIX, is_folder
 from .schemas import conform
 from .spec import DatasetSpec

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.json_text import parse_json
-from ..filesystem.files import open_input, read_file
-from ..filesystem.remote import AnyPath, to_path
 from .datafile import DataFile
+from .files import open_input, read_file
 from .parquet import schema_metadata
+from .remote import AnyPath, to_path
 from .run_folder import run_folder
 from .spec import DatasetSpec, files_of
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ...operators import RecipeError, RejuiceError
-from ..data_juicer.reading.catalogue import KINDS, find
+from ..data_juicer.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..dataset.selection import not_there
 from ..recipe.columns import check_reads

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from data_juicer.ops.base_op import Deduplicator
 
-from ..data_juicer.running.datasets import nested, plain, rows_of
+from ..data_juicer.datasets import nested, plain, rows_of
 
 _RAY = "ray"
 

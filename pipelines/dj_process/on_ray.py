@@ -15,13 +15,13 @@ import pyarrow as pa
 import ray
 
 from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
-from ..apply.audit_log import AuditLog
-from ..apply.frame import Frame
-from ..apply.group_starts import GroupStarts, check_contiguous
-from ..apply.operator_call import apply_operator, apply_to_digests, digest
-from ..apply.steps import apply_steps, known_change, prefix_errors_with_step, run_step
-from ..data_juicer.running.datasets import plain
-from ..data_juicer.running.helper_columns import filled
+from ..data_juicer.datasets import plain
+from ..data_juicer.run_columns import filled
+from ..engine.audit_log import AuditLog
+from ..engine.frame import Frame
+from ..engine.group_starts import GroupStarts, check_contiguous
+from ..engine.operator_call import apply_operator, apply_to_digests, digest
+from ..engine.steps import apply_steps, known_change, prefix_errors_with_step, run_step
 from ..recipe.steps import Step
 
 _GROUP = "prompt_id"

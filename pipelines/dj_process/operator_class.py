@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, ResumableOperator, build
 from ...operators.config import field_docs
-from ..apply.empty_result import empty_result
+from ..engine.empty_result import empty_result
 from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
 from .class_source import class_source

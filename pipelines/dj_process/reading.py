@@ -15,13 +15,13 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
+from ..dataset.arrow_files import FORMAT
 from ..dataset.arrow_types import without_empty
+from ..dataset.files import written
 from ..dataset.read import Dataset
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.spec import DatasetPart, DatasetSpec, files_of
-from ..filesystem.arrow_files import FORMAT
-from ..filesystem.files import written
-from ..filesystem.remote import AnyPath, to_path
 from ..recipe.dataset_block import selection
 from ..recipe.head import dotted
 

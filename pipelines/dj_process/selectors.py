@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from data_juicer.ops.base_op import Selector
 
-from ..data_juicer.running.result import ROW
+from ..data_juicer.result import ROW
 
 
 def keep_order(ops: Iterable[Any]) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
-from ..apply.audit_log import StepLog
-from ..apply.decision_files import write_decisions
-from ..apply.report import Report, StepReport
+from ..dataset.files import remove_folder
 from ..dataset.run_folder import run_folder
 from ..dataset.spec import DatasetSpec
-from ..filesystem.files import remove_folder
+from ..engine.audit_log import StepLog
+from ..engine.decision_files import write_decisions
+from ..engine.report import Report, StepReport
 from ..recipe.dataset_block import checked_block, dataset_paths, parts, selection
 from ..recipe.head import position
 from ..recipe.steps import Step, step_names

@@ -18,8 +18,7 @@ from ...operators import Change
 from ...operators.columns import flat
 from ...operators.groups import Array
 from ...operators.records import HEADER_BYTES, Header
-from ..apply.steps import StepResult
-from ..filesystem.checked import (
+from ..dataset.checked import (
     LINK,
     DamagedError,
     checked_header,
@@ -29,9 +28,10 @@ from ..filesystem.checked import (
     table_in,
     write_checked,
 )
-from ..filesystem.files import check_is_folder, write_file
-from ..filesystem.remote import AnyPath
+from ..dataset.files import check_is_folder, write_file
+from ..dataset.remote import AnyPath
 from .retries import counter_of, retry_count, write_retry_count
+from .steps import StepResult
 
 _PARENT = "__parent__"
 _META = b"rejuice"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from ..filesystem.checked import DamagedError
-from ..filesystem.files import remove_file
-from ..filesystem.remote import AnyPath
+from ..dataset.checked import DamagedError
+from ..dataset.files import remove_file
+from ..dataset.remote import AnyPath
 from .commit import RetriesGoneError
 from .kept.folder import ChunkLock, is_finished, is_kept
 

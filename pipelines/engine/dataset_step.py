@@ -27,16 +27,16 @@ from ...operators import Operator
 from ...operators.change import interleave, split
 from ...operators.check import check_shard, shard_values
 from ...operators.groups import Array, mix
-from ..apply.frame import Frame
-from ..apply.operator_call import attribute_operator_errors, decide, digest
-from ..apply.steps import StepResult, prefix_errors_with_step
-from ..filesystem.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.steps import Step
 from .commit import load, save
 from .digest_file import ALL_ROWS, BUCKETS, Digest, Shard, cut, save_digest
+from .frame import Frame
 from .located_errors import prefix_errors_with_file
+from .operator_call import attribute_operator_errors, decide, digest
 from .plan import Plan
 from .progress import Progress
+from .steps import StepResult, prefix_errors_with_step
 from .workers.local import Workers
 
 SHARD_BYTES = 128 << 20

@@ -3,7 +3,7 @@
     rows of the first buckets | rows of the next buckets | ... | their numbers in the chunk
 
 A bucket is a hash of what `Operator.shard` gives for a row, so rows that must be decided together
-are in one bucket. Each part of a file is a section, see `filesystem/sections.py`.
+are in one bucket. Each part of a file is a section, see `dataset/sections.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.groups import Array
-from ..filesystem.remote import AnyPath
-from ..filesystem.sections import Sections, arrow_stream, write_sections
+from ..dataset.remote import AnyPath
+from ..dataset.sections import Sections, arrow_stream, write_sections
 
 BUCKETS = 1024
 _PART_BYTES = 32 << 10

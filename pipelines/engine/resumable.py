@@ -27,23 +27,23 @@ from ...operators import Change, DataError, OperatorError, ResumableOperator
 from ...operators.change import concatenate
 from ...operators.check import RowTypes, checked
 from ...operators.operator import RowsOfChunk
-from ..apply.failing_rows import located_at
-from ..apply.frame import Frame
-from ..apply.operator_call import (
+from ..dataset.remote import AnyPath
+from .commit import link
+from .failing_rows import located_at
+from .frame import Frame
+from .kept import chunk as kept_chunk
+from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
+from .kept.journal import Entry, Journal, journals
+from .kept.syncer import Syncer
+from .operator_call import (
     apply_operator,
     attribute_operator_errors,
     have_failures_kept,
     read_columns,
     without_dictionaries,
 )
-from ..apply.steps import StepResult
-from ..filesystem.remote import AnyPath
-from .commit import link
-from .kept import chunk as kept_chunk
-from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
-from .kept.journal import Entry, Journal, journals
-from .kept.syncer import Syncer
 from .progress import StepProgress
+from .steps import StepResult
 
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30

@@ -6,8 +6,8 @@ It is in the name of a file in the step's folder, where no damage to its content
 from __future__ import annotations
 
 from ...operators.disk import NotAFileError, read_file
-from ..filesystem.files import write_file
-from ..filesystem.remote import AnyPath, RemotePath
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath
 
 _COUNTER = "generation"
 _AFTER_DAMAGE = 1_000_000

@@ -20,17 +20,17 @@ from ...operators.columns import BoolArray, flat
 from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
-from ..apply.operator_call import apply_operator, read_columns
-from ..apply.retryable import MISSING, may_fail
-from ..apply.steps import StepResult
-from ..filesystem.remote import AnyPath
+from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import load, save
 from .kept import chunk as kept_chunk
 from .kept.folder import ChunkLock, chunks, is_finished, journalled, rewrite_without
+from .operator_call import apply_operator, read_columns
 from .plan import Plan, kept_folder
 from .retries import count_retry, retry_count
+from .retryable import MISSING, may_fail
+from .steps import StepResult
 
 _OPTION = "--retry_missing"
 

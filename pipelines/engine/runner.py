@@ -27,21 +27,16 @@ from ...operators import (
 )
 from ...operators.disk import kind_of
 from ...operators.sampling.token_count import listening
-from ..apply.chunks import check_chunk_rows, default_chunk_rows
-from ..apply.frame import Frame
-from ..apply.group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from ..apply.identity import identity_lines
-from ..apply.report import Report
-from ..apply.steps import StepResult, apply_steps, prefix_errors_with_step, run_step
-from ..data_juicer.reading.settings import setting_warnings
+from ..data_juicer.settings import setting_warnings
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.run_folder import is_folder
 from ..dataset.write import check_export_path, default_cache
-from ..filesystem.remote import AnyPath, RemotePath
 from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .cache.lock import use_cache
+from .chunks import check_chunk_rows, default_chunk_rows
 from .commit import save
 from .damage import undamaged
 from .dataset_step import run_dataset_step, write_digest
@@ -53,10 +48,14 @@ from .export.finish import (
 )
 from .export.finished import finished_report
 from .export.sole_writer import sole_writer
+from .frame import Frame
+from .group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
+from .identity import identity_lines
 from .located_errors import prefix_errors_with_file
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
 from .progress import Progress, StepProgress
+from .report import Report
 from .resumable import ChunkToRun, Computed, run_resumable
 from .retry import (
     dropped_rows,
@@ -66,6 +65,7 @@ from .retry import (
     reopen_failed,
     step_to_retry,
 )
+from .steps import StepResult, apply_steps, prefix_errors_with_step, run_step
 from .workers.local import LocalWorkers, OpenWorkers, Workers
 
 

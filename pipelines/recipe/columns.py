@@ -16,12 +16,12 @@ from ..data_juicer.steps import ForeignOperator
 from ..dataset.arrow_types import is_text
 from ..dataset.datafile import suffix_of
 from ..dataset.read import Dataset
+from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform
 from ..dataset.selection import not_there
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import check_export_path
 from ..dataset.written import WrittenByRuns, written_of
-from ..filesystem.remote import AnyPath
 from .computed_from import check_current
 from .first_rows import check_first_rows
 from .helper_columns import check_helper_columns

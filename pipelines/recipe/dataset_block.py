@@ -11,9 +11,9 @@ from typing import Any
 from ...operators.errors import shown, suggest
 from ..dataset.hub import HubDataset
 from ..dataset.mixture import parse_mixture
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.selection import Selection
 from ..dataset.spec import DatasetPart
-from ..filesystem.remote import AnyPath, to_path
 
 DatasetPath = AnyPath | HubDataset
 _MIXTURE = re.compile(r"\d*\.?\d+\s+\S|\S+\.(?:jsonl?|parquet|gz|zst)\s+\S")

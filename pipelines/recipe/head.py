@@ -24,12 +24,12 @@ from pydantic.fields import FieldInfo
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import shown, suggest
-from ..data_juicer.reading import catalogue, settings
-from ..data_juicer.running.helper_columns import exported
+from ..data_juicer import catalogue, settings
+from ..data_juicer.run_columns import exported
 from ..dataset.datafile import SUFFIXES
+from ..dataset.remote import AnyPath, PathField, dumped_path
 from ..dataset.spec import DatasetSpec
 from ..dataset.write import default_cache
-from ..filesystem.remote import AnyPath, PathField, dumped_path
 from .dataset_block import DatasetPath, checked_block, dataset_paths, parts, selection
 from .generated import GeneratedDataset
 from .train import Train

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ...operators import RecipeError
-from ..data_juicer.running.helper_columns import KINDS
+from ..data_juicer.run_columns import KINDS
 from ..data_juicer.steps import ForeignOperator
 from .recipe import Recipe
 from .steps import Step

@@ -19,9 +19,9 @@ from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import Dataset
+from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.selection import SUFFIX
 from ..dataset.spec import DatasetSpec
-from ..filesystem.remote import AnyPath, RemotePath
 from .head import Head, checked_head, data_juicer_only, position
 from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry
 from .steps import Step as Step

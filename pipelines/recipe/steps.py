@@ -10,8 +10,8 @@ from ...operators import ALL, Operator, PromptTemplateMapper, RecipeError, build
 from ...operators.errors import shown, suggest
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.reading import catalogue
-from ..data_juicer.reading.settings import passed_on, refused_tokens
+from ..data_juicer import catalogue
+from ..data_juicer.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
 from .head import Head

@@ -19,10 +19,10 @@ def asked_of_shared_client(monkeypatch):
     """What the shared client of servers is asked: it sends nothing, and refuses each request.
 
     That a place asks by it is tested with this; all that the client does about a server that fails
-    is tested in `openai/test_client.py` alone.
+    is tested in `servers/test_client.py` alone.
     """
-    from rejuice.operators.openai.client import OpenAIClient
-    from rejuice.operators.openai.wire import AttemptError, RetryClass
+    from rejuice.operators.servers.client import OpenAIClient
+    from rejuice.operators.servers.wire import AttemptError, RetryClass
 
     error = AttemptError("request_refused", "by the shared client", RetryClass.REFUSED)
     asked = []

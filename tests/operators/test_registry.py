@@ -7,8 +7,8 @@ import pytest
 from rejuice.operators import Kind, OperatorError, RecipeError, get, installed, registry
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.registry import conflicts, find, load_all, load_file, load_files, owner
-from rejuice.pipelines.show import opdocs
-from rejuice.pipelines.show.schema import recipe_schema
+from rejuice.pipelines.analysis import opdocs
+from rejuice.pipelines.analysis.schema import recipe_schema
 
 SCORER = '''
 from rejuice.operators import Filter, Mapper

@@ -289,7 +289,7 @@ def test_an_override_of_a_step_that_is_not_there(recipe_file):
 def test_the_command_prints_one_line_and_exits_with_2(recipe_file):
     path = recipe_file([{"pas_rate_filter": {}}], ROWS)
     done = subprocess.run(
-        [sys.executable, "-m", "rejuice.trainer", "check", str(path)],
+        [sys.executable, "-m", "rejuice.pipelines.cli", "check", str(path)],
         capture_output=True,
         text=True,
         errors="replace",

@@ -15,8 +15,8 @@ import yaml
 from command import HEAVY, heavy_after, runner
 
 from rejuice.operators import __version__, installed
-from rejuice.pipelines import cli
-from rejuice.pipelines.show import opdocs
+from rejuice.pipelines.analysis import opdocs
+from rejuice.pipelines.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
@@ -47,8 +47,8 @@ def test_help_lists_every_command(rejuice):
     code, out, _ = rejuice("--help")
     assert code == 0
     assert all(f" {command} " in out for command in COMMANDS)
-    registered = {info.callback.__name__ for info in cli.app.registered_commands}
-    assert registered >= set(COMMANDS), "rejuice.trainer.cli adds more"
+    registered = {info.callback.__name__ for info in main.app.registered_commands}
+    assert registered >= set(COMMANDS), "rejuice.pipelines.cli.training adds more"
 
 
 def test_version(rejuice):
@@ -126,7 +126,7 @@ class EmptyRowMapper(Operator):
 """
 
 
-@pytest.mark.recommended("pipelines/show/funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
+@pytest.mark.recommended("pipelines/analysis/show_funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
 @pytest.mark.parametrize(
     ("process", "ids"),
     [
@@ -377,7 +377,7 @@ def test_check_of_agents_loads_nothing_that_it_does_not_use(more, tmp_path):
     recipe = yaml.safe_load((ROOT / "recipes" / "flow_lookup.yaml").read_text())
     recipe["process"][1]["agent_rollout_mapper"]["tools"] += more
     path.write_text(yaml.safe_dump(recipe))
-    of_rows = ("pyarrow.compute", "pyarrow.parquet", "rejuice.pipelines.apply")
+    of_rows = ("pyarrow.compute", "pyarrow.parquet", "rejuice.pipelines.engine")
     names = (*HEAVY, *UNUSED_BY_CHECK, *of_rows, "aiohttp", "bm25s", "mcp", "tokenizers")
     assert heavy_after(["check", path], cwd=tmp_path, names=names) == []
 
@@ -403,7 +403,7 @@ def test_a_signal_ends_the_workers_and_prints_how_to_continue(
         custom_operator_paths=[str(tmp_path / "mine.py")], np=2,
     )  # fmt: skip
     running = subprocess.Popen(
-        [sys.executable, "-m", "rejuice.trainer", "run", str(path), "--chunk_rows", "1"],
+        [sys.executable, "-m", "rejuice.pipelines.cli", "run", str(path), "--chunk_rows", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
     )  # fmt: skip
     deadline = time.monotonic() + 120

@@ -8,8 +8,8 @@ from command import runner
 from filelock import FileLock
 
 from rejuice.operators import DataError, RecipeError, get
-from rejuice.pipelines.show import opdocs
-from rejuice.pipelines.stored.open import open_stored
+from rejuice.pipelines.analysis import opdocs
+from rejuice.pipelines.analysis.open import open_stored
 
 STEPS = [{"length_filter": {"min": 1}}, {"length_filter": {"max": 9}}]
 ROWS = [{"response": "a"}, {"response": ""}]
@@ -48,7 +48,7 @@ def commands(message):
 
 @pytest.mark.slow
 @pytest.mark.recommended("operators/registry.py", "see `rejuice ops`")
-@pytest.mark.recommended("pipelines/show/opdocs.py", "see `rejuice ops`")
+@pytest.mark.recommended("pipelines/analysis/opdocs.py", "see `rejuice ops`")
 @pytest.mark.recommended("pipelines/recipe/steps.py", "`rejuice ops` lists them")
 def test_the_list_of_operators(rejuice, recipe_file):
     recipe_file(["qqqqqqqq"], ROWS)
@@ -61,7 +61,7 @@ def test_the_list_of_operators(rejuice, recipe_file):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/show/opdocs.py", "Written by `rejuice ops --markdown`")
+@pytest.mark.recommended("pipelines/analysis/opdocs.py", "Written by `rejuice ops --markdown`")
 def test_the_page_of_operators(rejuice):
     (command,) = commands(opdocs.page().split("\n\n")[1])
     assert rejuice(command) == opdocs.page()
@@ -90,7 +90,7 @@ def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
         rejuice("rejuice run one.yaml --export_path out/y.parquet")
 
 
-@pytest.mark.recommended("pipelines/stored/open.py", "`rejuice run {…}`")
+@pytest.mark.recommended("pipelines/analysis/open.py", "`rejuice run {…}`")
 def test_the_run_that_is_to_be_opened(rejuice, recipe):
     path = recipe()
     with pytest.raises(DataError) as error:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.cli import app
+from rejuice.pipelines.cli.main import app
 
 FOLDER = Path(__file__).resolve().parents[2] / "../shared/data/strangers"
 pytestmark = [

@@ -7,12 +7,12 @@ import pytest
 from fake_judge import FakeJudge
 
 from rejuice.operators.agents.trajectory import turns_of
+from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
+from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.demo.agents import write_trajectories
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.show.explain import explain_row as explain_stored_row
-from rejuice.pipelines.stored.open import open_stored
 
 PROMPTS, N = 30, 8
 

@@ -14,8 +14,8 @@ from djrows import rows
 
 from rejuice.operators import RecipeError, RejuiceError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.data_juicer.reading import catalogue, source
+from rejuice.pipelines.data_juicer import catalogue, source
+from rejuice.pipelines.engine.steps import run_in_memory
 
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from verl.utils import tensordict_utils as tu
 
 from rejuice.operators.errors import EngineError
-from rejuice.trainer.loop import watched_manager
+from rejuice.trainer.verl import watched_manager
 
 LONGEST_S = 120
 WORKERS = ("lives", "process", "node")

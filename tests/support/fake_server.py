@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rejuice.operators.openai.loop_thread import LoopThread
+from rejuice.operators.servers.loop_thread import LoopThread
 
 
 class Trouble(Enum):

@@ -53,7 +53,7 @@ class ForkedCommand:
     def __init__(self, arguments: list[str], log: Path) -> None:
         self._log = log
         code = (
-            "import sys; from rejuice.trainer.cli import main\n"
+            "import sys; from rejuice.pipelines.cli.training import main\n"
             "try: main()\n"
             "finally: print('\\nmodules', *sys.modules, file=sys.stderr)"
         )
@@ -117,12 +117,12 @@ def serve(file: int) -> None:
         with suppress(ImportError):  # The operators' file, which each run loads by itself.
             importlib.import_module(name)
     from rejuice.operators.cache_key import code_version
-    from rejuice.pipelines import cli
+    from rejuice.pipelines.cli import main
     from rejuice.pipelines.recipe.read import load
 
     for step in load(recipe).steps:
         code_version(type(step.operator))  # It parses our own source files, for 0.4 s.
-    command = typer.main.get_command(cli.app)
+    command = typer.main.get_command(main.app)
     with suppress(EOFError):
         while True:
             asked: _Start | int = tests.recv()
@@ -150,11 +150,11 @@ def _run(command: object, start: _Start, log: Path) -> None:
         sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
         os.environ.update(start.environment)
         sys.argv = ["rejuice", *start.arguments]
-        from rejuice.pipelines import cli
+        from rejuice.pipelines.cli import main
 
         start.before()
-        cli.app = command
-        cli.main()
+        main.app = command
+        main.main()
     except SystemExit as end:
         status = int(end.code or 0)
     except BaseException:

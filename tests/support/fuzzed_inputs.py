@@ -43,9 +43,9 @@ from tiny_run import ROWS, run_tiny
 from trained_run import write_trained
 
 from rejuice.operators.registry import load_all
-from rejuice.pipelines import cli
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.cli import main
 from rejuice.pipelines.engine.export import finished
-from rejuice.pipelines.stored.open import open_stored
 
 DONE, LINE = "done", "one line"
 RIGHT = (DONE, LINE)
@@ -88,7 +88,7 @@ class FuzzedInputs:
     """
 
     def __init__(self, folder: Path) -> None:
-        import rejuice.trainer.cli  # noqa: F401 - It registers what opens training.
+        import rejuice.pipelines.cli.training  # noqa: F401 - It registers what opens training.
 
         self._folder = folder
         self._case, self._stack, self._note = (folder / name for name in ("case", "stack", "note"))
@@ -110,7 +110,7 @@ class FuzzedInputs:
         self._files = {file: file.read_bytes() for file in files if file.suffix != ".lock"}
         self._recipes = [file.read_text() for file in sorted((_ROOT / "recipes").glob("*.yaml"))]
         self._operators = load_all()[0]
-        self._command = typer.main.get_command(cli.app)
+        self._command = typer.main.get_command(main.app)
 
     def draws(self, numbers: Sequence[int]) -> Iterator[Found]:
         """What becomes of these draws, in processes that are forks of this one."""
@@ -162,7 +162,7 @@ class FuzzedInputs:
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, -1))
             os.environ.update(HF_HUB_OFFLINE="1", COLUMNS="200")
-            cli.app = self._command
+            main.app = self._command
             with open(pipe, "wb") as results, self._stack.open("w") as stack:
                 faulthandler.enable(stack)
                 signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -210,7 +210,7 @@ class FuzzedInputs:
         sys.argv = ["rejuice", *words]
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                cli.main()
+                main.main()
             except SystemExit as end:
                 status = int(end.code or 0)
             except BaseException as error:

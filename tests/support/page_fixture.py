@@ -9,12 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from rejuice.operators.groups import Groups
-from rejuice.pipelines.apply.report import StepReport
-from rejuice.pipelines.figures.figures import set_figures
-from rejuice.pipelines.figures.rows import RowTable
-from rejuice.pipelines.page.content import PageColumn, PageCurves, PageData, PageSet, PageStep
-from rejuice.pipelines.page.evidence import COLUMN as EVIDENCE
-from rejuice.pipelines.page.of_rows import slug_column
+from rejuice.pipelines.analysis.figures import set_figures
+from rejuice.pipelines.analysis.page.content import (
+    PageColumn,
+    PageCurves,
+    PageData,
+    PageSet,
+    PageStep,
+)
+from rejuice.pipelines.analysis.page.evidence import COLUMN as EVIDENCE
+from rejuice.pipelines.analysis.page.of_rows import slug_column
+from rejuice.pipelines.analysis.rows import RowTable
+from rejuice.pipelines.engine.report import StepReport
 
 HOSTILE = (
     "<script>window.hit=1</script>",

@@ -16,7 +16,7 @@ TOGETHER = {
     "tests/trainer/cpu/test_rollout.py": "verl, imported",
     "tests/trainer/cpu/test_seams.py": "verl, imported",
     "tests/trainer/launch/test_dry_run.py": "verl, imported",
-    "tests/trainer/loop/": "verl, imported",
+    "tests/trainer/verl/": "verl, imported",
     "tests/test_slots.py": "imports of all files",
 }
 FIRST = ("faults", "a training", "a training of agents", "dj-process, imported")

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import aiohttp
 from virtual_time import run_in_virtual_time
 
-from rejuice.operators.openai.client import OpenAIClient, Request
-from rejuice.operators.openai.concurrently import run_concurrently
-from rejuice.operators.openai.options import ServerOptions
-from rejuice.operators.openai.wire import AttemptError, HttpResponse, RetryClass
+from rejuice.operators.servers.client import OpenAIClient, Request
+from rejuice.operators.servers.concurrently import run_concurrently
+from rejuice.operators.servers.options import ServerOptions
+from rejuice.operators.servers.wire import AttemptError, HttpResponse, RetryClass
 
 A, B, C = "http://a/v1", "http://b/v1", "http://c/v1"
 

@@ -6,11 +6,11 @@ import numpy as np
 from fake_run import line, write_run
 from tiny_run import AFTER, run_tiny
 
-from rejuice.pipelines.stored.open import open_stored
-from rejuice.trainer.loop.curation import at_progress, curate, drop_rows
-from rejuice.trainer.loop.step_files import StepFiles
-from rejuice.trainer.loop.values import values_table
+from rejuice.pipelines.analysis.open import open_stored
 from rejuice.trainer.run import TrainingRun
+from rejuice.trainer.verl.curation import at_progress, curate, drop_rows
+from rejuice.trainer.verl.step_files import StepFiles
+from rejuice.trainer.verl.values import values_table
 
 SCHEDULED = {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.0}}
 PROCESS = [

@@ -151,7 +151,7 @@ class Stage:
             split: the validation set that they are of; by default that of `validation_path`.
         """
         split = split or {"train": "train", "val": "validation"}[partition]
-        from rejuice.trainer.loop.types import Slot
+        from rejuice.trainer.verl.types import Slot
 
         slots = []
         for index in prompts:
@@ -181,7 +181,7 @@ class Stage:
         slots: Sequence[Any] | None = None,
     ) -> None:
         """Put groups of responses to prompts, given by their number; puts the prompts first if need be."""
-        from rejuice.trainer.loop.trajectories import put
+        from rejuice.trainer.verl.trajectories import put
 
         slots = self.ask(list(responses), partition, step) if slots is None else slots
         groups = [self.group(texts, step - 1) for texts in responses.values()]
@@ -194,7 +194,7 @@ class Stage:
         step: int = 1,
     ) -> None:
         """Put groups of trajectories to prompts, given by their number, and the prompts first."""
-        from rejuice.trainer.loop.trajectories import put_trajectories
+        from rejuice.trainer.verl.trajectories import put_trajectories
 
         slots = self.ask(list(trajectories), partition, step)
         groups = [
@@ -204,7 +204,7 @@ class Stage:
 
     def fail(self, prompts: Sequence[int], partition: str = "train", step: int = 1) -> None:
         """Prompts that could not be sampled."""
-        from rejuice.trainer.loop.trajectories import fail
+        from rejuice.trainer.verl.trajectories import fail
 
         fail(self.ask(prompts, partition, step), partition)
 
@@ -284,7 +284,7 @@ class Trainer:
 
 def buffer_of(run: Any, trainer: Trainer) -> Any:
     """The replay buffer of a run, as verl makes it."""
-    from rejuice.trainer.loop.buffer import RecipeBuffer
+    from rejuice.trainer.verl.buffer import RecipeBuffer
 
     return RecipeBuffer(
         trainer_mode="sync",

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rejuice.pipelines import recipe
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import checked_schema
 
 pytest.importorskip("data_juicer")

@@ -10,7 +10,7 @@ def verl():
     """verl, imported as a process of a run on a CPU imports it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VERL_PLATFORM", "cpu")
-        modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
+        modules = "rejuice.trainer.verl.plugin,rejuice.trainer.cpu.platform"
         patch.setenv("VERL_USE_EXTERNAL_MODULES", modules)
         # Only while it is imported: elsewhere in this process trl may be wanted.
         patch.setitem(sys.modules, "trl", None)

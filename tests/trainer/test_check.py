@@ -10,9 +10,9 @@ from command import heavy_after, runner
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.openai import preflight
+from rejuice.operators.servers import preflight
+from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.trainer import cli
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, dry_run, prompts, training
 from rejuice.trainer.launch import preflight as launch_preflight
@@ -225,7 +225,7 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
     )
 
 
-@pytest.mark.recommended("pipelines/cli.py", "but `rejuice run` refuses it")
+@pytest.mark.recommended("pipelines/cli/main.py", "but `rejuice run` refuses it")
 def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path):
     path = write(tmp_path, dataset_path="other.jsonl", train={"replay": "replay.jsonl"})
     replayed = dict.fromkeys(prompts._REPLAYED, "x")

@@ -13,8 +13,8 @@ from fake_judge import FakeJudge, Trouble
 from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.recipe.train import Profile, Train
-from rejuice.trainer import cli
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, training
 

@@ -58,7 +58,7 @@ def commands(message):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("trainer/cli.py", "`rejuice train {…} --resume`")
+@pytest.mark.recommended("pipelines/cli/training.py", "`rejuice train {…} --resume`")
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):
     trains.steps, trains.checkpoint, trains.status = LINES[:4], checkpoint, 1
@@ -68,7 +68,9 @@ def test_a_run_that_failed_is_resumed(rejuice, trains, checkpoint):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("trainer/cli.py", "`rejuice checkpoint {…} DIR` and `rejuice curves {…}`")
+@pytest.mark.recommended(
+    "pipelines/cli/training.py", "`rejuice checkpoint {…} DIR` and `rejuice curves {…}`"
+)
 def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
     def fails(*_):
         raise RejuiceError("no space")
@@ -102,7 +104,7 @@ def test_the_options_of_train(rejuice, trains):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("trainer/cli.py", "--steps with --resume trains more, another --output starts anew")  # fmt: skip
+@pytest.mark.recommended("pipelines/cli/training.py", "--steps with --resume trains more, another --output starts anew")  # fmt: skip
 def test_what_a_finished_run_recommends(rejuice, trains, tmp_path):
     train = "rejuice train 'my try.yaml'"
     rejuice(train)

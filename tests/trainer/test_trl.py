@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, OperatorError, RecipeError
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.policies import Policy
 from rejuice.trainer.split import split_recipe

@@ -9,9 +9,9 @@ from ...operators.agents.task import SeededTask
 from ...operators.agents.trajectory import TrajectoryGroup
 from ...operators.sampling.protocol import Engine, Failure, Settings
 from ...operators.sampling.tokenizer import chat_encoder
-from ..loop.types import Slot
 from ..policies import policy_path
 from ..run import TrainingRun
+from ..verl.types import Slot
 
 
 class Agents:

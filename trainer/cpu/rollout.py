@@ -33,11 +33,11 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings
 from ...operators.sampling.seeds import prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ...operators.sampling.transformers_engine import TransformersEngine
-from ..loop.actor_failures import reason_of
-from ..loop.failures import report_sampler_failure
-from ..loop.trajectories import fail, prompt_batch, put, put_trajectories
-from ..loop.types import Slot
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun
+from ..verl.actor_failures import reason_of
+from ..verl.failures import report_sampler_failure
+from ..verl.trajectories import fail, prompt_batch, put, put_trajectories
+from ..verl.types import Slot
 from .agents import Agents
 from .fork_server import PYTHON
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from ...operators import DataError, __version__
 from ...operators.columns import MESSAGES, flat
 from ...operators.groups import hash_each
-from ...pipelines.apply.report import Report
-from ...pipelines.apply.summary import Summary, merge, summarise
 from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.run_folder import run_folder
-from ...pipelines.filesystem.remote import AnyPath
+from ...pipelines.engine.report import Report
+from ...pipelines.engine.summary import Summary, merge, summarise
 from .trl_formats import Converted, Format
 
 _FIGURES = ("verdict", "reward", "advantage")

@@ -13,11 +13,11 @@ from ...operators import DataError, RejuiceError
 from ...operators.redaction import know
 from ...pipelines.dataset.formats import read_batches
 from ...pipelines.dataset.read import Dataset
+from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.run_folder import check_finished, is_folder, run_folder
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.export.finished import Manifest, read_manifest
-from ...pipelines.filesystem.remote import AnyPath, RemotePath
 from .huggingface import Described, dataset_card, described, described_columns
 
 _COPIED_BYTES = 16 << 20

@@ -21,7 +21,7 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from ...pipelines.recipe.read import load
 from ...pipelines.recipe.steps import Step
-from ..loop.curation import curate
+from ..verl.curation import curate
 
 STEPS = "scoring.yaml"
 """The file of the steps, beside the prompts and the reward function."""

@@ -141,7 +141,7 @@ def export(
 
 def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping[str, str]) -> None:
     # The merger needs no accelerator, even if the policy was trained on one.
-    modules = "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform"
+    modules = "rejuice.trainer.verl.plugin,rejuice.trainer.cpu.platform"
     here = {"VERL_USE_EXTERNAL_MODULES": modules, "VERL_PLATFORM": "cpu"}
     with tempfile.TemporaryDirectory() as folder:
         source = _without_attention(actor, Path(folder))

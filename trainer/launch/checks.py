@@ -89,8 +89,8 @@ def _lacking(path: Path) -> str:
 
 def _repeats(held_out: HeldOutSet) -> Iterator[str]:
     """A line where prompts repeat in the first rows of a validation set: each is sampled once."""
-    from ...pipelines.apply.frame import Frame
-    from ...pipelines.apply.steps import apply_steps
+    from ...pipelines.engine.frame import Frame
+    from ...pipelines.engine.steps import apply_steps
 
     frame = Frame.of(Dataset(held_out.path).first_rows)
     steps = takewhile(lambda step: isinstance(step.operator, PromptTemplateMapper), held_out.steps)

@@ -23,9 +23,9 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
 AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
 """Our agent loops, as verl finds them."""
-SERVERS_MANAGER = "rejuice.trainer.loop.watched_manager.WatchedManager"
+SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
 """Samples from verl's own servers."""
-_PLUGIN = "rejuice.trainer.loop.plugin"
+_PLUGIN = "rejuice.trainer.verl.plugin"
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
@@ -167,7 +167,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.resume_mode": "auto" if resume else "disable",
         "trainer.logger": ["console", "file", *config.loggers],
         "trainer.v1.trainer_mode": "sync",
-        "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.loop.buffer",
+        "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.verl.buffer",
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
         f"+{_SAMPLER}.seeds_requests": config.seeds_requests,
@@ -184,7 +184,7 @@ def _replay(live: str) -> dict[str, Any]:
     The stored log-probabilities are those of the old policy.
     """
     return {
-        _MANAGER: "rejuice.trainer.loop.replay.ReplayManager",
+        _MANAGER: "rejuice.trainer.verl.replay.ReplayManager",
         f"+{_SAMPLER}.live": live,
         "algorithm.rollout_correction.bypass_mode": True,
         f"{_ACTOR}.calculate_entropy": True,

@@ -19,15 +19,15 @@ from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.sampling.protocol import Settings
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.apply.audit_log import DECISIONS
 from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
-from ...pipelines.filesystem.remote import AnyPath
+from ...pipelines.engine.audit_log import DECISIONS
 from ...pipelines.recipe.steps import Step, of_files
 from ..held_out import RESPONSES, HeldOutSet
-from ..loop.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared
+from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 
 
 class PromptCounts(NamedTuple):

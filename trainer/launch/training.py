@@ -23,9 +23,9 @@ from ...pipelines.interrupts import signals_interrupt
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
-from ..loop.failures import ERROR_FILE
 from ..report import metrics
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
+from ..verl.failures import ERROR_FILE
 from . import checkpoints, verl_config
 from .checks import check_training
 from .overrides import environment, overrides

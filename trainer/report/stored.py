@@ -1,4 +1,4 @@
-"""Runs and steps of training as stored runs; `rejuice.trainer.cli` registers `open_training`."""
+"""Runs and steps of training as stored runs; the command line registers `open_training`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,16 @@ from ...operators import Change, DataError
 from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...pipelines.apply.frame import Frame
-from ...pipelines.apply.steps import RunStep, StepResult
+from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
+from ...pipelines.engine.frame import Frame
+from ...pipelines.engine.steps import RunStep, StepResult
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
-from ...pipelines.stored.stored import (
-    IDS,
-    SetKind,
-    Stored,
-    StoredSet,
-    not_on_file,
-    with_written,
-)
-from ..loop.curation import at_progress
-from ..loop.values import RecordedStep, recorded_steps
 from ..run import TrainingRun, is_prepared
 from ..split import split_recipe
+from ..verl.curation import at_progress
+from ..verl.values import RecordedStep, recorded_steps
 from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}

@@ -22,8 +22,8 @@ from rich.text import Text
 from typing_extensions import Self
 
 from ...operators import RejuiceError
+from ...pipelines.analysis.show_no_signal import no_signal_of_sets
 from ...pipelines.recipe.train import ONE_SET
-from ...pipelines.show.no_signal import no_signal_of_sets
 from .left_out import left_out_lines
 from .metrics import Point, Reader, component, read, validation
 from .stored import open_training

@@ -18,8 +18,8 @@ from ...operators.agents.task import Task
 from ...operators.agents.toolbox import Toolbox
 from ...operators.agents.tools.calculator import Calculator
 from ...operators.agents.tools.search import Search
-from ...operators.openai.loop_thread import LoopThread
 from ...operators.sampling.protocol import Group, Prompt, Sample
+from ...operators.servers.loop_thread import LoopThread
 from ...pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
 from ...pipelines.demo.numbers import seeded
 from ...pipelines.demo.templates import WORDS

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from ...errors import EngineError
-from ...openai.options import ServerOptions
-from ...openai.wire import AttemptError, RetryClass, WireModel, bad_response, parse_body
+from ...servers.options import ServerOptions
+from ...servers.wire import AttemptError, RetryClass, WireModel, bad_response, parse_body
 from ..passages import Passage, passage_of, shown
 from ..tool import Observation, Tool, ToolError
 
@@ -60,7 +60,7 @@ class HttpSearch(Tool, ServerOptions):
         """
         if not query.strip():
             raise ValueError("the query is empty")
-        from ...openai.endpoints import ServerDownError
+        from ...servers.endpoints import ServerDownError
 
         try:
             return Observation(shown(await self._found(query), self.k, self.longest))
@@ -77,7 +77,7 @@ class HttpSearch(Tool, ServerOptions):
         Raises:
             EngineError: the server is not up, or does not answer.
         """
-        from ...openai.loop_thread import LoopThread
+        from ...servers.loop_thread import LoopThread
 
         thread = LoopThread(f"check of {self.base_url}")
         try:
@@ -86,7 +86,7 @@ class HttpSearch(Tool, ServerOptions):
             thread.close()
 
     async def close(self) -> None:
-        from ...openai.shared import close_shared_client
+        from ...servers.shared import close_shared_client
 
         await close_shared_client(self)
 
@@ -109,8 +109,8 @@ class HttpSearch(Tool, ServerOptions):
             AttemptError: that of the last attempt.
             EngineError: see `call`; a server that is down is a ServerDownError.
         """
-        from ...openai.client import Request
-        from ...openai.shared import shared_client
+        from ...servers.client import Request
+        from ...servers.shared import shared_client
 
         if self.style == "search_r1":
             body = {"queries": [query], "topk": self.k, "return_scores": True}

@@ -18,8 +18,8 @@ from pydantic import PositiveFloat, PrivateAttr, ValidationError, model_validato
 from typing_extensions import Self
 
 from ...errors import EngineError, RecipeError, suggest
-from ...openai.options import refuse_credentials
 from ...redaction import know_named, redact, redact_bytes
+from ...servers.options import refuse_credentials
 from ..argument_schema import ArgumentSchema
 from ..mcp_link import McpLink
 from ..mcp_transport import http_client, stdio_transport
@@ -94,7 +94,7 @@ class Mcp(Tool):
             raise RecipeError(found, "install it, or give its path")
 
     def preflight(self) -> None:
-        from ...openai.loop_thread import LoopThread
+        from ...servers.loop_thread import LoopThread
 
         thread = LoopThread("check of an MCP server")
         try:
@@ -136,7 +136,7 @@ class Mcp(Tool):
         from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
-        from ...openai.client import headers
+        from ...servers.client import headers
 
         own, url = headers(self.api_key_env), self.url or ""
         async with (

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 from ....operators import DataError, RecipeError
 from ....operators.disk import kind_of
-from ...apply.report import Report
+from ...dataset.files import remove_file
+from ...dataset.remote import AnyPath
 from ...dataset.run_folder import run_folder
-from ...filesystem.files import remove_file
-from ...filesystem.remote import AnyPath
 from ..export.finished import read_manifest
+from ..report import Report
 from ..retries import counts_retries, retry_count, write_retry_count
 from .lock import RUNS, named_exports, sole_user
 

@@ -26,8 +26,8 @@ import xxhash
 from ....operators import RejuiceError
 from ....operators.disk import NotAFileError, open_file, read_file
 from ....operators.logs import logger
-from ...filesystem.files import check_is_folder, write_file
-from ...filesystem.remote import AnyPath, RemotePath, to_path
+from ...dataset.files import check_is_folder, write_file
+from ...dataset.remote import AnyPath, RemotePath, to_path
 
 RUNS = "runs"
 _LOCK = "lock"

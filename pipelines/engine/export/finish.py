@@ -20,8 +20,8 @@ import pyarrow as pa
 from ....operators import RecipeError
 from ....operators.disk import NotAFileError
 from ....operators.json_text import parse_json
-from ...apply.audit_log import AuditLog
-from ...apply.report import Report
+from ...dataset.files import check_is_folder, read_file, write_file
+from ...dataset.remote import AnyPath, to_path
 from ...dataset.run_folder import (
     PART,
     PART_SUFFIX,
@@ -31,12 +31,12 @@ from ...dataset.run_folder import (
     unfinished_run_folder,
 )
 from ...dataset.write import write_parts_list
-from ...filesystem.files import check_is_folder, read_file, write_file
-from ...filesystem.remote import AnyPath, to_path
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import YAMLError, dump, parse
+from ..audit_log import AuditLog
 from ..plan import Plan
 from ..progress import Progress
+from ..report import Report
 from ..workers.local import Workers
 from .finished import read_manifest, recipe_mark, sign
 from .outline import outline

@@ -22,14 +22,14 @@ from pydantic import TypeAdapter
 from ....operators import ResumableOperator
 from ....operators.disk import NotAFileError, open_file
 from ....operators.json_text import parse_json
-from ...apply.report import Report
+from ...dataset.files import read_file, write_file
+from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.run_folder import is_folder, run_folder, unfinished_made_by
 from ...dataset.written import written_columns
-from ...filesystem.files import read_file, write_file
-from ...filesystem.remote import AnyPath, RemotePath
 from ...recipe.recipe import Recipe
 from ...recipe.yaml_text import dump
 from ..plan import Plan, kept_folder
+from ..report import Report
 from .place import written_files
 from .sole_writer import Hold
 

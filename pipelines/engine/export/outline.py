@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators import Groups, OperatorError
-from ...apply.frame import Frame
 from ...dataset.run_folder import is_folder
 from ...dataset.written import mark_written, written_of
 from ...recipe.computed_from import computed_from
 from ...recipe.head import Head
+from ..frame import Frame
 from ..plan import Plan
 from ..workers.local import Workers
 from .parts import ExportPart, cut_parts, one_part

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....operators.disk import sync
-from ...apply import decision_files
+from ...dataset.files import remove_folder, write_file
+from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.run_folder import (
     export_name,
     is_folder,
@@ -21,8 +22,7 @@ from ...dataset.run_folder import (
     unfinished_run_folder,
 )
 from ...dataset.write import PARTS_LIST, parts_of
-from ...filesystem.files import remove_folder, write_file
-from ...filesystem.remote import AnyPath, RemotePath
+from .. import decision_files
 from .sole_writer import Hold
 
 _OLD_EXPORT, _OLD_RUN = "old_export", "old_run"

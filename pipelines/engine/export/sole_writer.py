@@ -1,7 +1,7 @@
 """Only one run writes an export, and its run folder, at a time.
 
 On disk a lock of the system is held, which ends with its process. In an object store a run keeps a
-lease, see `filesystem/lease.py`. One that was suspended loses it, and ends where it next looks,
+lease, see `dataset/lease.py`. One that was suspended loses it, and ends where it next looks,
 which is before it puts files in place. Each file of an export is still complete.
 """
 
@@ -15,9 +15,9 @@ from filelock import FileLock, Timeout
 
 from ....operators import RejuiceError
 from ....operators.disk import check_is_file
+from ...dataset.lease import leased
+from ...dataset.remote import AnyPath, RemotePath
 from ...dataset.run_folder import run_folder
-from ...filesystem.lease import leased
-from ...filesystem.remote import AnyPath, RemotePath
 
 
 class Hold(NamedTuple):

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...apply import decision_files
-from ...apply.audit_log import DECISIONS, AuditLog
-from ...apply.steps import apply_steps
-from ...data_juicer.running.helper_columns import filled
+from ...data_juicer.run_columns import filled
 from ...dataset.run_folder import PART, PART_SUFFIX
 from ...dataset.schemas import conform
 from ...dataset.write import writer
+from .. import decision_files
+from ..audit_log import DECISIONS, AuditLog
 from ..plan import Plan
+from ..steps import apply_steps
 from .parts import ExportPart, ExportSlice
 from .place import RunPlace
 

@@ -19,12 +19,12 @@ import xxhash
 from ....operators import Change
 from ....operators.change import split
 from ....operators.records import Header, records_in
-from ...apply.steps import StepResult
-from ...filesystem.checked import DamagedError, damaged, is_verified, owner, read_content, verified
-from ...filesystem.files import written
-from ...filesystem.remote import AnyPath
-from ...filesystem.sections import arrow_stream
+from ...dataset.checked import DamagedError, damaged, is_verified, owner, read_content, verified
+from ...dataset.files import written
+from ...dataset.remote import AnyPath
+from ...dataset.sections import arrow_stream
 from ..commit import as_table, check_retries, of_table
+from ..steps import StepResult
 
 _HEAD, _ROWS = 2, 3
 """Kinds of records: a table without rows, whose metadata is that of the commit; a table."""

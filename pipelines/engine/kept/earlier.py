@@ -17,10 +17,10 @@ import xxhash
 
 from ....operators import Change
 from ....operators.logs import logger
-from ...apply.steps import StepResult
-from ...filesystem.checked import DamagedError, read_content
-from ...filesystem.remote import AnyPath
+from ...dataset.checked import DamagedError, read_content
+from ...dataset.remote import AnyPath
 from ..commit import of_table
+from ..steps import StepResult
 from .chunk import hash_of, rows_of, unpacked
 
 DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)

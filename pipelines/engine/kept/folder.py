@@ -22,13 +22,13 @@ from ....operators import Change
 from ....operators.change import split
 from ....operators.disk import NotAFileError, check_is_file, read_file
 from ....operators.logs import logger
-from ...apply.steps import StepResult
-from ...filesystem.checked import DamagedError
-from ...filesystem.files import remove_file, write_file
-from ...filesystem.lease import leased
-from ...filesystem.remote import AnyPath, RemotePath
+from ...dataset.checked import DamagedError
+from ...dataset.files import remove_file, write_file
+from ...dataset.lease import leased
+from ...dataset.remote import AnyPath, RemotePath
 from ..commit import RetriesGoneError
 from ..retries import count_retry, retry_count
+from ..steps import StepResult
 from . import chunk as kept_chunk
 from . import earlier
 from .chunk import load

@@ -27,8 +27,8 @@ from ....operators import Change
 from ....operators.disk import sync
 from ....operators.logs import logger
 from ....operators.records import Header, records_in
-from ...filesystem.checked import DamagedError, owner, read_content
-from ...filesystem.remote import AnyPath, RemotePath
+from ...dataset.checked import DamagedError, owner, read_content
+from ...dataset.remote import AnyPath, RemotePath
 from ..commit import pack, unpack
 from . import earlier
 from .syncer import Syncer

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from ....operators import EngineError, RejuiceError
 from ....operators.errors import first_line
 from ....operators.registry import load_file
-from ...filesystem.checked import DamagedError
+from ...dataset.checked import DamagedError
 from ...ray_session import AUTO, connected_to_ray
 from ...recipe.steps import Step
 from ..plan import Plan, operator_key

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....operators import EngineError
-from ...filesystem.remote import AnyPath, RemotePath
+from ...dataset.remote import AnyPath, RemotePath
 
 _WAIT_S = 5.0
 """How long a new file may take until other machines see it: network file systems cache folders."""

@@ -7,7 +7,7 @@ import pytest
 from rejuice.operators import ExactDeduplicator
 from rejuice.operators.check import check_operator
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.steps import run_in_memory
 
 SOLUTIONS = Path(__file__).parents[4] / "shared" / "data" / "gsm8k" / "model_solutions.jsonl"
 LETTERS = {

@@ -19,7 +19,7 @@ from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.sampling import Group, Sample
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.steps import run_in_memory
 
 
 def table(prompts, *, verdict=None, **components):

@@ -17,8 +17,8 @@ from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.steps import run_in_memory
 
 GSM8K = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k" / "model_solutions.jsonl"
 

@@ -20,8 +20,8 @@ from rejuice.operators.columns import MESSAGES
 from rejuice.operators.fields import build
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.steps import run_in_memory
 
 
 def table(*groups):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, get
 from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.fields import build
-from rejuice.pipelines.apply.decision_files import read_decisions
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.decision_files import read_decisions
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.steps import Step, step_names
-from rejuice.trainer.loop.curation import curate
+from rejuice.trainer.verl.curation import curate
 
 VERDICTS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "e": "verifier_error"}  # fmt: skip
 ASK = {"self_verification_mapper": {"candidates": "all"}}

@@ -16,8 +16,8 @@ from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapp
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 
 

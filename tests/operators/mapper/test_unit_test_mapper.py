@@ -11,8 +11,8 @@ from rejuice.operators.fields import build
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
+from rejuice.operators.sandbox import grading
 from rejuice.operators.sandbox import run as sandbox
-from rejuice.operators.unit_tests import grading
 
 pytestmark = pytest.mark.slow
 

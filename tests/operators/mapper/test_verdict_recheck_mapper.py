@@ -17,7 +17,7 @@ from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
 from rejuice.operators.verifier.pool import GradingOutcome
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.steps import run_in_memory
 
 NOTES = ("rechecked", "agree", "disagree", "right_to_wrong", "wrong_to_right", "recheck_failed")
 

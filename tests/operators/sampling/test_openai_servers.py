@@ -10,12 +10,12 @@ from rejuice.operators.errors import EngineError, RecipeError
 from rejuice.operators.fields import build
 from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from rejuice.operators.openai.dialect import Dialect
-from rejuice.operators.openai.wire import AttemptError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.openai_wire import read_group
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Prompt, Sample, Settings
+from rejuice.operators.servers.dialect import Dialect
+from rejuice.operators.servers.wire import AttemptError
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "patience_s": 60.0, "attempts": 3, "api": "chat"}

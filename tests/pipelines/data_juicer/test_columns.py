@@ -5,11 +5,10 @@ import pytest
 from each import check_each
 
 from rejuice.operators import OperatorError, RecipeError
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import columns, steps
-from rejuice.pipelines.data_juicer.reading import catalogue
-from rejuice.pipelines.data_juicer.running.helper_columns import exported
+from rejuice.pipelines.data_juicer import catalogue, columns, steps
+from rejuice.pipelines.data_juicer.run_columns import exported
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
 from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.read import load
 

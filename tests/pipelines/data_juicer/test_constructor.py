@@ -3,11 +3,10 @@
 import pytest
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue, needs
-from rejuice.pipelines.data_juicer.reading.constructor import check_constructor
-from rejuice.pipelines.data_juicer.reading.fields import arguments
-from rejuice.pipelines.data_juicer.running.installs import no_installs
+from rejuice.pipelines.data_juicer import catalogue, needs, steps
+from rejuice.pipelines.data_juicer.constructor import check_constructor
+from rejuice.pipelines.data_juicer.fields import arguments
+from rejuice.pipelines.data_juicer.installs import no_installs
 
 pytest.importorskip("data_juicer")
 
@@ -90,7 +89,7 @@ class Op(Base):
             pass
         assert a < 3, f"{a} is {unknown}, {b} is known"
 """)
-    from rejuice.pipelines.data_juicer.reading import source
+    from rejuice.pipelines.data_juicer import source
 
     defined = source.definition(file, "Op")
     for fields in ({}, {"a": 2}, {"b": "y"}, {"a": 5, "go": True}):

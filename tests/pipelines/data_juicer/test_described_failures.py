@@ -10,12 +10,11 @@ import pytest
 import requests
 
 from rejuice.operators import EngineError, OperatorError, Scope
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.running import run_operator
-from rejuice.pipelines.data_juicer.running.failures import NotReadyError
+from rejuice.pipelines.data_juicer import run_operator, steps
+from rejuice.pipelines.data_juicer.failures import NotReadyError
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
 from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")

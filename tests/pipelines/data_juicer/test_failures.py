@@ -16,11 +16,10 @@ from loguru import logger
 
 from rejuice.operators import EngineError
 from rejuice.operators.change import OTHER_MESSAGES, merge_logged
-from rejuice.pipelines.apply.report import Report
-from rejuice.pipelines.data_juicer.reading import catalogue, fields, needs, source
-from rejuice.pipelines.data_juicer.running import run_operator, servers
-from rejuice.pipelines.data_juicer.running.watch import watching
+from rejuice.pipelines.data_juicer import catalogue, fields, needs, run_operator, servers, source
+from rejuice.pipelines.data_juicer.watch import watching
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,8 @@ from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines import recipe
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue
-from rejuice.pipelines.data_juicer.reading.field_types import check_type
+from rejuice.pipelines.data_juicer import catalogue, steps
+from rejuice.pipelines.data_juicer.field_types import check_type
 from rejuice.pipelines.recipe.yaml_text import parse
 
 pytest.importorskip("data_juicer")

@@ -10,16 +10,9 @@ import pytest
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.running import result
-from rejuice.pipelines.data_juicer.running.helper_columns import (
-    META,
-    STATS,
-    exported,
-    filled,
-    named,
-)
+from rejuice.pipelines.data_juicer import result, steps
+from rejuice.pipelines.data_juicer.run_columns import META, STATS, exported, filled, named
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import check_columns
 
 pytest.importorskip("data_juicer")

@@ -6,8 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators.cache_key import cache_key_json
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import named_files
+from rejuice.pipelines.data_juicer import named_files, steps
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 

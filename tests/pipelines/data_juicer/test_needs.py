@@ -8,12 +8,18 @@ import pytest
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import recipe
-from rejuice.pipelines.apply.chunks import default_chunk_rows
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue, fields, needs
-from rejuice.pipelines.data_juicer.running import installs, result, run_operator
+from rejuice.pipelines.data_juicer import (
+    catalogue,
+    fields,
+    installs,
+    needs,
+    result,
+    run_operator,
+    steps,
+)
+from rejuice.pipelines.engine.chunks import default_chunk_rows
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
 
 pytest.importorskip("data_juicer")
 
@@ -74,7 +80,7 @@ def test_check_says_what_is_missing_and_where(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.recommended("pipelines/data_juicer/running/failures.py", "pip install {…}")
+@pytest.mark.recommended("pipelines/data_juicer/failures.py", "pip install {…}")
 def test_a_package_that_is_missed_while_it_runs(monkeypatch, capfd):
     from data_juicer.utils.lazy_loader import LazyLoader
 

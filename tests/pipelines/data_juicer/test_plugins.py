@@ -10,12 +10,10 @@ import pytest
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.cache_key import cache_key_json, code_version
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue, plugins
-from rejuice.pipelines.data_juicer.running import run_operator
+from rejuice.pipelines.data_juicer import catalogue, plugins, run_operator, steps
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
 from rejuice.pipelines.recipe.read import load
 
 pytest.importorskip("data_juicer")

@@ -16,7 +16,7 @@ from exact import written
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines import Recipe, load, run
-from rejuice.pipelines.data_juicer.reading import catalogue, needs, settings
+from rejuice.pipelines.data_juicer import catalogue, needs, settings
 from rejuice.pipelines.recipe.head import Head
 
 pytest.importorskip("data_juicer")

@@ -12,12 +12,10 @@ import pytest
 
 from rejuice.operators import Change, OperatorError, RecipeError, Scope, build
 from rejuice.pipelines import recipe
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.apply.steps import run_in_memory
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue, source
-from rejuice.pipelines.data_juicer.running import result
+from rejuice.pipelines.data_juicer import catalogue, result, source, steps
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
+from rejuice.pipelines.engine.steps import run_in_memory
 
 pytest.importorskip("data_juicer")
 
@@ -55,7 +53,7 @@ def reasons(change):
 def test_nothing_is_imported_to_check_a_recipe():
     code = (
         "import sys; from rejuice.pipelines.data_juicer import steps;"
-        "from rejuice.pipelines.data_juicer.reading import catalogue;"
+        "from rejuice.pipelines.data_juicer import catalogue;"
         "catalogue.exists('no_filter'); catalogue.names();"
         "steps.step('text_length_filter', {'max_len': 3});"
         "print({'data_juicer', 'datasets', 'torch', 'ray'} & set(sys.modules))"

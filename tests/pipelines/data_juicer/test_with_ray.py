@@ -8,12 +8,10 @@ import pytest
 
 from rejuice.operators import OperatorError, Scope
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.operator_call import compute_change
-from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.data_juicer.reading import catalogue
-from rejuice.pipelines.data_juicer.running import run_operator, with_ray
+from rejuice.pipelines.data_juicer import catalogue, run_operator, steps, with_ray
 from rejuice.pipelines.data_juicer.steps import MissingPackageError
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.operator_call import compute_change
 from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
 pytest.importorskip("data_juicer")

@@ -10,7 +10,7 @@ from command import runner
 from rejuice.pipelines.dataset import content_hash
 from rejuice.pipelines.dataset.content_hash import fingerprint
 from rejuice.pipelines.dataset.datafile import DataFile
-from rejuice.pipelines.filesystem.remote import to_path
+from rejuice.pipelines.dataset.remote import to_path
 
 LONG_AGO_NS = 10**18
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
-from rejuice.pipelines.cli import app
+from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.dataset.hub import HubDataset, download
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.apply.frame import Frame
 from rejuice.pipelines.dataset import cut, parquet
 from rejuice.pipelines.dataset.read import Dataset, prepare
+from rejuice.pipelines.engine.frame import Frame
 
 QUICK = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -11,9 +11,9 @@ from object_store import Answers, object_store
 from rejuice.pipelines.dataset import parquet
 from rejuice.pipelines.dataset.datafile import DataFile
 from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.spec import DatasetSpec, dataset_files
 from rejuice.pipelines.dataset.written import mark_written, written_columns
-from rejuice.pipelines.filesystem.remote import to_path
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rejuice.operators import RejuiceError
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
-from rejuice.pipelines.cli import app
+from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.demo.problems import problems
 from rejuice.pipelines.demo.recorded import write_prompts, write_recorded
 

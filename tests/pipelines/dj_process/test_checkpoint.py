@@ -7,7 +7,7 @@ import pytest
 from juicer_run import audit_log, execute, exported, write_recipe
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.engine.report import Report
 
 pytest.importorskip("data_juicer.ops")
 from loguru import logger

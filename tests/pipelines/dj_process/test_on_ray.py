@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.pipelines.apply.frame import Frame
+from rejuice.pipelines.engine.frame import Frame
 
 pytest.importorskip("ray")
 pytest.importorskip("data_juicer")

@@ -22,8 +22,8 @@ from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, RejuiceError, build, drop, get, installed
 from rejuice.pipelines import recipe
-from rejuice.pipelines.apply.audit_log import DECISIONS
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.engine.audit_log import DECISIONS
+from rejuice.pipelines.engine.steps import run_in_memory
 
 pytest.importorskip("data_juicer")
 from data_juicer.core.data import NestedDataset
@@ -36,7 +36,7 @@ from data_juicer.core.preflight import (
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines.data_juicer.running import datasets
+from rejuice.pipelines.data_juicer import datasets
 from rejuice.pipelines.dj_process import on_default, plugin
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import yaml
 from juicer_run import audit_log, execute, write_recipe
 
 from rejuice.operators import RecipeError, RejuiceError
-from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.engine.report import Report
 
 pytest.importorskip("data_juicer.ops")
 from data_juicer.config import init_configs

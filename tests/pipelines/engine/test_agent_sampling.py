@@ -18,7 +18,7 @@ from rejuice.pipelines.engine.kept.journal import entries
 from rejuice.pipelines.recipe.read import load
 
 N, PROMPTS = 2, 120
-COMMAND = [sys.executable, "-m", "rejuice.trainer", "run"]
+COMMAND = [sys.executable, "-m", "rejuice.pipelines.cli", "run"]
 MINE = '''
 from pathlib import Path
 from rejuice.operators.agents import Flow, Tool, ToolError

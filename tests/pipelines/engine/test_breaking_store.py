@@ -10,9 +10,9 @@ import pytest
 from breaking_proxy import breaking_proxy
 
 from rejuice.operators import DataError
+from rejuice.pipelines.dataset import lease, remote
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.filesystem import lease, remote
-from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"pass_rate_filter": {"min": 0.1}}, {"exact_deduplicator": {}}]

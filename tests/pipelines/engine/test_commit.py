@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
-from rejuice.pipelines.apply.steps import StepResult
+from rejuice.pipelines.dataset.arrow_files import read_arrow, write_arrow
 from rejuice.pipelines.engine import commit
 from rejuice.pipelines.engine.commit import load, load_or_target, save
-from rejuice.pipelines.filesystem.arrow_files import read_arrow, write_arrow
+from rejuice.pipelines.engine.steps import StepResult
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 

@@ -58,7 +58,7 @@ def command(recipe_file, rollouts, tmp_path):
         PROCESS, rollouts(20).to_pylist(), custom_operator_paths=[str(tmp_path / "mine.py")]
     )
     rename = Path.replace
-    yield [sys.executable, "-m", "rejuice.trainer", "run", str(path), "--chunk_rows", "40"]
+    yield [sys.executable, "-m", "rejuice.pipelines.cli", "run", str(path), "--chunk_rows", "40"]
     Path.replace = rename
 
 

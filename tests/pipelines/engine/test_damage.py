@@ -5,10 +5,10 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
+from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset.checked import DamagedError
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.damage import undamaged
-from rejuice.pipelines.filesystem import checked
-from rejuice.pipelines.filesystem.checked import DamagedError
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [

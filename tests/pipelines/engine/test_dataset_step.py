@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from rejuice.operators import OperatorError
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import load as load_commit
@@ -29,7 +29,7 @@ from rejuice.pipelines.engine.dataset_step import (
 from rejuice.pipelines.engine.digest_file import Digest
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.progress import Progress
-from rejuice.pipelines.filesystem import files
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 
 COUNTED = """

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rejuice.pipelines.dataset.checked import DamagedError
 from rejuice.pipelines.engine import digest_file
 from rejuice.pipelines.engine.digest_file import ALL_ROWS, BUCKETS, Digest, Shard, cut, save_digest
-from rejuice.pipelines.filesystem.checked import DamagedError
 
 
 def table_of(rows):

@@ -15,8 +15,8 @@ from forked_command import ForkedCommand
 from paid_run import PaidRun
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.filesystem import files
 from rejuice.pipelines.recipe.read import load
 
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
-from rejuice.pipelines.apply.steps import iterate_steps
 from rejuice.pipelines.dataset.read import prepare
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.plan import Plan
+from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.pipelines.recipe.columns import check_columns, group_columns
 from rejuice.pipelines.recipe.read import load
 
@@ -135,7 +135,7 @@ def test_an_operator_file_edited_while_the_process_lives(recipe_file, rollouts, 
 
 
 def run_command(path, *more):
-    command = [sys.executable, "-m", "rejuice.trainer", "run", str(path), "-q", *more]
+    command = [sys.executable, "-m", "rejuice.pipelines.cli", "run", str(path), "-q", *more]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 

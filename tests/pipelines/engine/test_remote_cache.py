@@ -6,15 +6,15 @@ from collections import Counter
 import pytest
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.commands.cache import _cache
+from rejuice.pipelines.cli.cache import _cache
+from rejuice.pipelines.dataset import sections
+from rejuice.pipelines.dataset.checked import DamagedError
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
+from rejuice.pipelines.dataset.sections import Sections
 from rejuice.pipelines.engine import digest_file
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.dataset_step import decide_shard, shards_of, write_digest
 from rejuice.pipelines.engine.plan import Plan
-from rejuice.pipelines.filesystem import sections
-from rejuice.pipelines.filesystem.checked import DamagedError
-from rejuice.pipelines.filesystem.remote import RemotePath, to_path
-from rejuice.pipelines.filesystem.sections import Sections
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow

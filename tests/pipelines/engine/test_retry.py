@@ -12,10 +12,10 @@ from rejuice.operators.groups import hash_each
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.verdict import Verdict
 from rejuice.pipelines import api
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.filesystem import checked
-from rejuice.pipelines.filesystem.remote import to_path
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 
 PROMPTS = 9

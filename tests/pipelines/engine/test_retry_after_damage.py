@@ -6,8 +6,8 @@ import pytest
 from rejuice.operators import verifier
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.verdict import Verdict
+from rejuice.pipelines.dataset import checked
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.filesystem import checked
 from rejuice.pipelines.recipe.read import load
 
 VERIFY = "math_verify_mapper"

@@ -16,17 +16,17 @@ from fake_server import FakeServer, Trouble
 
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
-from rejuice.pipelines.apply.decision_files import read_decisions
-from rejuice.pipelines.apply.steps import run_in_memory
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.decision_files import read_decisions
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import entries
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 
 N = 3
 QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 6}
-COMMAND = [sys.executable, "-m", "rejuice.trainer", "run"]
+COMMAND = [sys.executable, "-m", "rejuice.pipelines.cli", "run"]
 TROUBLES = [  # of single prompts
     Trouble.RATE_LIMIT, Trouble.RATE_LIMIT_AFTER, Trouble.ERROR_500, Trouble.ERROR_503,
     Trouble.RESET, Trouble.RESET_MID_BODY, Trouble.SLOW, Trouble.WRONG_JSON, Trouble.CUT_JSON,

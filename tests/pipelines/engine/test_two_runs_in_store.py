@@ -6,15 +6,15 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import Change, EngineError, ResumableOperator
-from rejuice.pipelines.apply.frame import Frame
+from rejuice.pipelines.dataset import lease
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine.commit import target_of
+from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import Journal, entries, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, run_resumable
-from rejuice.pipelines.filesystem import lease
-from rejuice.pipelines.filesystem.remote import to_path
 
 TEXTS = ["a", "b", "c"]
 

@@ -11,16 +11,16 @@ import pytest
 from filelock import FileLock
 
 from rejuice.operators import Change, DataError, EngineError, OperatorError, ResumableOperator
-from rejuice.pipelines.apply.frame import Frame
+from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import target_of
+from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.journal import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
-from rejuice.pipelines.filesystem import checked
-from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 
 WIDE = """

@@ -8,8 +8,8 @@ from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.hub import HubDataset
+from rejuice.pipelines.dataset.remote import RemotePath
 from rejuice.pipelines.dataset.spec import DatasetPart
-from rejuice.pipelines.filesystem.remote import RemotePath
 from rejuice.pipelines.recipe.read import load
 
 LOCAL = {"type": "local", "path": "a.jsonl"}

@@ -190,7 +190,7 @@ def test_recipes_agree_on_their_datasets():
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/stored/export.py", "`rejuice run {…}`")
+@pytest.mark.recommended("pipelines/analysis/export.py", "`rejuice run {…}`")
 def test_dj_process_writes_it_too(rejuice, recipe, tmp_path):
     path = recipe()
     dj_process = str(Path(sys.executable).with_name("dj-process"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.pipelines import load
-from rejuice.pipelines.data_juicer.reading import needs
+from rejuice.pipelines.data_juicer import needs
 
 pytest.importorskip("data_juicer")
 

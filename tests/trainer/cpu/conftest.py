@@ -94,7 +94,7 @@ def keys(queue, groups):
     import torch
     from tensordict import TensorDict
 
-    from rejuice.trainer.loop.trajectories import Slot, put
+    from rejuice.trainer.verl.trajectories import Slot, put
 
     slots = [
         Slot(f"uid{k}", {"extra_info": {"index": k, "prompt_id": str(k)}}) for k in range(PROMPTS)

@@ -216,7 +216,7 @@ def test_trajectories_of_a_step_are_those_of_a_run_with_its_seed(agents, manager
     """Token by token: the policy that comes with rejuice, which calls a tool now and then."""
     from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
     from rejuice.operators.sampling.seeds import step_seed
-    from rejuice.pipelines.apply.steps import run_in_memory
+    from rejuice.pipelines.engine.steps import run_in_memory
 
     flow = {"react": {"format": "lines", "max_turns": 3}}
     fields = {"n": 3, "max_tokens": 12, "flow": flow, "tools": ["calculator"]}

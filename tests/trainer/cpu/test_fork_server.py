@@ -173,7 +173,7 @@ def test_what_verl_loads_was_loaded_but_nothing_of_ray():
     variables = {
         **os.environ,
         "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": "rejuice.trainer.loop.plugin,rejuice.trainer.cpu.platform",
+        "VERL_USE_EXTERNAL_MODULES": "rejuice.trainer.verl.plugin,rejuice.trainer.cpu.platform",
     }
     done = subprocess.run(
         [sys.executable, "-c", LEFT], env=variables, capture_output=True, text=True, check=True

@@ -70,7 +70,7 @@ print(json.dumps([
 )
 def test_the_platform_is_there_where_it_is_named_and_nowhere_else(platform, message):
     environment = {k: v for k, v in os.environ.items() if k != "VERL_PLATFORM"}
-    environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.loop.plugin"
+    environment["VERL_USE_EXTERNAL_MODULES"] = "rejuice.trainer.verl.plugin"
     if platform:
         environment["VERL_PLATFORM"] = platform
         environment["VERL_USE_EXTERNAL_MODULES"] += ",rejuice.trainer.cpu.platform"
@@ -237,7 +237,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     """By its own code, with all that it hands to a custom sampler."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.loop.buffer import RecipeBuffer
+    from rejuice.trainer.verl.buffer import RecipeBuffer
 
     class Trainer:
         def __init__(self):
@@ -291,7 +291,7 @@ def test_verl_keeps_its_loggers_by_name(verl, monkeypatch, tmp_path):
 def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.loop.verl_trainer import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     class Trainer:
         config = composed(prompts_per_step=8)
@@ -322,8 +322,8 @@ def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-    from rejuice.trainer.loop.turn_loss import LossSettings, trajectory_loss
-    from rejuice.trainer.loop.verl_trainer import VerlTrainer
+    from rejuice.trainer.verl.turn_loss import LossSettings, trajectory_loss
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     found = []
     config = composed(kl_coef=0.01, clip_ratio_high=0.28, entropy_coef=0.5)
@@ -347,8 +347,8 @@ def test_verification_prompts_reach_the_rollouts_as_verls_own_do(queue):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-    from rejuice.trainer.loop import judging
-    from rejuice.trainer.loop.trajectories import RESPONSES, prompt_batch
+    from rejuice.trainer.verl import judging
+    from rejuice.trainer.verl.trajectories import RESPONSES, prompt_batch
 
     chat = [{"role": "user", "content": "Is it?"}]
     prompts = pa.table({"prompt_id": ["a", "b"], "prompt": [chat] * 2, "label": ["Yes", "No"]})

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.pipelines.apply.steps import run_in_memory
+from rejuice.pipelines.cli.export import app
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.export.cli import app
 from rejuice.trainer.export.huggingface import export_hf
 from rejuice.trainer.export.trl_formats import Completions, Pairs
 from rejuice.trainer.export.verl import export_verl
@@ -525,8 +525,8 @@ def test_the_command_writes_correct_completions_and_counts_the_rest(curated, tmp
     assert [chat[0]["content"] for chat in written] == ["y", "u", "v"]
 
 
-@pytest.mark.recommended("trainer/export/cli.py", "--all is an option of completions")
-@pytest.mark.recommended("trainer/export/cli.py", "add --as completions")
+@pytest.mark.recommended("pipelines/cli/export.py", "--all is an option of completions")
+@pytest.mark.recommended("pipelines/cli/export.py", "add --as completions")
 def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_path):
     words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "completions", "--all"]
     assert CliRunner().invoke(app, words).stdout.splitlines() == [
@@ -536,10 +536,10 @@ def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_pa
 
 
 @pytest.mark.recommended(
-    "trainer/export/cli.py",
+    "pipelines/cli/export.py",
     "--min_margin, --pairs_per_group and --match_length are options of pairs",
 )
-@pytest.mark.recommended("trainer/export/cli.py", "add --as pairs")
+@pytest.mark.recommended("pipelines/cli/export.py", "add --as pairs")
 def test_the_command_writes_pairs_and_counts_groups_without_one(curated, tmp_path):
     words = ["hf", str(curated), str(tmp_path / "hf"), "--as", "pairs"]
     options = ["--min_margin", "0.5", "--pairs_per_group", "2", "--match_length"]
@@ -585,7 +585,7 @@ def test_an_option_of_another_format_is_refused(curated, tmp_path, words, messag
 def test_the_command_loads_nothing_heavy():
     heavy = ("torch", "verl", "trl", "datasets", "transformers", "ray", "pandas")
     code = (
-        f"import sys, rejuice.trainer.export.cli; print([n for n in {heavy} if n in sys.modules])"
+        f"import sys, rejuice.pipelines.cli.export; print([n for n in {heavy} if n in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True

@@ -14,9 +14,9 @@ from command import runner
 from huggingface_hub.errors import HfHubHTTPError
 
 from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.filesystem.remote import to_path
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.export.push import push
 
@@ -221,7 +221,7 @@ def test_a_copy_that_does_not_fit_is_one_line(in_store, hub, monkeypatch):
         yield b"PAR1"
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rejuice.pipelines.filesystem.remote.RemotePath.blocks", blocks)
+    monkeypatch.setattr("rejuice.pipelines.dataset.remote.RemotePath.blocks", blocks)
     with pytest.raises(DataError) as error:
         push(in_store.head.export_path, "user/curated")
     assert str(error.value).endswith(

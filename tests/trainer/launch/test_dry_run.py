@@ -59,7 +59,7 @@ def test_verl_validates_each_engine(verl, tmp_path, recipe, strategy, rollout):
     """With all that our loss and our buffer read of the configuration."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    from rejuice.trainer.loop.turn_loss import LossSettings
+    from rejuice.trainer.verl.turn_loss import LossSettings
 
     megatron = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
     gpu = {

@@ -7,8 +7,8 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.trainer.launch.failure import cause, last_error
-from rejuice.trainer.loop import failures
-from rejuice.trainer.loop.failures import errors_recorded
+from rejuice.trainer.verl import failures
+from rejuice.trainer.verl.failures import errors_recorded
 
 RUN = Path("/run")
 NOISE = "\x1b[36m(WorkerDict pid=7)\x1b[0m WARNING:target_num_threads 8 should not exceed 2\n"
@@ -93,7 +93,7 @@ def test_an_error_of_ours_that_a_worker_logs():
 
 
 def test_an_error_of_ours_that_is_defined_elsewhere():
-    error = "rejuice.operators.openai.client.ServerDownError: http://x is away; is it up?"
+    error = "rejuice.operators.servers.client.ServerDownError: http://x is away; is it up?"
     assert reported(RAY.format("ServerDownError", error)) == "http://x is away; is it up?"
 
 

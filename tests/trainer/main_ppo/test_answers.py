@@ -11,8 +11,8 @@ from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.pipelines.apply.steps import iterate_steps
-from rejuice.pipelines.figures.rows import KEPT, stored_rows
+from rejuice.pipelines.analysis.rows import KEPT, stored_rows
+from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.trainer.report.stored import open_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]

@@ -7,10 +7,10 @@ import pytest
 from command import runner
 from every_command import check_every_command, sampled_rows
 
-from rejuice.pipelines.compare.replay import replay, whole
-from rejuice.pipelines.figures.rows import row_table
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.replay import replay, whole
+from rejuice.pipelines.analysis.rows import row_table
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.stored.open import open_stored
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 

@@ -75,7 +75,7 @@ def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
         assert lines_of(out)[-1] == "missing rewards: format: scorer_malformed 2"
 
 
-@pytest.mark.recommended("pipelines/commands/report.py", "accept it with --allow_empty")
+@pytest.mark.recommended("pipelines/cli/report.py", "accept it with --allow_empty")
 def test_a_step_that_nothing_is_left_of_is_an_error(tmp_path, rollouts, rejuice):
     run = write_trained(tmp_path / "none", rollouts, (1,), drop=False, process=[
         {"prompt_template_mapper": {}}, {"policy_rollout_mapper": {"n": 4}},
@@ -115,7 +115,7 @@ def test_a_row_of_a_step_is_explained(training_run, rollouts, rejuice):
     assert rejuice("explain", step, excess)[1].endswith("\ntraining: dropped, surplus_group\n")
 
 
-@pytest.mark.recommended("pipelines/show/explain.py", "add --steps NUMBER")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "add --steps NUMBER")
 def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollouts, rejuice):
     row = rollouts["response_id"][1].as_py()
     status, out, _ = rejuice("explain", training_run, row)
@@ -129,7 +129,7 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
     assert "also in" not in out
 
 
-@pytest.mark.recommended("pipelines/show/explain.py", "add --all")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     prompt = rollouts["prompt_id"][1].as_py()
     out = rejuice("explain", training_run, prompt)[1].splitlines()

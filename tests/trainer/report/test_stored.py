@@ -9,16 +9,16 @@ from fake_run import line, write_run
 from trained_run import PROCESS, tiny_rollouts, write_trained
 
 from rejuice.operators import DataError
-from rejuice.pipelines.figures.rows import BY_TRAINING, KEPT, stored_rows
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.rows import BY_TRAINING, KEPT, stored_rows
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.stored.open import open_stored
-from rejuice.trainer.loop.curation import curate
+from rejuice.trainer.verl.curation import curate
 
 
 @pytest.fixture(autouse=True)
 def registered():
     """Importing the command registers what opens training."""
-    import rejuice.trainer.cli  # noqa: F401
+    import rejuice.pipelines.cli.training  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +169,9 @@ def test_opening_training_loads_nothing_heavy(trained):
     code = f"""
 import sys
 from pathlib import Path
-import rejuice.trainer.cli
-from rejuice.pipelines.figures.rows import stored_rows
-from rejuice.pipelines.stored.open import open_stored
+import rejuice.pipelines.cli.training
+from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.open import open_stored
 (one,) = open_stored(Path({str(trained(1))!r})).sets
 assert stored_rows(one).table.num_rows == 12
 print(*({set(HEAVY) - {"pandas"}!r} & sys.modules.keys()))

@@ -161,7 +161,15 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path, kind):
 
 
 def test_a_killed_build_leaves_no_policy_and_no_process(tmp_path):
-    command = [sys.executable, "-m", "rejuice.trainer", "policy", "build", "policy", "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "rejuice.pipelines.cli",
+        "policy",
+        "build",
+        "policy",
+        "--quiet",
+    ]
     with subprocess.Popen(command, cwd=tmp_path) as process:
         until(lambda: psutil.Process(process.pid).children())
         (partner,) = psutil.Process(process.pid).children()
@@ -180,12 +188,12 @@ def until(true, seconds=60):
 
 
 def test_the_command(built, tmp_path, monkeypatch, capsys):
-    from rejuice.trainer import cli
+    from rejuice.pipelines.cli import training
 
     def rejuice(*words):
         monkeypatch.setattr(sys, "argv", ["rejuice", "policy", "build", *words])
         with pytest.raises(SystemExit) as end:
-            cli.main()
+            training.main()
         return end.value.code or 0, *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)

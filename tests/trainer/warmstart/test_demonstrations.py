@@ -10,12 +10,7 @@ from rejuice.pipelines.demo.problems import problem
 from rejuice.pipelines.demo.templates import NAMES
 from rejuice.trainer.warmstart import batches as module
 from rejuice.trainer.warmstart.batches import Demonstration, batches, encode, pack
-from rejuice.trainer.warmstart.demonstrations import (
-    LEVELS,
-    Curriculum,
-    demonstrations,
-    rename,
-)
+from rejuice.trainer.warmstart.demonstrations import LEVELS, Curriculum, demonstrations, rename
 from rejuice.trainer.warmstart.demonstrator import demonstrate
 from rejuice.trainer.warmstart.model import build_model
 from rejuice.trainer.warmstart.sft import _loss

@@ -13,9 +13,9 @@ from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools import http_search
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.openai import shared
-from rejuice.operators.openai.client import OpenAIClient
-from rejuice.operators.openai.wire import AttemptError, HttpResponse
+from rejuice.operators.servers import shared
+from rejuice.operators.servers.client import OpenAIClient
+from rejuice.operators.servers.wire import AttemptError, HttpResponse
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 

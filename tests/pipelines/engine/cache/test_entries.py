@@ -16,7 +16,7 @@ from command import runner
 from fake_server import FakeServer
 
 from rejuice.operators import RejuiceError
-from rejuice.operators.scoring.cache import open_cache, user_cache
+from rejuice.operators.servers.judge_cache import open_cache, user_cache
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.cache import entries, lock
 from rejuice.pipelines.engine.cache.entries import (
@@ -171,7 +171,7 @@ def test_the_results_of_a_step_are_removed_and_computed_again(path, rejuice, wan
 
 
 @pytest.mark.recommended("pipelines/engine/cache/entries.py", "add --samples to remove it")
-@pytest.mark.recommended("pipelines/commands/cache.py", "--samples removes it")
+@pytest.mark.recommended("pipelines/cli/cache.py", "--samples removes it")
 def test_samples_are_removed_only_where_that_is_asked_for(path, rejuice, server):
     cache, _ = ran(path)
     before, asked = samples_of(cache), sum(server.attempts.values())

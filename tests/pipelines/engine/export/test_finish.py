@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from rejuice.operators import Change, DataError, RecipeError
-from rejuice.pipelines.apply.audit_log import DECISIONS, decisions
-from rejuice.pipelines.apply.decision_files import read_decisions
-from rejuice.pipelines.apply.frame import Frame
-from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.audit_log import DECISIONS, decisions
+from rejuice.pipelines.engine.decision_files import read_decisions
 from rejuice.pipelines.engine.export.finish import check_may_replace_export
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.read import load
 
 REASONS = pa.array(["too_long", None, "no_text"])

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
-from rejuice.pipelines.apply.report import Report
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
+from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.engine.retries import count_retry
 from rejuice.pipelines.recipe.read import load
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import api
-from rejuice.pipelines.apply.decision_files import decided_rows, read_decisions
+from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.dataset.exported import exported_rows
 from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.dataset.written import written_columns
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.decision_files import decided_rows, read_decisions
 from rejuice.pipelines.engine.export.parts import cut_parts
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.stored.open import open_stored
 
 PROCESS = [
     {"group_size_filter": {"min": 2}},

@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
-from rejuice.pipelines.apply.report import Report
-from rejuice.pipelines.dataset.run_folder import (
-    check_finished,
-    run_folder,
-    unfinished_run_folder,
-)
+from rejuice.pipelines.dataset.files import remove_folder
+from rejuice.pipelines.dataset.run_folder import check_finished, run_folder, unfinished_run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.export.finished import read_manifest
 from rejuice.pipelines.engine.export.sole_writer import sole_writer
-from rejuice.pipelines.filesystem.files import remove_folder
+from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"group_size_filter": {"min": 2}}]

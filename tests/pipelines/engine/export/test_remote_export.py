@@ -7,18 +7,18 @@ import pytest
 from command import runner
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
-from rejuice.pipelines.apply.decision_files import read_decisions
-from rejuice.pipelines.apply.report import Report
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.dataset import lease
 from rejuice.pipelines.dataset.exported import exported_rows
+from rejuice.pipelines.dataset.files import remove_folder
+from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.dataset.run_folder import check_finished, run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine.decision_files import read_decisions
 from rejuice.pipelines.engine.export.finished import read_manifest
-from rejuice.pipelines.filesystem import lease
-from rejuice.pipelines.filesystem.files import remove_folder
-from rejuice.pipelines.filesystem.remote import RemotePath, to_path
+from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.stored.open import open_stored
 
 pytestmark = pytest.mark.slow
 

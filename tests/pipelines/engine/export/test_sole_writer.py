@@ -3,9 +3,9 @@
 import pytest
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.dataset import lease
+from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine.export.sole_writer import sole_writer
-from rejuice.pipelines.filesystem import lease
-from rejuice.pipelines.filesystem.remote import to_path
 
 
 def refused(export):

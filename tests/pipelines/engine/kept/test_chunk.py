@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rejuice.operators import Change
 from rejuice.operators.change import concatenate
 from rejuice.operators.records import records_in
-from rejuice.pipelines.apply.steps import StepResult
+from rejuice.pipelines.dataset.checked import DamagedError
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept.chunk import load
-from rejuice.pipelines.filesystem.checked import DamagedError
+from rejuice.pipelines.engine.steps import StepResult
 
 ROWS = 40
 KEYS = [f"{row:032x}" for row in range(ROWS)]

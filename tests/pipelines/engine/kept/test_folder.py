@@ -10,7 +10,7 @@ import xxhash
 from filelock import FileLock
 
 from rejuice.operators import Change
-from rejuice.pipelines.apply.steps import StepResult
+from rejuice.pipelines.dataset.checked import DamagedError
 from rejuice.pipelines.engine.commit import RetriesGoneError, as_table
 from rejuice.pipelines.engine.kept import chunk as kept_chunk
 from rejuice.pipelines.engine.kept import folder as kept_folder
@@ -25,7 +25,7 @@ from rejuice.pipelines.engine.kept.folder import (
 )
 from rejuice.pipelines.engine.kept.journal import journals
 from rejuice.pipelines.engine.retries import count_retry, counts_retries, retry_count
-from rejuice.pipelines.filesystem.checked import DamagedError
+from rejuice.pipelines.engine.steps import StepResult
 
 TABLE = pa.table({"x": ["a", "b", None]})
 # What these rows have always been kept under: another key would lose what was paid for.

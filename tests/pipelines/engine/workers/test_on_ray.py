@@ -25,7 +25,7 @@ from rejuice.pipelines.ray_session import connected_to_ray
 from rejuice.pipelines.recipe.read import load
 
 pytestmark = pytest.mark.slow
-REJUICE = [sys.executable, "-m", "rejuice.trainer"]
+REJUICE = [sys.executable, "-m", "rejuice.pipelines.cli"]
 CHUNK_ROWS = 40
 OPERATORS = """
 import os, signal, time

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from rejuice.operators import EngineError
+from rejuice.pipelines.dataset.remote import RemotePath
 from rejuice.pipelines.engine.workers.shared_folder import (
     check_shared,
     nodes_that_cannot_read,
     on_each_node,
 )
-from rejuice.pipelines.filesystem.remote import RemotePath
 from rejuice.pipelines.ray_session import connected_to_ray
 
 

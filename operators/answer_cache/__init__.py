@@ -1,1 +1,0 @@
-"""Answers that cost something, kept in a folder that several nodes may share."""

@@ -1,1 +1,0 @@
-"""The client of OpenAI-compatible servers, shared by sampling and scoring."""

@@ -1,1 +1,0 @@
-"""Scoring the quality of responses: LLM judges, their cache, and the reward scale."""

@@ -1,0 +1,1 @@
+"""Servers that models and judges answer from: client, endpoints, judges, kept answers."""

@@ -1,0 +1,275 @@
+"""Sends each distinct scoring request once, however many threads need its outcome.
+
+    threads ──> requests ──> in flight already? ──> cached? ──> a slot of `concurrency`
+                                                                ──> the server ──> the cache
+
+There is one judge for each server and cache in a process, with one event loop, one pool of
+connections and one limit of concurrent requests, shared by all threads that call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import EngineError
+from .advice import advice
+from .answer import ScorerAnswer, read_answer
+from .client import OpenAIClient, Request
+from .concurrently import capacity_for, work_on_demand
+from .endpoints import ServerDownError
+from .in_flight import InFlight
+from .judge_cache import key_of, open_cache
+from .loop_thread import LoopThread
+from .options import ServerOptions, dialect_of
+from .verdict import MalformedError
+from .wire import AttemptError, endpoint
+
+_PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
+_Score = Callable[[int, tuple["ScoringBatch", "ScoringRequest"]], Awaitable[None]]
+_REASONS = {
+    "request_refused": "scorer_refused",
+    "content_refused": "scorer_refused",
+    "timeout": "scorer_timeout",
+    "rate_limited": "scorer_busy",
+}
+REASONS: Mapping[str, str] = {
+    "scorer_malformed": "the scorer's verdict does not have the requested form",
+    "scorer_refused": "the server refuses the request, or the scorer refuses to answer it",
+    "scorer_timeout": "the scorer took too long at every attempt",
+    "scorer_busy": "the server was too busy at every attempt",
+    "scorer_error": "the server failed, broke the connection or gave an unusable answer at "
+    "every attempt",
+    "scorer_unreachable": "the server is down",
+}
+"""Why an outcome may have no scores."""
+
+
+class ScoringRequest:
+    """A request to score a response, and how to read the answer.
+
+    Args:
+        body: of the HTTP request: model, messages and parameters.
+        revision: identifies the weights behind the name of the model.
+        read: the scores in an answer; raises MalformedError if they cannot be read.
+        tries: how often to send it, each time with another seed, until the verdict can be read.
+
+    Attributes:
+        key: the same for requests with the same answer.
+    """
+
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        revision: str,
+        read: Callable[[ScorerAnswer], tuple[float, ...]],
+        tries: int,
+    ) -> None:
+        self.body, self.read, self.tries = body, read, tries
+        self.key = key_of(body, revision)
+
+    def bodies(self) -> Iterator[Mapping[str, Any]]:
+        """The body of each try."""
+        for number in range(self.tries):
+            # A server may take no seed.
+            another = number > 0 and "seed" in self.body
+            yield {**self.body, "seed": self.body["seed"] + number} if another else self.body
+
+
+class ScoringBatch:
+    """Requests that are given up together, once the server is down; those of another are tried.
+
+    Attributes:
+        down: the message, once it is.
+    """
+
+    down = ""
+
+
+class ScoringOutcome(NamedTuple):
+    """The outcome of a scoring request.
+
+    Attributes:
+        scores: one for each dimension; None if they are missing.
+        reason: why they are missing: a slug of `REASONS`.
+        detail: the message of the failure.
+        notes: figures for the run report, such as tokens used.
+        text: the answer that the scores were read from, or the last one if none could be read.
+    """
+
+    scores: tuple[float, ...] | None
+    reason: str | None = None
+    detail: str = ""
+    notes: Mapping[str, float] = {}
+    text: str = ""
+
+    def for_equal_request(self) -> ScoringOutcome:
+        """That of an equal request, which was not sent."""
+        return self._replace(notes={"same_as_another": 1})
+
+
+def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
+    """The judge at that server, with that cache; the same one until it is released.
+
+    Raises:
+        EngineError: it cannot be opened.
+    """
+    with _opening:
+        if (server, cache) not in _open:
+            _open[server, cache] = Judge(server, cache)
+        return _open[server, cache]
+
+
+def release(server: ServerOptions, cache: Path | None) -> None:
+    """Close that judge, if it is open."""
+    with _opening:
+        judge = _open.pop((server, cache), None)
+    if judge:
+        judge.close()
+
+
+_open: dict[tuple[ServerOptions, Path | None], Judge] = {}
+_opening = threading.Lock()
+
+
+@atexit.register
+def _close_all() -> None:
+    for key in list(_open):
+        release(*key)
+
+
+class Judge:
+    """A scorer behind a server; see `open_judge`. Thread-safe.
+
+    Args:
+        server: which server, and how to retry.
+        cache: file in which its answers are stored; None stores none.
+    """
+
+    def __init__(self, server: ServerOptions, cache: Path | None) -> None:
+        self._options = server
+        self._client = OpenAIClient(server, server.concurrency)
+        self._cache = None if cache is None else open_cache(cache)
+        self._slots = asyncio.Semaphore(server.concurrency)
+        self._in_flight: InFlight[ScoringOutcome] = InFlight()
+        self._thread = LoopThread(f"scorer at {server.addresses[0]}")
+        self._thread.run(self._client.__aenter__())
+
+    def outcomes(
+        self,
+        requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None],
+        probe: Mapping[str, Any],
+        *,
+        fail: bool,
+    ) -> Iterator[tuple[int, ScoringOutcome]]:
+        """Yield the outcome of each request with its index, as they finish; each index once.
+
+        Args:
+            requests: taken in the thread that iterates, as slots of `concurrency` become free. None
+                stands for no request at present: they are asked again as `Feed` says. It does
+                not count as an index. Equal requests that wait at the same time are sent once.
+            probe: the body of a short request of the same kind.
+            fail: whether a server that is down is an error; otherwise the outcomes of the batch's
+                requests that it has not answered are `scorer_unreachable`.
+
+        Raises:
+            EngineError: the server gives no further outcomes.
+        """
+        open_work = partial(self._open_work, probe, fail)
+        size = self._options.concurrency
+        capacity = capacity_for(size)
+        try:
+            yield from work_on_demand(self._thread, requests, open_work, size, capacity)
+        except asyncio.CancelledError:
+            raise EngineError("the scorer was closed while it scored") from None
+
+    def close(self) -> None:
+        """Cancel requests in flight and close connections and cache."""
+        self._thread.run(self._end())
+        self._thread.close()
+        if self._cache is not None:
+            self._cache.close()
+
+    async def _end(self) -> None:
+        await self._in_flight.close()
+        await self._client.__aexit__()
+
+    @asynccontextmanager
+    async def _open_work(
+        self, probe: Mapping[str, Any], fail: bool, put: _PutOutcome
+    ) -> AsyncIterator[_Score]:
+        async def score(index: int, item: tuple[ScoringBatch, ScoringRequest]) -> None:
+            batch, request = item
+            if not batch.down:
+                try:
+                    put((index, await self._shared(request, probe)))
+                    return
+                except ServerDownError as error:
+                    if fail:
+                        raise
+                    batch.down = str(error)
+            put((index, ScoringOutcome(None, "scorer_unreachable", batch.down)))
+
+        yield score
+
+    async def _shared(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """The outcome; requests are shared by callers, and cancelled once none of them waits."""
+        work = partial(self._cached_or_sent, request, probe)
+        outcome, first = await self._in_flight.result(request.key, work)
+        return outcome if first else outcome.for_equal_request()
+
+    async def _cached_or_sent(
+        self, request: ScoringRequest, probe: Mapping[str, Any]
+    ) -> ScoringOutcome:
+        # Looked up here, where no one else can send the same request before its answer is stored.
+        stored = self._cache and self._cache.get(request.key)
+        if stored:
+            try:
+                answer = ScorerAnswer.load(stored)
+                scores = request.read(answer)
+                return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
+            except MalformedError:
+                pass  # Only an earlier version could read it.
+        async with self._slots:
+            return await self.send(request, probe)
+
+    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+        """The outcome of a request that is not in the cache, once a slot is free for it."""
+        cost: Counter[str] = Counter(asked=1)
+        detail = text = ""
+        for body in request.bodies():
+            failed_attempts: Counter[str] = Counter()
+            found = await self._client.answer(self._post(body), self._post(probe), failed_attempts)
+            cost.update({f"fault_{reason}": count for reason, count in failed_attempts.items()})
+            if isinstance(found, AttemptError):
+                reason = _REASONS.get(found.reason, "scorer_error")
+                return ScoringOutcome(None, reason, f"{found.reason}: {found.line}", cost)
+            cost["prompt_tokens"] += found.prompt_tokens
+            cost["completion_tokens"] += found.completion_tokens
+            try:
+                scores = request.read(found)
+            except MalformedError as error:
+                detail, text = str(error), found.text
+                cost["fault_malformed"] += 1
+                continue
+            if self._cache:
+                await asyncio.to_thread(self._cache.put, request.key, found.dump())
+            return ScoringOutcome(scores, notes=cost, text=found.text)
+        return ScoringOutcome(None, "scorer_malformed", detail, cost, text)
+
+    def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
+        dialect = dialect_of(self._options)
+        sent = dialect.sent(body)
+        return Request(
+            partial(endpoint, api="chat"),
+            sent,
+            partial(read_answer, dialect=dialect),
+            advise=partial(advice, sent=sent, dialect=dialect),
+        )

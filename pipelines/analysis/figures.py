@@ -1,0 +1,278 @@
+"""Figures of a set: groups, reward components, lengths and advantages, from a `RowTable`.
+
+With the contribution a_ic of component c to the reward of row i, its mean over the group, and f_g
+the factor by which the group's advantages A_i differ from r_i - mean_g r:
+
+    A_ic = (a_ic - mean_g a_c) f_g            sum_c A_ic = A_i, up to rounding
+    variance share of c = sum_i A_ic A_i / sum_i A_i^2
+    mass share of c = sum_i u_i A_ic sign(A_i) / sum_i u_i |A_i|,  u_i = tokens of i / all tokens
+
+Variance shares add up to 1, and are negative for a component that works against the others. The
+mass is the weight in front of grad log p under token-mean, and no norm of a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators.columns import right_and_wrong
+from ...operators.compute import pc
+from ...operators.groups import Array, Groups
+from ..engine.report import StepReport
+from .rows import KEPT, RowTable
+
+BINS = 40
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+class HistogramFigures(NamedTuple):
+    """Counts of a histogram; `edges` has one more."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+class GroupFigures(NamedTuple):
+    """Groups that have responses, by their verdicts; `without_signal`: advantages all 0 or null."""
+
+    groups: int
+    all_right: int
+    all_wrong: int
+    mixed: int
+    ungraded: int
+    without_signal: int
+    pass_rates: HistogramFigures
+
+
+class ComponentFigures(NamedTuple):
+    """A reward component: its values, and what it does to the advantages."""
+
+    n: int
+    missing: Mapping[str, int]
+    mean: float
+    std: float
+    quantiles: tuple[float, ...]
+    histogram: HistogramFigures
+    variance_share: float
+    mass_share: float
+    dominant_groups: int
+
+
+class SetFigures(NamedTuple):
+    """Everything that a page, a report and a preview print of a set."""
+
+    funnel: tuple[StepReport, ...]
+    groups: GroupFigures
+    components: Mapping[str, ComponentFigures]
+    lengths: HistogramFigures
+    advantages: HistogramFigures
+    correlation: Array
+    """[C, C], Pearson over rows that have both."""
+    correlation_within: Array
+    """[C, C], the same after each group's mean is taken off."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
+        return {
+            "funnel": [step.model_dump(mode="json") for step in self.funnel],
+            "groups": _plain(self.groups),
+            "components": {name: _plain(each) for name, each in self.components.items()},
+            "lengths": _plain(self.lengths),
+            "advantages": _plain(self.advantages),
+            "correlation": self.correlation.tolist(),
+            "correlation_within": self.correlation_within.tolist(),
+        }
+
+
+def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) -> SetFigures:
+    """The figures of a set.
+
+    Args:
+        rows: of the set.
+        funnel: its steps.
+        lengths_N: of each response, in tokens or characters; below 0 where not known.
+    """
+    table, groups = rows.table, rows.groups
+    shares = _shares(rows, lengths_N)
+    values = [column_values(table, f"reward_{name}") for name in rows.components]
+    within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
+    return SetFigures(
+        tuple(funnel),
+        group_figures(rows, lengths_N >= 0),
+        {name: _component(rows, name, shares[name]) for name in rows.components},
+        histogram(lengths_N[lengths_N >= 0]),
+        histogram(_finite(column_values(table, "advantage"))),
+        correlation(values),
+        correlation(within),
+    )
+
+
+def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
+    """How many groups are all right, all wrong or mixed, and their pass rates.
+
+    Args:
+        rows: of a set.
+        sampled_N: bool, whether a row has a response; a group without any does not count.
+    """
+    groups = rows.groups
+    rates_G, right_G, wrong_G = pass_rates(rows)
+    known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
+    advantage_N = np.nan_to_num(column_values(rows.table, "advantage"))
+    kept_N = np.asarray(rows.table["fate"]) == KEPT
+    signal_G = groups.sum((advantage_N != 0) & kept_N) > 0
+    most = int((right_G + wrong_G).max()) if len(rates_G) else 1
+    bins = most if 1 <= most <= BINS else 20
+    edges = (np.arange(bins + 2) - 0.5) / bins  # One bin for each k of n.
+    counts, _ = np.histogram(rates_G[known_G], edges)
+    return GroupFigures(
+        int(sampled_G.sum()),
+        int((known_G & (wrong_G == 0)).sum()),
+        int((known_G & (right_G == 0)).sum()),
+        int(((right_G > 0) & (wrong_G > 0)).sum()),
+        int((~known_G & sampled_G).sum()),
+        int((~signal_G & sampled_G).sum()),
+        HistogramFigures(tuple(edges.tolist()), tuple(counts.tolist())),
+    )
+
+
+def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
+    """Per group: the share of right responses among the graded, how many are right, and wrong."""
+    right_N, wrong_N = right_and_wrong(rows.table["verdict"].cast(pa.string()))
+    right_G, wrong_G = rows.groups.sum(right_N), rows.groups.sum(wrong_N)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return right_G / (right_G + wrong_G), right_G, wrong_G
+
+
+def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
+    """By component, its share of the variance of advantages.
+
+    Args:
+        rows: of a set.
+        used_N: bool, which rows count; those beyond its end do not.
+    """
+    used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
+    advantage_N = column_values(rows.table, "advantage")
+    full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
+    variance = float((full_N**2).sum())
+    if not variance:
+        return {}
+    parts = component_advantages(rows)
+    return {
+        name: float((np.where(used_N, np.nan_to_num(part_N), 0.0) * full_N).sum()) / variance
+        for name, part_N in parts.items()
+    }
+
+
+class _ComponentShare(NamedTuple):
+    variance: float
+    mass: float
+    dominant: int
+
+
+def component_advantages(rows: RowTable) -> dict[str, Array]:
+    """A_ic of each component, float64[N]; NaN where a row has no advantage."""
+    table, groups = rows.table, rows.groups
+    advantage_N, reward_N = column_values(table, "advantage"), column_values(table, "reward")
+    valid_N = np.isfinite(advantage_N) & np.isfinite(reward_N)
+    distance_N = _centred(groups, reward_N, valid_N)
+    spread_G = groups.sum(np.where(valid_N, np.abs(distance_N), 0.0))
+    scale_G = groups.sum(np.where(valid_N, np.abs(advantage_N), 0.0))
+    factor_G = np.divide(scale_G, spread_G, out=np.zeros(len(spread_G)), where=spread_G > 0)
+    found = {}
+    for name in rows.components:
+        added_N = column_values(table, f"contribution_{name}")
+        if np.isfinite(added_N).any():
+            added_N = np.nan_to_num(added_N)
+            part_N = _centred(groups, added_N, valid_N) * factor_G[groups.codes_N]
+            found[name] = np.where(valid_N, part_N, np.nan)
+    return found
+
+
+def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
+    groups = rows.groups
+    parts = component_advantages(rows)
+    advantage_N = column_values(rows.table, "advantage")
+    used_N = np.isfinite(advantage_N) & (np.asarray(rows.table["fate"]) == KEPT)
+    full_N = np.where(used_N, advantage_N, 0.0)
+    weight_N = np.where(lengths_N > 0, lengths_N, 0).astype(float)
+    variance, mass = float((full_N**2).sum()), float((weight_N * np.abs(full_N)).sum())
+    of_group = {
+        name: groups.sum(np.where(used_N, np.abs(part_N), 0.0)) for name, part_N in parts.items()
+    }
+    top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
+    any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
+    found = {name: _ComponentShare(np.nan, np.nan, 0) for name in rows.components}
+    for at, (name, part_N) in enumerate(parts.items()):
+        own_N = np.where(used_N, part_N, 0.0)
+        found[name] = _ComponentShare(
+            float((own_N * full_N).sum()) / variance if variance else np.nan,
+            float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
+            int(((top_G == at) & any_G).sum()),
+        )
+    return found
+
+
+def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
+    values = _finite(column_values(rows.table, f"reward_{name}"))
+    missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
+    counted = missing.drop_null().value_counts().to_pylist()
+    known = len(values) > 0
+    return ComponentFigures(
+        len(values),
+        {each["values"]: each["counts"] for each in counted},
+        float(values.mean()) if known else np.nan,
+        float(values.std()) if known else np.nan,
+        tuple(np.quantile(values, _QUANTILES).tolist()) if known else (),
+        histogram(values),
+        share.variance,
+        share.mass,
+        share.dominant,
+    )
+
+
+def histogram(values: Array) -> HistogramFigures:
+    """Counts in `BINS` equal bins from the least to the greatest value; one if all are equal."""
+    if len(values) == 0:
+        return HistogramFigures((), ())
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return HistogramFigures((low, high), (len(values),))
+    counts, edges = np.histogram(values, BINS, (low, high))
+    return HistogramFigures(tuple(edges.tolist()), tuple(counts.tolist()))
+
+
+def correlation(columns: Sequence[Array]) -> Array:
+    """Pearson's r of each pair over the rows that have both, [C, C]; NaN without spread."""
+    found = np.full((len(columns), len(columns)), np.nan)
+    for at, first in enumerate(columns):
+        for other, second in enumerate(columns):
+            both = np.isfinite(first) & np.isfinite(second)
+            x, y = first[both], second[both]
+            if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
+                x, y = x - x.mean(), y - y.mean()
+                found[at, other] = float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+    return found
+
+
+def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
+    distance: Array = values_N - groups.mean(values_N, valid_N)[groups.codes_N]
+    return distance
+
+
+def column_values(table: pa.Table, name: str) -> Array:
+    """A column of a `RowTable` as float64[N], NaN for null."""
+    return np.array(pc.fill_null(table[name], np.nan), np.float64)
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,385 @@
+"""Why no group of some rows has a signal: what the likeliest cause is, with an example.
+
+steps on a part ──GradedPart.of──> rows as last graded ──add──> a signal: no other part is read
+                                                      └──> figures, which add up over parts
+
+A group has a signal where an advantage is not 0. Where no step computes advantages, two of its
+rewards must differ or, where there are none, two of its verdicts. The rows are those that a step
+has graded, dropped later or not. So the finding depends on neither chunks nor workers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change
+from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
+from ...operators.compute import pc
+from ...operators.groups import Array, Groups
+from ..engine.frame import Frame
+from ..engine.report import StepReport
+from ..engine.retryable import MISSING
+from ..engine.steps import AppliedStep
+
+Cause = Literal[
+    "missing",  # of rewards
+    "group_of_one",
+    "advantage",  # is 0, although rewards differ
+    "weights",  # of the reward, which is the same for right and wrong
+    "wrong_answer",
+    "no_answer",
+    "correct",
+    "dropped",  # were groups that differ, before the decisive step
+    "same_verdict",  # within groups
+    "same_reward",  # within groups, and there are no verdicts
+]
+_DECISIVE = ("advantage", "reward", "verdict")
+"""The columns that say whether there is a signal; the first that is written decides."""
+_REWARD = "reward_"
+_LOOKED_AT = 100
+"""Wrong responses, the first in order, of which one is the example."""
+_MARK = re.compile(r"####|\\boxed")
+_WORD = re.compile(r"(?<![\\\w])[^\W\d_]{2,}(?!\w)")
+_MANY_WORDS = 6
+"""So many words are no answer, wherever the answer of the response is."""
+_Key = TypeVar("_Key", str, tuple[str, str])
+
+
+class WrongExample(NamedTuple):
+    """A wrong response: what it was compared with, and what was compared."""
+
+    reference: str
+    answer: str
+
+    @property
+    def holds_more(self) -> bool:
+        """Whether the reference seems to hold more than an answer, such as a worked solution."""
+        inside = rf"(?<!\w){re.escape(self.answer)}(?!\w)"
+        is_inside = self.answer != self.reference and re.search(inside, self.reference)
+        words = len(_WORD.findall(self.reference))
+        return bool(_MARK.search(self.reference)) or words >= (2 if is_inside else _MANY_WORDS)
+
+
+class NoSignal(NamedTuple):
+    """Why no group has a signal.
+
+    Attributes:
+        cause: the likeliest.
+        steps: by column (`advantage`, `reward`, `verdict`), the last step that wrote it.
+        verdicts: how many rows have each, the commonest first.
+        missing: component, reason and number of the commonest missing rewards; None: none is.
+        all_right, all_wrong: groups by their verdicts.
+        reward: that of all rows; None: it differs, or there is none.
+        example: of a wrong response.
+        response: the first without an answer; None: there is none.
+        cut_off: how many responses without an answer end at the limit of tokens.
+    """
+
+    cause: Cause
+    steps: Mapping[str, str]
+    verdicts: Mapping[str, int]
+    missing: tuple[str, str, int] | None
+    all_right: int
+    all_wrong: int
+    reward: float | None
+    example: WrongExample | None
+    response: str | None
+    cut_off: int
+
+
+class GradedPart(NamedTuple):
+    """Whole groups, as steps have graded them.
+
+    Attributes:
+        frames: by decisive column, rows with it: those of the last step that wrote it, with what
+            that step itself dropped.
+        steps: the name of that step.
+        missing: by component, how many of its values are missing, by reason.
+    """
+
+    frames: Mapping[str, Frame]
+    steps: Mapping[str, str]
+    missing: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, applied: Iterable[AppliedStep]) -> GradedPart:
+        """What steps made of a part; of a column, the last step that wrote it counts."""
+        frames, steps = dict[str, Frame](), dict[str, str]()
+        missing = dict[str, Mapping[str, int]]()
+        for each in applied:
+            rows = _with_dropped(each)
+            for name, column in each.result.change.columns.items():
+                is_known = _is_usable(name, column.type) and "prompt_id" in rows.column_names
+                if name in _DECISIVE and is_known:
+                    frames[name], steps[name] = rows, each.step.name
+                elif (component := _component(name)) and is_text(column.type):
+                    missing[component] = _counts(column)
+        return cls(frames, steps, missing)
+
+
+def no_signal(parts: Iterable[GradedPart]) -> NoSignal | None:
+    """Why no group has a signal; None: one has, or nothing decides it.
+
+    Args:
+        parts: in order. They are read up to the first that has a signal.
+    """
+    figures = _Figures()
+    for part in parts:
+        if figures.add(part):
+            return None
+    return figures.found()
+
+
+def may_lack_signal(funnel: Sequence[StepReport]) -> bool:
+    """Whether the figures of a funnel leave open that no group has a signal."""
+    written = {name: figures for step in funnel for name, figures in step.columns.items()}
+    if "advantage" in written:
+        advantage = written["advantage"]
+        return not advantage.get("n") or advantage.get("min") == advantage.get("max") == 0
+    return any(name in written for name in _DECISIVE)
+
+
+def no_signal_of_funnel(funnel: Sequence[StepReport], rows: Frame | None) -> NoSignal | None:
+    """Why no group has a signal, where what steps did to each row is not on file.
+
+    Args:
+        funnel: of the run. Without advantages it cannot say what differs within groups.
+        rows: those that are left, for examples.
+    """
+    last = {name: step for step in funnel for name in step.columns}
+    if "advantage" not in last or not may_lack_signal(funnel):
+        return None
+    figures = _Figures()
+    figures.steps = {name: last[name].step for name in _DECISIVE if name in last}
+    for name, step in last.items():
+        if component := _component(name):
+            figures.count_missing({component: step.columns[name].get("counts", {})})
+    if "verdict" in last:
+        figures.verdicts.update(last["verdict"].columns["verdict"].get("counts", {}))
+    reward = last["reward"].columns["reward"] if "reward" in last else {}
+    if {"min", "max"} <= reward.keys():
+        figures.low, figures.high = reward["min"], reward["max"]
+    alone = last["advantage"].dropped.get("group_of_one", 0)
+    size = 1 if alone and alone == last["advantage"].rows_in else 2
+    if reward.get("n") or reward.get("null"):
+        figures.largest["reward"] = size, size if reward["n"] else 0
+    elif figures.verdicts:
+        figures.largest["verdict"] = size, size
+    if rows is not None and "verdict" in rows.column_names:
+        figures.look(rows)
+    return figures.found()
+
+
+class _Spread(NamedTuple):
+    """The values of a column by group: axis _N of rows, _G of groups; nan where there is none."""
+
+    values_N: Array
+    sizes_G: Array
+    known_G: Array
+    low_G: Array
+    high_G: Array
+
+    @classmethod
+    def of(cls, frame: Frame, name: str) -> _Spread:
+        table = frame.select(["prompt_id", name])
+        groups, values_N = Groups.of(table), _values(table, name)
+        known_N, starts_G = np.isfinite(values_N), groups.starts_G
+        if not len(starts_G):  # `reduceat` takes no empty array.
+            return cls(values_N, groups.sizes_G, groups.sizes_G, np.zeros(0), np.zeros(0))
+        low_G = np.minimum.reduceat(np.where(known_N, values_N, np.inf), starts_G)
+        high_G = np.maximum.reduceat(np.where(known_N, values_N, -np.inf), starts_G)
+        return cls(values_N, groups.sizes_G, groups.sum(known_N), low_G, high_G)
+
+    @property
+    def differs(self) -> bool:
+        """Whether two values of a group do."""
+        return bool((self.low_G < self.high_G).any())
+
+
+class _Figures:
+    """What parts without a signal add up to.
+
+    Attributes:
+        steps: by column, the last step that wrote it.
+        verdicts: how many rows have each.
+        low, high: of all rewards.
+        largest: by column, the most rows of a group, and the most values.
+    """
+
+    def __init__(self) -> None:
+        self.steps: dict[str, str] = {}
+        self.verdicts = Counter[str]()
+        self.low, self.high = float("inf"), float("-inf")
+        self.largest = dict[str, tuple[int, int]]()
+        self._missing = Counter[tuple[str, str]]()
+        self._differed, self._differing = set[str](), set[str]()
+        self._all_right = self._all_wrong = 0
+        self._looked_at = 0
+        self._wrong = list[WrongExample]()
+        self._response: str | None = None
+        self._cut_off = 0
+
+    def add(self, part: GradedPart) -> bool:
+        """Add a part, unless one of its groups has a signal; return whether one has."""
+        spreads = {n: _Spread.of(part.frames[n], n) for n in _DECISIVE if n in part.frames}
+        if not spreads:
+            return False
+        decisive, first = next(iter(spreads.items()))
+        given_N = np.nan_to_num(first.values_N)
+        if given_N.any() if decisive == "advantage" else first.differs:
+            return True
+        self.steps.update(part.steps)
+        left = part.frames[decisive]
+        for name, spread in spreads.items():
+            self._add_column(name, spread)
+            if spread.differs:
+                self._differed.add(name)
+            if name in left.column_names and _Spread.of(left, name).differs:
+                self._differing.add(name)
+        self.count_missing(part.missing)
+        if "verdict" in part.frames:
+            self.verdicts.update(_counts(part.frames["verdict"].select(["verdict"])["verdict"]))
+            self.look(part.frames["verdict"])
+        return False
+
+    def count_missing(self, missing: Mapping[str, Mapping[str, int]]) -> None:
+        """Add why rewards are missing."""
+        for component, counts in missing.items():
+            self._missing.update({(component, reason): n for reason, n in counts.items()})
+
+    def look(self, frame: Frame) -> None:
+        """Take examples from rows with verdicts; the first in order are wanted."""
+        verdicts = frame.select(["verdict"])["verdict"]
+        wrong = _rows_with(verdicts, "wrong_answer")[: _LOOKED_AT - self._looked_at]
+        self._looked_at += len(wrong)
+        self._wrong += _examples(frame, wrong)
+        without = _rows_with(verdicts, "no_answer")
+        if self._response is None:
+            self._response = next(iter(_texts(frame, "response", without[:1])), None)
+        ends = _texts(frame, "finish_reason", without)
+        self._cut_off += sum(end == "length" for end in ends)
+
+    def found(self) -> NoSignal | None:
+        """The finding about all parts."""
+        cause = self._cause()
+        if cause is None:
+            return None
+        missing = next(iter(_commonest_first(self._missing).items()), None)
+        examples = [each for each in self._wrong if each.holds_more] or self._wrong
+        return NoSignal(
+            cause,
+            self.steps,
+            _commonest_first(self.verdicts),
+            None if missing is None else (*missing[0], missing[1]),
+            self._all_right,
+            self._all_wrong,
+            self.low if self.low == self.high else None,
+            examples[0] if examples else None,
+            self._response,
+            self._cut_off,
+        )
+
+    def _add_column(self, name: str, spread: _Spread) -> None:
+        rows, values = self.largest.get(name, (0, 0))
+        rows = max(rows, int(spread.sizes_G.max(initial=0)))
+        self.largest[name] = rows, max(values, int(spread.known_G.max(initial=0)))
+        if name == "reward":
+            self.low = float(spread.low_G.min(initial=self.low))
+            self.high = float(spread.high_G.max(initial=self.high))
+        if name == "verdict":
+            self._all_right += int((spread.low_G == 1).sum())
+            self._all_wrong += int((spread.high_G == 0).sum())
+
+    def _cause(self) -> Cause | None:
+        """The likeliest cause: each that is looked for would remain if those below were fixed."""
+        order = ("reward", "verdict", "advantage")
+        largest = [self.largest[name] for name in order if self.largest.get(name, (0, 0))[0]]
+        if not largest:
+            return None  # Nothing was graded.
+        most_rows, most_values = max(rows for rows, _ in largest), largest[0][1]
+        if most_rows == 1 and "advantage" not in self.steps:
+            return None  # Nothing is meant to be compared.
+        if most_values < min(most_rows, 2):
+            return "missing"
+        if most_rows == 1:
+            return "group_of_one"
+        if self._differing:
+            return "advantage" if "reward" in self._differing else "weights"
+        return self._cause_by_verdicts()
+
+    def _cause_by_verdicts(self) -> Cause:
+        right, wrong = self.verdicts[RIGHT], sum(self.verdicts[name] for name in WRONG)
+        if wrong and not right:
+            none_found = self.verdicts["no_answer"] > self.verdicts["wrong_answer"]
+            return "no_answer" if none_found else "wrong_answer"
+        if right and not wrong:
+            return "correct"
+        if self._differed:
+            return "dropped"
+        return "same_verdict" if right else "same_reward"
+
+
+def _with_dropped(applied: AppliedStep) -> Frame:
+    """The rows of a step with what it wrote, those included that it dropped itself."""
+    change = applied.result.change
+    if change.parents is not None:
+        return applied.after
+    return applied.before.after(Change(change.columns))
+
+
+def _component(name: str) -> str:
+    """The component whose reasons for missing values a column has; empty: it has none."""
+    is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
+    return name.removeprefix(_REWARD).removesuffix(MISSING) if is_reason else ""
+
+
+def _is_usable(name: str, kind: pa.DataType) -> bool:
+    """Whether a column is what its name says: steps of users may have the same names."""
+    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    return is_text(kind) if name == "verdict" else any(is_kind(kind) for is_kind in numeric)
+
+
+def _values(table: pa.Table, name: str) -> Array:
+    """float64[N]; of verdicts 1 is right and 0 wrong, and nan is neither."""
+    if name != "verdict":
+        return numbers(table, name)
+    right_N, wrong_N = right_and_wrong(table[name])
+    return np.where(right_N, 1.0, np.where(wrong_N, 0.0, np.nan))
+
+
+def _counts(column: pa.Array | pa.ChunkedArray) -> dict[str, int]:
+    counts = flat(column).drop_null().value_counts().to_pylist()
+    return {each["values"]: each["counts"] for each in counts}
+
+
+def _commonest_first(counts: Mapping[_Key, int]) -> dict[_Key, int]:
+    """In an order that does not depend on that of the rows."""
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _rows_with(verdicts: pa.ChunkedArray, verdict: str) -> pa.Array:
+    equal = pc.is_in(verdicts.cast(pa.string()), pa.array([verdict]))
+    return pa.array(np.flatnonzero(np.asarray(equal)))
+
+
+def _examples(frame: Frame, rows: pa.Array) -> list[WrongExample]:
+    """Those of some wrong responses that have both a reference and an answer."""
+    references, answers = (_texts(frame, name, rows) for name in ("reference", "extracted_answer"))
+    both = zip(references, answers, strict=False)  # A column may be absent.
+    return [WrongExample(reference, answer) for reference, answer in both if reference and answer]
+
+
+def _texts(frame: Frame, name: str, rows: pa.Array) -> list[str]:
+    """A column as text, empty where it is null; nothing where there is no such column."""
+    if name not in frame.column_names:
+        return []
+    column = frame.select([name])[name].take(rows)
+    if pa.types.is_nested(column.type):
+        return []
+    return [text or "" for text in column.cast(pa.string()).to_pylist()]

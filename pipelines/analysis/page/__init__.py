@@ -1,0 +1,1 @@
+"""pipelines.analysis.page"""

@@ -1,0 +1,290 @@
+"""What became of each row: one line per row as sampled, from numbers and short words only.
+
+base ──step──> change ──> lines: values as last written, fate, reason, contributions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ...operators.columns import component_columns, flat, is_list, is_text
+from ...operators.groups import Groups
+from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ..engine.frame import Frame
+from ..engine.steps import AppliedStep
+from .lines import Lines
+from .stored import StoredSet
+
+KEPT = -1
+"""Fate of a row that is left."""
+BY_TRAINING = 0
+"""Fate of a row that training itself drops: its decisions are of no step of the recipe."""
+_SLUGS = pa.dictionary(pa.int32(), pa.string())
+_FIXED = {
+    "response_id": pa.string(),
+    "prompt_id": pa.string(),
+    "fate": pa.int16(),
+    "reason": _SLUGS,
+    "verdict": _SLUGS,
+    "finish_reason": _SLUGS,
+    "tokens": pa.int64(),
+    "characters": pa.int64(),
+    "reward": pa.float64(),
+    "advantage": pa.float64(),
+}
+_MADE_HERE = frozenset({"fate", "reason", "tokens", "characters"})
+_COPIED = _FIXED.keys() - _MADE_HERE
+_TOKEN_IDS = "response_token_ids"
+_REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
+
+
+class RowTable(NamedTuple):
+    """One line for each row as sampled, in that order; axis _N.
+
+    A row that a step adds later, such as a verification prompt, has a line behind those of its
+    part. A dropped row keeps what it had when it was dropped.
+
+    Attributes:
+        table: `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the
+            row, `KEPT` or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the
+            label (`no_answer` without one); `finish_reason`; `tokens` of the response, null without
+            token ids, and then its `characters`; `reward`, `advantage`; and for each component c
+            `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to the
+            reward, null where it is missing or nothing was summed. Where no reward is missing,
+            contributions in the order of `weights` sum to it, from 0, to the bit.
+        groups: by `prompt_id`.
+        components: names, those of the reward's weights first and in their order, then others that
+            the steps wrote; where no step is on file, those of all columns.
+    """
+
+    table: pa.Table
+    groups: Groups
+    components: tuple[str, ...]
+
+    def first(self, n: int) -> RowTable:
+        """The first rows: of one part, those that were sampled, without what was added later."""
+        table = self.table.slice(0, n)
+        return RowTable(table, Groups.of(table), self.components)
+
+
+def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
+    """What steps made of the rows of `base`.
+
+    Args:
+        base: rows before the first step.
+        applied: the steps on it, in order, as they were computed or as they are on file.
+
+    Raises:
+        DataError: what a step did is not on file.
+
+    Example:
+        >>> rows = row_table(stored_set.base(0), stored_set.applied(0))
+        >>> rows.table.select(["fate", "reason", "reward"]).to_pylist()[0]
+        {'fate': -1, 'reason': None, 'reward': 1.1}
+    """
+    return _finished([_replayed(base, applied)])
+
+
+def stored_rows(stored: StoredSet) -> RowTable:
+    """What became of every row of a set.
+
+    Where what steps did is not on file, the rows are those that are, with the values of those that
+    are left, and there are no contributions.
+
+    Raises:
+        RejuiceError: the files of the run are damaged.
+
+    Example:
+        >>> [one] = open_stored(Path("curated.parquet")).sets
+        >>> stored_rows(one).table["fate"].to_pylist()
+        [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
+    """
+    if stored.incomplete:
+        return _finished([_of_rows_left(stored)])
+    parts = [_replayed(stored.base(at), stored.applied(at)) for at in range(stored.parts)]
+    if stored.training_step is not None:
+        for part in parts:
+            part.drop(stored, only_training=True)
+    return _finished(parts)
+
+
+class _PartRows:
+    """The lines of a part, while steps are applied to it."""
+
+    def __init__(self, base: Frame) -> None:
+        self.lines = Lines(base.num_rows)
+        self.weights: dict[str, None] = {}
+        self.made: dict[str, None] | None = None
+        """Columns that steps wrote; None before the first step."""
+        rows_N = np.arange(base.num_rows)
+        self._measured = _TOKEN_IDS if _has_token_ids(base) else "response"
+        for name in base.column_names:
+            if self._is_wanted(name):
+                self._write(rows_N, name, base.select([name])[name])
+
+    def apply(self, each: AppliedStep) -> None:
+        """Record what a step did."""
+        change, operator = each.result.change, each.step.operator
+        self.made = {**(self.made or {}), **dict.fromkeys(change.columns)}
+        if change.reasons is not None:
+            rows_N = np.flatnonzero(np.asarray(change.reasons.is_valid()))
+            self._drop(self.lines.current_N[rows_N], each.step.number, change.reasons.drop_null())
+        if isinstance(operator, RewardSumMapper) and each.before.num_rows:
+            self._contributions(operator, each.before)
+        before_N = self.lines.current_N
+        self.lines.follow(change)
+        lines_N = before_N if change.parents is None else self.lines.current_N
+        for name, column in change.columns.items():
+            if self._is_wanted(name):
+                self._write(lines_N, name, column)
+        if isinstance(operator, JudgementRewardMapper) and each.before.num_rows:
+            rows_N, verdicts = _verdicts_of_judgements(each)
+            self.lines.write(lines_N[rows_N], "verdict", verdicts)
+
+    def drop(self, stored: StoredSet, *, only_training: bool = False) -> None:
+        """Take the fate of rows from the decisions: of all steps, or of training itself."""
+        decisions = stored.decisions()
+        numbers = {step.name: step.number for step in stored.steps}
+        steps = decisions["step"].to_pylist()
+        fate_K = np.array([numbers.get(name, BY_TRAINING) for name in steps], np.int16)
+        line_K = self._lines_of(decisions["row_id"])
+        found_K = line_K >= 0
+        if only_training:
+            found_K &= fate_K == BY_TRAINING
+        reasons = decisions["reason"].filter(pa.array(found_K))
+        self._drop(line_K[found_K], fate_K[found_K], reasons)
+
+    def write_by_id(self, table: pa.Table) -> None:
+        """Write the columns of rows that are found by their `response_id`."""
+        if "response_id" not in table.column_names:
+            return
+        line_N = self._lines_of(table["response_id"])
+        found_N = np.flatnonzero(line_N >= 0)
+        rows = table.take(pa.array(found_N))
+        for name in filter(self._is_wanted, table.column_names):
+            self._write(line_N[found_N], name, rows[name])
+
+    def _lines_of(self, ids: pa.ChunkedArray) -> NDArray[np.int64]:
+        known = self.lines.column("response_id", pa.string())
+        found = pc.index_in(ids.cast(pa.string()), value_set=known, skip_nulls=True)
+        return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+
+    def _drop(self, lines_K: NDArray[np.int64], fate: Any, reasons: Any) -> None:
+        fate_K = np.broadcast_to(np.asarray(fate, np.int16), lines_K.shape)
+        self.lines.write(lines_K, "fate", pa.array(fate_K))
+        self.lines.write(lines_K, "reason", reasons)
+
+    def _contributions(self, operator: RewardSumMapper, before: Frame) -> None:
+        table = before.select(operator.reads_of(before.column_names))
+        rows_N = np.flatnonzero(operator.summed(table))
+        self.weights.update(dict.fromkeys(operator.weights))
+        found = operator.contributions(table)
+        for name in self.weights:  # A sum that replaces an earlier one replaces its parts.
+            nothing_N = np.full(table.num_rows, np.nan)
+            value_N = found.get(name, nothing_N)[rows_N]
+            values = pa.array(value_N, mask=np.isnan(value_N))
+            self.lines.write(self.lines.current_N[rows_N], f"{_CONTRIBUTION}{name}", values)
+
+    def _is_wanted(self, name: str) -> bool:
+        return name in _COPIED or name.startswith(_REWARD) or name == self._measured
+
+    def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
+        if name == _TOKEN_IDS and is_list(column.type):
+            name, column = "tokens", pc.list_value_length(column)
+        elif name == "response" and is_text(column.type):
+            name, column = "characters", pc.utf8_length(column)
+        elif name == self._measured or not _fits(name, column.type):
+            return
+        self.lines.write(lines_N, name, column)
+
+
+def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:
+    """Which rows have a rewarded judgement, and whether it is the label."""
+    columns = each.result.change.columns
+    rewarded = pc.is_null(flat(columns[component_columns("verification")[1]]))
+    judgement = flat(columns["judgement"])
+    right = pc.equal(judgement, flat(each.before.select(["label"])["label"]).cast(pa.string()))
+    graded = pc.if_else(right, "correct", "wrong_answer")
+    verdicts = pc.if_else(pc.is_null(judgement), "no_answer", graded)
+    return np.flatnonzero(np.asarray(rewarded)), verdicts.filter(rewarded)
+
+
+def _has_token_ids(base: Frame) -> bool:
+    return _TOKEN_IDS in base.column_names and is_list(base.schema.field(_TOKEN_IDS).type)
+
+
+def _fits(name: str, kind: pa.DataType) -> bool:
+    """Whether a column of that type can be a column of the table: users may use the same names."""
+    wanted = _FIXED.get(name) or (pa.string() if name.endswith(_MISSING) else pa.float64())
+    if pa.types.is_null(kind):
+        return True
+    if not pa.types.is_floating(wanted):
+        return is_text(kind) or (pa.types.is_dictionary(kind) and is_text(kind.value_type))
+    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(kind) for is_kind in numeric)
+
+
+def _replayed(base: Frame, applied: Iterable[AppliedStep]) -> _PartRows:
+    part = _PartRows(base)
+    for each in applied:
+        part.apply(each)
+    return part
+
+
+def _of_rows_left(stored: StoredSet) -> _PartRows:
+    part = _PartRows(stored.base(0))
+    if stored.training_step is not None:  # Of an export, the base is what is left.
+        part.write_by_id(stored.final())
+        part.drop(stored)
+    return part
+
+
+def _finished(parts: list[_PartRows]) -> RowTable:
+    names = list(dict.fromkeys(name for part in parts for name in _components(part)))
+    columns = dict(_FIXED)
+    for name in names:
+        value, missing = component_columns(name)
+        columns |= {value: pa.float64(), missing: _SLUGS, f"{_CONTRIBUTION}{name}": pa.float64()}
+    tables = [_table(part.lines, columns) for part in parts]
+    table = pa.concat_tables(tables).unify_dictionaries()
+    return RowTable(table, _groups(table), tuple(names))
+
+
+def _groups(table: pa.Table) -> Groups:
+    """By `prompt_id`; rows without any are groups of one."""
+    n = table.num_rows
+    if n and table["prompt_id"].null_count == n:
+        return Groups(np.arange(n), np.arange(n), np.ones(n, np.int64))
+    return Groups.of(table)
+
+
+def _components(part: _PartRows) -> Iterator[str]:
+    """Weights first, then what has both columns of a component.
+
+    Of a judgement, the base has components of the answer that it is about: without a weight, only
+    what steps wrote counts.
+    """
+    yield from part.weights
+    names = part.lines.names if part.made is None else part.made
+    for name in names:
+        short = name.removeprefix(_REWARD)
+        if name.startswith(_REWARD) and component_columns(short)[1] in names:
+            yield short
+
+
+def _table(lines: Lines, columns: dict[str, pa.DataType]) -> pa.Table:
+    found = {}
+    for name, kind in columns.items():
+        plain = pa.string() if kind == _SLUGS else kind
+        column = lines.column(name, plain)
+        if name == "fate":
+            column = pc.fill_null(column, pa.scalar(KEPT, pa.int16()))
+        found[name] = flat(column).dictionary_encode() if kind == _SLUGS else column
+    return pa.table(found, schema=pa.schema(list(columns.items())))

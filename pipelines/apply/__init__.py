@@ -1,1 +1,0 @@
-"""Steps applied to a table in memory: frames, decisions, counters."""

@@ -1,0 +1,348 @@
+"""The `rejuice` command."""
+
+from __future__ import annotations
+
+import io
+import sys
+import traceback
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from ...operators import EmptyResultError, RejuiceError, __version__
+from ...operators.errors import first_line
+from ..interrupts import signals_interrupt
+from ..options import (
+    EPILOG,
+    AllowEmpty,
+    CacheDir,
+    ChunkRows,
+    DatasetPath,
+    Debug,
+    EngineOption,
+    ExportPath,
+    OverridableCommand,
+    RayAddress,
+    RecipePath,
+    RetryMissing,
+    Verify,
+    overrides_of,
+)
+from ..terminal import safe_output, shown
+from .ablate import ablate
+from .audit import audit
+from .cache import app as cache
+from .diff import diff
+from .explain import explain
+from .preview import preview
+from .report import report
+from .trust import Trust, check_recipe_trusted
+from .view import view
+from .whatif import whatif
+
+if TYPE_CHECKING:
+    from ..dataset.read import Dataset
+    from ..recipe.recipe import Recipe
+
+app = typer.Typer(
+    name="rejuice",
+    help=(
+        "Turns the rollouts of a language model into training data for GRPO: a recipe of operators "
+        "samples, verifies, rewards, filters and balances them, and the same recipe trains the "
+        "model on verl."
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_EMPTY = 1
+_INTERRUPTED = 130  # Click's exit status after Ctrl-C.
+more_checks: list[Callable[[Recipe, Dataset], Sequence[str]]] = []
+"""Further checks of `rejuice check`: the package that trains adds its own. Each returns a line for
+each thing that it could not check."""
+
+
+class StoppedError(RejuiceError):
+    """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
+
+
+@app.command(cls=OverridableCommand, epilog=EPILOG)
+def run(
+    context: typer.Context,
+    recipe: RecipePath,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    np: Annotated[int | None, typer.Option("--np", min=1, help="Number of workers.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the export of another recipe.")
+    ] = False,
+    retry_dropped: Annotated[
+        bool,
+        typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
+    ] = False,
+    allow_empty: AllowEmpty = False,
+    retry_missing: RetryMissing = None,
+    chunk_rows: ChunkRows = None,
+    cache_dir: CacheDir = None,
+    verify: Verify = False,
+    engine: EngineOption = None,
+    ray: RayAddress = None,
+    trust: Trust = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a recipe: write the curated rows, the audit log and a report.
+
+    A run that was stopped continues where it stopped. Steps whose input, config and code have not
+    changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
+    with status 1.
+    """
+    from ..analysis.show_funnel import show_funnel
+    from ..console import Console
+    from ..engine.empty_result import check_not_empty
+    from ..engine.progress import Progress
+    from ..engine.retryable import retry_hints
+    from ..engine.runner import run as run_recipe
+    from ..engine.workers.choice import chosen_workers
+    from ..recipe.read import load
+
+    check_recipe_trusted(recipe, trust)
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
+    progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
+    report = run_recipe(
+        loaded,
+        overwrite=overwrite,
+        retry_dropped=retry_dropped,
+        retry_missing=retry_missing,
+        chunk_rows=chunk_rows,
+        cache=cache_dir,
+        verify=verify,
+        progress=progress,
+        warn=(lambda _: None) if quiet else warn,
+        open_workers=chosen_workers(loaded, engine, ray, progress),
+    )
+    show_funnel(report, Console(quiet=quiet))
+    for line in [] if quiet else retry_hints(loaded, report):
+        typer.echo(line)
+    if not allow_empty:
+        check_not_empty(loaded, report)
+
+
+@app.command(cls=OverridableCommand, epilog=EPILOG)
+def check(
+    context: typer.Context,
+    recipe: RecipePath,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    trust: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Check a recipe without running it: operators, fields, columns, dataset, training."""
+    from ..data_juicer.settings import setting_warnings
+    from ..recipe.columns import checked_schema
+    from ..recipe.read import load
+
+    check_recipe_trusted(recipe, trust)
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
+    head, training = loaded.head, loaded.head.train
+    dataset = loaded.opened()
+    left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
+    right, columns = "fields", list[str]()
+    if dataset.spec.exists() or head.generated_part():
+        try:
+            columns = checked_schema(loaded, dataset).names
+            right = "fields and columns"
+            if not head.generated_part():
+                from ..engine.trial import tried
+
+                left_out += tried(loaded, dataset)
+        except RejuiceError as error:
+            if training is None or training.replay is None:
+                raise
+            line = f"{dataset.spec} is not read in training, but `rejuice run` refuses it: {error}"
+            left_out.insert(0, line)
+    else:
+        left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
+    for line in setting_warnings(loaded.for_data_juicer):
+        warn(line)
+    warn_of_groups(loaded, columns)
+    typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
+    for line in left_out:
+        typer.echo(line)
+
+
+@app.command()
+def ops(
+    name: Annotated[str | None, typer.Argument(help="Show one of them in full.")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
+    ] = False,
+) -> None:
+    """List operators, flows and tools, or show one with its fields, columns and reasons."""
+    from ..analysis import opdocs
+
+    if markdown:
+        typer.echo(opdocs.page(), nl=False)
+    else:
+        typer.echo(opdocs.listing() if name is None else opdocs.entry(name), nl=False)
+
+
+@app.command()
+def schema(
+    custom: Annotated[
+        list[Path] | None,
+        typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of a recipe, for editors."""
+    import json
+
+    from ...operators.registry import load_files
+    from ..analysis.schema import recipe_schema
+
+    typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
+
+
+app.command(cls=OverridableCommand, epilog=EPILOG)(explain)
+app.command()(report)
+app.command()(view)
+app.command(cls=OverridableCommand, epilog=EPILOG)(whatif)
+app.command(cls=OverridableCommand, epilog=EPILOG)(ablate)
+app.command()(diff)
+app.command(cls=OverridableCommand, epilog=EPILOG)(preview)
+app.command()(audit)
+app.add_typer(cache, name="cache", no_args_is_help=True)
+
+
+@app.command()
+def data(
+    path: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .parquet or .arrow.")],
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="Number of problems.")] = 200,
+    responses: Annotated[
+        int,
+        typer.Option("--responses", min=0, help="Responses per problem; 0 writes prompts only."),
+    ] = 8,
+    seed: Annotated[int, typer.Option("--seed", help="Each seed gives other problems.")] = 0,
+    split: Annotated[
+        Literal["train", "validation", "test"],
+        typer.Option("--split", help="No two splits share a problem."),
+    ] = "train",
+    levels: Annotated[
+        str, typer.Option("--levels", help="Numbers of steps that a problem may take, from 1 to 4.")
+    ] = "1,2,3",
+) -> None:
+    """Write synthetic arithmetic rollouts to try recipes on."""
+    from ..demo.problems import parse_levels
+    from ..demo.recorded import write_prompts, write_recorded
+
+    wanted = parse_levels(levels)
+    if responses == 0:
+        write_prompts(path, seed=seed, prompts=prompts, split=split, levels=wanted)
+    else:
+        write_recorded(
+            path, seed=seed, prompts=prompts, responses=responses, split=split, levels=wanted
+        )
+    typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
+
+
+@app.command()
+def download(
+    name: Annotated[
+        str, typer.Argument(help="A dataset on the Hugging Face hub, such as openai/gsm8k.")
+    ],
+    path: Annotated[Path, typer.Argument(help="The file to write: .parquet or .jsonl.")],
+    config: Annotated[
+        str | None, typer.Option("--config", help="The configuration to read, such as main.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="The split to read.")] = "train",
+) -> None:
+    """Download a dataset from the Hugging Face hub to a file that recipes read."""
+    from ..dataset.hub import HubDataset
+    from ..dataset.hub import download as write
+
+    rows = write(HubDataset(name, config, split), path)
+    typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run the command; a user error is one line on stderr and exit status 2.
+
+    The status is 1 where the work was done and its result is empty.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # Names of files may not be UTF-8.
+            stream.reconfigure(errors="backslashreplace")
+    if any(shown(word) != word for word in sys.argv):
+        # Typer repeats a wrong argument in a panel, which a console of its own prints.
+        from typer import rich_utils
+
+        from ..console import Console
+
+        rich_utils.Console = Console  # type: ignore[attr-defined]
+    with safe_output():
+        _run()
+
+
+def _run() -> NoReturn:
+    try:
+        with signals_interrupt():
+            app(standalone_mode=True)
+    except RejuiceError as error:
+        if "--debug" in sys.argv:
+            traceback.print_exception(error.__cause__ or error)
+        typer.echo(f"rejuice: {error}", err=True)
+        if isinstance(error, StoppedError):
+            sys.exit(_INTERRUPTED)
+        if isinstance(error, EmptyResultError):
+            sys.exit(_EMPTY)
+    except OSError as error:  # Whatever is read or written where nobody has looked before.
+        if "--debug" in sys.argv:
+            traceback.print_exception(error)
+        named = "" if error.filename is None else f"{error.filename!s:.200}: "
+        typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
+    except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            advice = (
+                "; run it again to continue where it stopped" if sys.argv[1:2] == ["run"] else ""
+            )
+            typer.echo(f"rejuice: stopped{advice}", err=True)
+        raise
+    except Exception:
+        traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
+        sys.exit(1)
+    sys.exit(2)
+
+
+def warn(line: str) -> None:
+    """Print what is allowed, but rarely meant, on stderr."""
+    typer.echo(f"rejuice: warning: {line}", err=True)
+
+
+def warn_of_groups(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> None:
+    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
+    from ..recipe.group_warnings import group_warnings
+
+    for line in group_warnings(recipe, columns, training=training):
+        warn(line)
+
+
+def _overrides(
+    context: typer.Context, dataset_path: str | None, export_path: str | None, np: int | None
+) -> dict[str, str]:
+    named = {"dataset_path": dataset_path, "export_path": export_path, "np": np}
+    given = {key: str(value) for key, value in named.items() if value is not None}
+    return {**given, **overrides_of(context)}

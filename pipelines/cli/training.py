@@ -1,0 +1,409 @@
+"""The `rejuice` command, with the commands that train."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from ...operators import RejuiceError
+from ..analysis.openers import RUNS, openers
+from ..options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
+from .export import app as export
+from .export import push
+from .main import StoppedError, app, more_checks, warn_of_groups
+from .main import main as run_app
+from .report import show_more
+from .trust import Trust, check_trusted
+
+if TYPE_CHECKING:
+    from ...trainer.cpu.fork_server import PreloadServer
+    from ...trainer.run import TrainingRun
+    from ..analysis.stored import Stored
+    from ..console import Console
+    from ..dataset.read import Dataset
+    from ..recipe.code import RecipeCode
+    from ..recipe.recipe import Recipe
+    from ..recipe.train import Train
+
+__all__ = ["app", "main"]
+
+_NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
+_EPILOG = (
+    f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
+    "RECIPE may be the folder of a run."
+)
+_FAILED = 1
+_ROLLOUTS = {"vllm": "'verl[vllm]==0.9.1'", "sglang": "'verl[sglang]==0.9.1'"}
+_AT_STEP = re.compile(r"step \d+: ")
+
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
+
+
+@app.command(cls=OverridableCommand, epilog=_EPILOG)
+def train(
+    context: typer.Context,
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
+    dataset_path: DatasetPath = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Training steps; sets train.steps.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The folder of the run; by default outputs/RECIPE."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="cpu|gpu", help="Sets train.profile.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", metavar="NAME", help="Sets train.schedule.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Resume from the latest checkpoint.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the command, validate it with verl, and exit."),
+    ] = False,
+    trust: Trust = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Train a policy by GRPO on verl, by a recipe of prompts, rewards and filters.
+
+    A run that was stopped resumes from its latest checkpoint with --resume. A finished one is
+    shown again.
+    """
+    _need_extra()
+    from ...trainer.launch.checks import check_training
+    from ...trainer.run import TrainingRun
+    from ..console import Console
+    from ..recipe.read import load
+
+    path, folder = _found(recipe, output, resume, trust)
+    flags = {
+        "dataset_path": dataset_path,
+        "train.steps": steps,
+        "train.profile": profile,
+        "train.schedule": schedule,
+    }
+    given = {key: str(value) for key, value in flags.items() if value is not None}
+    loaded = load(path, {**given, **overrides_of(context)})
+    run = TrainingRun.of(folder.resolve(), loaded)
+    console = Console(stderr=True, quiet=quiet)
+    if not quiet:
+        warn_of_groups(loaded, training=True)
+    if dry_run:
+        check_training(run, may_lack=True, resume=resume)
+        _dry_run(run, resume, console)
+    elif not _show_finished(run, folder, console):
+        with ExitStack() as stack:
+            run, server = _prepare(loaded, folder, resume, console, stack)
+            _train(run, server, loaded.head.project_name, folder, resume, quiet)
+
+
+def _code(recipe: Path, *, checkpoints: bool) -> RecipeCode:
+    """The code of a training run, which verl's own loading of its checkpoints may run, too."""
+    from ..recipe.code import code_of
+
+    others = ("its checkpoints, which verl unpickles",) if checkpoints else ()
+    return code_of([recipe])._replace(others=others)
+
+
+def _check_trusted(recipe: Path, resume: bool, trusted: bool) -> None:
+    """Check that the recipe is the user's own or, of a run folder, that its code is trusted."""
+    from ...trainer.launch.checkpoints import last
+    from ..recipe.trust import run_folder_of
+
+    folder = run_folder_of(recipe)
+    if folder is not None:
+        resumed = resume and last(folder) is not None
+        check_trusted(folder, _code(recipe, checkpoints=resumed), trusted)
+
+
+def _prepare(
+    recipe: Recipe, folder: Path, resume: bool, console: Console, stack: ExitStack
+) -> tuple[TrainingRun, PreloadServer | None]:
+    """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
+    from ...trainer.cpu.fork_server import PreloadServer, is_given, is_supported
+    from ...trainer.launch.checkpoints import last
+    from ...trainer.launch.nodes import check_nodes
+    from ...trainer.launch.preflight import check_servers
+    from ...trainer.launch.training import prepare, process_environment
+    from ..recipe.trust import trust
+
+    if recipe.head.train is not None:
+        _need_for(recipe.head.train)
+    server: PreloadServer | None = None
+    with console.status("checking the recipe") as status:
+
+        def preflight(run: TrainingRun) -> None:
+            nonlocal server
+            status.update("checking the servers of the recipe")
+            check_servers(run)
+            if run.config.profile == "cpu" and is_supported() and not is_given():
+                server = stack.enter_context(PreloadServer(process_environment(run)))
+            status.update("making the prompts")
+
+        run = prepare(recipe, folder, resume=resume, preflight=preflight)
+        if run.config.gpu.nodes > 1:
+            status.update("checking what the nodes see")
+        check_nodes(run)
+    # Messages say how to resume it by its folder.
+    trust(run.folder, _code(run.folder / "recipe.yaml", checkpoints=True))
+    if resume and last(run.folder) is None:
+        console.print("There is no checkpoint; training starts over.", highlight=False)
+    return run, server
+
+
+@app.command()
+def curves(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file to write: .png, .svg or .pdf.")
+    ] = Path("curves.png"),
+    against: Annotated[
+        Literal["step", "tokens"], typer.Option("--against", help="The unit of the x axis.")
+    ] = "step",
+) -> None:
+    """Draw the curves of training runs.
+
+    Runs that differ only in their seeds are averaged into one curve.
+    """
+    _need("matplotlib", "drawing curves", "matplotlib")
+    from ...trainer.report.curves import draw
+
+    draw(runs, output, against=against)
+    typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
+
+
+@app.command()
+def checkpoint(
+    run: RunPath,
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    step: Annotated[
+        int | None,
+        typer.Option("--step", help="The step of the checkpoint; by default the latest."),
+    ] = None,
+    trust: Trust = False,
+) -> None:
+    """Write the policy of a checkpoint as a Hugging Face model folder.
+
+    Tensors are read without running code; a checkpoint of other objects needs --trust.
+    """
+    _need_extra()
+    from ...trainer.launch.checkpoints import NeedsTrustError
+    from ...trainer.launch.checkpoints import export as write
+    from ..console import Console
+    from ..recipe.code import RecipeCode
+
+    console = Console(stderr=True)
+    try:
+        with console.status("writing the policy"):
+            found = write(run, path, step)
+    except NeedsTrustError as error:
+        check_trusted(run, RecipeCode((), error.files, ("a checkpoint of pickled objects",)), trust)
+        with console.status("writing the policy"):
+            found = write(run, path, step, trusted=True)
+    typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
+
+
+policy = typer.Typer(help="The embedded policies: small models to try recipes on.")
+app.add_typer(policy, name="policy", no_args_is_help=True)
+
+
+@policy.command("build")
+def build_policy(
+    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    name: Annotated[
+        Literal["embedded", "embedded_flow"],
+        typer.Option("--policy", help="Which one: it solves problems, or searches and calculates."),
+    ] = "embedded",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Each seed gives another policy.")] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another policy in that folder.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Train an embedded policy by supervised learning, in minutes on two processor cores.
+
+    A folder that already contains this policy is left as it is.
+    """
+    from ...trainer.warmstart.build import CURRICULA, build
+    from ..engine.progress import Progress
+
+    curriculum, progress = CURRICULA[name], Progress(quiet=quiet)
+    with progress.task("demonstrations", curriculum.steps * curriculum.batch) as advance:
+        built = build(path, seed, overwrite=overwrite, curriculum=curriculum, advance=advance)
+    if not quiet:
+        which = "the embedded policy" if name == "embedded" else f"the policy {name}"
+        typer.echo(f"{path}: {which}, seed {seed}{'' if built else ' (already built)'}.")
+
+
+app.add_typer(export, name="export", no_args_is_help=True)
+app.command()(push)
+
+
+def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """What `rejuice check` checks as well of a recipe that has a `train:` section."""
+    if recipe.head.train is None:
+        return []
+    from ...trainer.launch.checks import check_training
+    from ...trainer.run import TrainingRun
+
+    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
+
+
+def _open_training(path: Path, steps: range | None) -> Stored | None:
+    """The folder of a training run, or of one of its steps, as a stored run."""
+    from ...trainer.report.stored import open_training
+
+    return open_training(path, steps)
+
+
+def _show_metrics(stored: Stored, console: Console) -> None:
+    """The first and last metrics of a training run."""
+    if stored.kind == "training run":
+        from ...trainer.launch.outcome import show
+
+        show(Path(str(stored.path)), stored.title, console)
+
+
+more_checks.append(_check_training)
+show_more.append(_show_metrics)
+openers.append(_open_training)
+
+
+def main() -> NoReturn:
+    """Run the command; a user error is one line on stderr and exit status 2."""
+    run_app()
+
+
+def _train(
+    run: TrainingRun,
+    server: PreloadServer | None,
+    name: str,
+    folder: Path,
+    resume: bool,
+    quiet: bool,
+) -> None:
+    from ...trainer.launch import outcome
+    from ...trainer.launch.training import launch, process_environment
+    from ...trainer.report.watch import Watch
+    from ..console import Console
+
+    console = Console(stderr=True)
+    log = run.folder / "verl.log"
+    begin = log.stat().st_size if log.exists() else 0
+    watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    try:
+        with watch:
+            status = launch(run, resume=resume, follow=watch.poll, fork_server=server)
+    except KeyboardInterrupt:
+        raise StoppedError("stopped", _how_to_resume(folder)) from None
+    if status:
+        from ...trainer.launch.failure import cause
+
+        with log.open("rb") as file:
+            file.seek(begin)
+            text = file.read().decode("utf-8", "replace")
+        reason = cause(text, status, run.folder)
+        # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
+        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
+        typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
+        typer.echo(f"verl's log is {log}; {_how_to_resume(folder)}", err=True)
+        raise typer.Exit(_FAILED)
+    unfinished = None
+    try:
+        variables = None if server is None else process_environment(run, server)
+        outcome.finish(run, quiet=quiet, variables=variables)
+    except (RejuiceError, OSError) as error:
+        unfinished = error
+    outcome.show(run.folder, name, Console(quiet=quiet))
+    if unfinished is not None:
+        found = "training finished, but the policy or curves could not be written"
+        typer.echo(f"rejuice: {found}: {unfinished}", err=True)
+        path = shlex.quote(str(folder))
+        commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
+        typer.echo(f"to write them: {commands}", err=True)
+        raise typer.Exit(_FAILED)
+
+
+def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
+    """Show the result of a run that has finished; return whether it has."""
+    from ...trainer.launch import outcome
+    from ...trainer.launch.training import finished_at
+    from ..console import Console
+
+    step = finished_at(run)
+    if step is None:
+        return False
+    console.print(
+        f"nothing to do: {folder} has trained {step} steps; "
+        "--steps with --resume trains more, another --output starts anew",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    outcome.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
+    return True
+
+
+def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
+    from ...trainer.launch.dry_run import validate
+    from ...trainer.launch.training import shell_script
+
+    typer.echo(shell_script(run, resume=resume))
+    with console.status("verl is validating its configuration (about ten seconds)"):
+        validate(run, resume=resume)
+    console.print("verl accepts the configuration.", highlight=False)
+
+
+def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tuple[Path, Path]:
+    """The recipe, whose code is trusted, and the folder of its run: its own if a run is in it."""
+    if recipe.is_dir():
+        if not (recipe / "recipe.yaml").exists():
+            raise RejuiceError(
+                f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
+            )
+        recipe = recipe / "recipe.yaml"
+    _check_trusted(recipe, resume, trusted)
+    from ...trainer.run import is_prepared
+
+    of_run = recipe.name == "recipe.yaml" and is_prepared(recipe.parent)
+    return recipe, output or (recipe.parent if of_run else RUNS / recipe.stem)
+
+
+def _how_to_resume(folder: Path) -> str:
+    """How to resume a run that ended early."""
+    from ...trainer.launch.checkpoints import last
+
+    step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"
+    if step is None:
+        return f"no checkpoint was saved; {command} starts over"
+    return f"{command} resumes from step {step}"
+
+
+def _need_extra() -> None:
+    for name in _NEEDED:
+        _need(name, "training", "'rejuice[train]'")
+
+
+def _need_for(config: Train) -> None:
+    """Check for the other packages of this run, before verl takes a minute to miss one."""
+    for logger in config.loggers:
+        _need(logger, f"logger {logger}", logger)
+    if config.profile == "gpu":
+        _need(config.gpu.rollout, "profile gpu", _ROLLOUTS[config.gpu.rollout])
+        if config.gpu.strategy == "megatron":
+            _need("megatron", "strategy megatron", "'verl[mcore]==0.9.1' megatron-bridge")
+
+
+def _need(module: str, who: str, package: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise RejuiceError(f"{who} needs {module}", f"pip install {package}")

@@ -1,1 +1,0 @@
-"""Commands of `rejuice` that look at runs, one to a module."""

@@ -1,1 +1,0 @@
-"""What other settings would have made of stored samples."""

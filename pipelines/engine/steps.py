@@ -1,0 +1,176 @@
+"""Apply the steps of a recipe to a frame. Every runner goes through `apply_steps`.
+
+    Frame ──step──> StepResult(change) ──Frame.after──> Frame ──step──> ...
+                          └──> AuditLog: totals, decisions
+
+`rejuice run` hands in a `run` that commits each change to disk and loads it again, `dj-process`
+and the trainer compute it; what is done with a change is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ...operators import Change, Operator, RejuiceError, ResumableOperator
+from ..data_juicer.run_columns import exported, filled
+from ..recipe.steps import Step, number_steps
+from .audit_log import AuditLog
+from .frame import Frame
+from .operator_call import compute_change
+from .summary import Summary, summarise
+
+
+class StepResult(NamedTuple):
+    """What a step did to some rows.
+
+    Attributes:
+        change: to the rows.
+        rows_in: rows before the step.
+        seconds: that the operator took.
+        summary: figures of each written column, see `summary.py`.
+    """
+
+    change: Change
+    rows_in: int
+    seconds: float
+    summary: Summary
+
+    @classmethod
+    def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
+        """The result of a change, with its summary."""
+        return cls(change, rows_in, seconds, summarise(change.columns))
+
+
+class AppliedStep(NamedTuple):
+    """A step, the frame before it, what it did, and the frame after it."""
+
+    step: Step
+    before: Frame
+    result: StepResult
+    after: Frame
+
+
+RunStep = Callable[[Step, Frame], StepResult]
+
+
+def run_step(
+    step: Step,
+    frame: Frame,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    summary: bool = True,
+    first_row: int = 0,
+) -> StepResult:
+    """Compute what a step does to a whole frame, whatever its scope.
+
+    Args:
+        step: the step.
+        frame: rows before it.
+        clock: in seconds.
+        summary: whether anybody will read the summary of the columns.
+        first_row: rows that the dataset has before the source of the frame, for messages.
+
+    Raises:
+        RejuiceError: what the operator raised, with the step in front.
+    """
+    start = clock()
+    with prefix_errors_with_step(step):
+        change = compute_change(step.operator, frame, first_row)
+    seconds = clock() - start
+    if not summary:
+        return StepResult(change, frame.num_rows, seconds, {})
+    return StepResult.of(change, frame.num_rows, seconds)
+
+
+def iterate_steps(
+    steps: Sequence[Step], frame: Frame, run: RunStep = run_step
+) -> Iterator[AppliedStep]:
+    """Apply steps one after the other, and stop at each."""
+    for step in steps:
+        result = run(step, frame)
+        after = frame.after(result.change)
+        yield AppliedStep(step, frame, result, after)
+        frame = after
+
+
+def apply_steps(
+    steps: Sequence[Step],
+    frame: Frame,
+    *,
+    run: RunStep = run_step,
+    log: AuditLog | None = None,
+    first_row: int = 0,
+) -> Frame:
+    """Apply steps to a frame.
+
+    Args:
+        steps: in order.
+        frame: rows before the first step.
+        run: computes a change, or finds one that was computed before.
+        log: gets totals and decisions of each step. None: they are not wanted.
+        first_row: rows that the dataset has before the source of the frame.
+
+    Returns:
+        The frame after the last step.
+
+    Raises:
+        RejuiceError: what a step raised.
+    """
+    for applied in iterate_steps(steps, frame, run):
+        frame = applied.after
+        if log is not None:
+            result = applied.result
+            entry = log.step(applied.step.name)
+            entry.count(result.rows_in, result.change, result.seconds, result.summary)
+            entry.record_decisions(applied.before, result.change, first_row)
+    return frame
+
+
+def run_in_memory(
+    operators: Sequence[Operator],
+    table: pa.Table,
+    *,
+    keep_stats: bool = False,
+    keep_hashes: bool = False,
+) -> pa.Table:
+    """The rows that are left of `table` after some operators: the reference for every engine.
+
+    Args:
+        operators: the steps.
+        table: rows before them.
+        keep_stats: `keep_stats_in_res_ds` of a recipe.
+        keep_hashes: `keep_hashes_in_res_ds` of a recipe.
+
+    Raises:
+        RejuiceError: what an operator raised, with its step in front.
+    """
+
+    def run_and_close(step: Step, frame: Frame) -> StepResult:
+        try:
+            return run_step(step, frame)
+        finally:
+            if isinstance(step.operator, ResumableOperator):
+                step.operator.close()
+
+    frame = apply_steps(number_steps(operators), Frame.of(table), run=run_and_close)
+    names = exported(frame.column_names, keep_stats=keep_stats, keep_hashes=keep_hashes)
+    return filled(frame.select(names))
+
+
+def known_change(change: Change) -> RunStep:
+    """For `apply_steps`: a change that was computed before."""
+    return lambda _, frame: StepResult.of(change, frame.num_rows)
+
+
+@contextmanager
+def prefix_errors_with_step(step: Step) -> Iterator[None]:
+    """Put the step in front of an error."""
+    try:
+        yield
+    except RejuiceError as error:
+        raise error.at(f"step {step.number} {step.name}") from error.__cause__

@@ -1,1 +1,0 @@
-"""What the values that steps wrote rest on, as far as the row and files show it."""

@@ -1,1 +1,0 @@
-"""Figures of rows that were processed together: numbers only, from columns only."""

@@ -1,1 +1,0 @@
-"""Files on disk and in object stores: paths, atomic writes, checksums."""

@@ -1,1 +1,0 @@
-"""What is shown: the funnel, the explanation of a row, operator docs, the schema."""

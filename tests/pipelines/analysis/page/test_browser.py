@@ -1,0 +1,484 @@
+"""The page in a real browser: what it shows, what its keys do, and that no text of it can run."""
+
+import os
+
+import browser as browsers
+import page_fixture
+import pyarrow as pa
+import pytest
+
+from rejuice.pipelines.analysis.page.build import build_page
+from rejuice.pipelines.analysis.page.content import PageCurves, PageStep
+from rejuice.pipelines.analysis.rows import BY_TRAINING
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = browsers.start()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    hostile, plain = folder / "<script>alert(1)<|>.html", folder / "plain.html"
+    build_page(page_fixture.page_data(), hostile)
+    build_page(page_fixture.page_data(hostile=False), plain)
+    return {"hostile": hostile, "plain": plain}
+
+
+@pytest.fixture
+def page(browser, pages):
+    browser.desktop()
+    browser.requested()
+    browser.console()
+    browser.open(pages["plain"])
+    return browser
+
+
+def show_all(browser):
+    """Open everything that can be opened, and draw every plot."""
+    browser.run("nextGroup(1)")
+    browser.wait("return document.getElementById('group').dataset.group !== undefined")
+    browser.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    browser.run(
+        "document.querySelectorAll('.plot').forEach((each) => drawInto(each, each.traces, each.layout))"
+    )
+    browser.wait(
+        "return [...document.querySelectorAll('.plot')].every((each) => each.dataset.drawn)"
+    )
+
+
+def tags(browser):
+    """How many elements there are of each kind, outside of plots, marks and boxes of text."""
+    return browser.run(
+        """
+        const counts = {};
+        for (const node of document.querySelectorAll("*")) {
+          if (node.closest(".plot, tr.open") || node.matches(".ctl, mark, span, tbody tr, tbody td")) continue;
+          counts[node.tagName] = (counts[node.tagName] || 0) + 1;
+        }
+        return counts;
+        """
+    )
+
+
+def test_nothing_is_loaded_and_nothing_is_logged(page, pages):
+    show_all(page)
+    assert page.console() == []
+    assert {url.split("#")[0] for url in page.requested()} == {pages["plain"].resolve().as_uri()}
+
+
+def test_hostile_texts_stay_texts(page, pages):
+    show_all(page)
+    expected = tags(page)
+    page.console()
+    page.requested()
+    page.open(pages["hostile"])
+    show_all(page)
+    assert page.run("return window.hit") is None
+    assert page.console() == []
+    assert len({url.split("#")[0] for url in page.requested()}) == 1
+    found = tags(page)
+    for dangerous in ("SCRIPT", "IFRAME", "IMG", "SVG", "A", "BASE", "LINK", "META", "STYLE", "B"):
+        assert found.get(dangerous) == expected.get(dangerous), dangerous
+    assert found == expected
+    assert page.run("return document.title").startswith("project ")
+
+
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_a_group_shows_every_text_as_it_is(page, pages, group):
+    page.open(pages["hostile"], f"#set=0&group={group}&theme=dark")
+    page.wait("return document.getElementById('group').dataset.group === arguments[0]", str(group))
+    only = page_fixture.page_data().sets[0]
+    boxes = page.run(
+        "return [...document.querySelectorAll('#group pre.text')].map((e) => e.textContent)"
+    )
+    for text in only.row_texts.slice(group * 4, 4)["response"].to_pylist():
+        assert page_fixture.shown_as(text) in boxes
+    prompt = only.group_texts["prompt"][group].as_py()[0]
+    assert page_fixture.shown_as(f"{prompt['role']}: {prompt['content']}") in boxes
+    whole = page.run("return document.getElementById('group').textContent")
+    for name in ("extracted_answer", "raw_answer"):
+        for text in only.row_texts.slice(group * 4, 4)[name].to_pylist():
+            assert page_fixture.shown_as(text) in whole
+    assert page.run("return document.documentElement.dataset.theme") == "dark"
+    assert page.run("return window.hit") is None
+
+
+@pytest.mark.parametrize("group", [0, 1, 2])
+def test_a_card_shows_its_evidence(page, pages, group):
+    page.open(pages["hostile"], f"#set=0&group={group}")
+    page.wait("return document.getElementById('group').dataset.group === arguments[0]", str(group))
+    only = page_fixture.page_data().sets[0]
+    for at, row in enumerate(only.row_texts.slice(group * 4, 4).to_pylist(), group * 4):
+        boxes, marked, lines = page.run(
+            """
+            const card = document.querySelector(`#group article[data-row="${arguments[0]}"]`);
+            const texts = (query) => [...card.querySelectorAll(query)].map((e) => e.textContent);
+            return [texts(".evidence pre.text"), texts("pre.text mark"), texts(".evidence dd")];
+            """,
+            at,
+        )
+        of = {each["name"]: each["text"] for each in row[page_fixture.EVIDENCE]}
+        shown = page_fixture.shown_as
+        assert boxes == [shown(of["raw_failure"]), shown(of["raw_answer"])]
+        assert marked == [shown(row["extracted_answer"])]
+        start, end = of["found_at"].split(":")
+        assert lines[0] == f"answer found by last box, characters {start} to {end}"
+        assert f"its cosine {of['nearest_cosine']}" in lines
+        assert any(shown(of["nearest_response_id"]) in line for line in lines)
+    assert page.run("return window.hit") is None
+    assert page.console() == []
+
+
+def test_the_nearest_response_is_gone_to(page):
+    show_all(page)
+    page.run("document.querySelector('#group .nearest_response_id button').click()")
+    wanted = page.run(
+        "return document.querySelector('#group .nearest_response_id bdi').textContent"
+    )
+    assert page.run("return document.activeElement.dataset.response") == wanted
+
+
+def test_a_judges_words_are_searched(page):
+    page.run("document.getElementById('search').value = 'NO SCORE FOR 11'; applyFilters()")
+    assert page.filtered(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("evidence", "marked"),
+    [
+        # Characters are counted as Python counts them, and U+1F600 is two for a browser.
+        ({"found_by": "boxed", "found_at": "12:14"}, ["before \U0001f600 is "]),
+        ({"found_by": "boxed"}, []),
+        ({"found_at": "not a place"}, ["before \U0001f600 is 42, later "]),
+        ({}, ["before \U0001f600 is 42, later "]),
+    ],
+)
+def test_the_answer_is_marked_where_it_was_found(page, tmp_path, evidence, marked):
+    import pyarrow as pa
+
+    data = page_fixture.page_data(hostile=False)
+    only = data.sets[0]
+    texts = only.row_texts.select(["response_id"])
+    n = texts.num_rows
+    for name, value in {
+        "response": "before \U0001f600 is 42, later 42",
+        "extracted_answer": "42",
+        page_fixture.EVIDENCE: [{"step": 1, "name": k, "text": v} for k, v in evidence.items()],
+    }.items():
+        texts = texts.append_column(name, pa.array([value] * n))
+    build_page(data._replace(sets=(only._replace(row_texts=texts),)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=0")
+    page.wait("return document.getElementById('group').dataset.group")
+    found = page.run(
+        """
+        const box = document.querySelector("#group article pre.text");
+        return [...box.querySelectorAll("mark")].map((mark) => mark.previousSibling.textContent);
+        """
+    )
+    assert found == marked
+    assert page.console() == []
+
+
+def test_labels_of_plots_are_texts(page, pages):
+    page.open(pages["hostile"])
+    show_all(page)
+    names = page.run(
+        "return [...document.querySelectorAll('.plot text')].map((e) => e.textContent)"
+    )
+    assert any("<script>window.hit=1" in name for name in names)
+    found = page.run(
+        "return document.querySelectorAll('.plot a, .plot script, .plot img, .plot iframe').length"
+    )
+    assert found == 0
+    assert page.run("return window.hit") is None
+
+
+def test_a_planted_handler_or_script_could_not_run(page):
+    """The policy: even what became markup by a mistake of ours stays without effect."""
+    page.run(
+        """
+        const place = document.createElement("div");
+        place.innerHTML = "<img src=x onerror='window.hit=1'><b onclick='window.hit=2' id=planted>b</b>";
+        document.body.append(place);
+        document.getElementById("planted").click();
+        const script = document.createElement("script");
+        script.textContent = "window.hit=3";
+        document.head.append(script);
+        """
+    )
+    page.wait("return document.querySelector('img').complete")
+    assert page.run("return window.hit") is None
+    assert len(page.console()) >= 2
+
+
+def test_filters_and_search(page):
+    assert page.filtered(12) == 3
+
+    def choose(name, value):
+        page.run(
+            """
+            const field = document.getElementById("filters")[arguments[0]];
+            field.value = arguments[1];
+            field.dispatchEvent(new Event("change", { bubbles: true }));
+            """,
+            name,
+            value,
+        )
+
+    choose("fate", "-1")
+    assert page.filtered(8) == 2
+    choose("fate", "dropped")
+    assert page.filtered(4) == 1
+    choose("fate", "")
+    choose("verdict", page.run("return String(samples.set.slugs.verdict.indexOf('correct') + 1)"))
+    assert page.filtered(7) == 3
+    choose("verdict", "")
+    choose("least", "1")
+    assert page.filtered(7) == 3
+    choose("least", "")
+    choose("words", "ANSWER 11:")
+    assert page.filtered(1) == 1
+    choose("words", "what is 2?")
+    assert page.filtered(4) == 1
+    choose("words", "nowhere")
+    assert page.filtered(0) == 0
+    page.run("document.querySelector('#filters button[type=reset]').click()")
+    assert page.filtered(12) == 3
+
+
+def test_keys(page):
+    from selenium.webdriver.common.keys import Keys
+
+    def opened():
+        return page.run("return document.getElementById('group').dataset.group")
+
+    page.key("j")
+    first = page.wait("return document.getElementById('group').dataset.group")
+    page.key("j")
+    page.wait("return document.getElementById('group').dataset.group !== arguments[0]", first)
+    page.key("k")
+    page.wait("return document.getElementById('group').dataset.group === arguments[0]", first)
+    assert f"group={first}" in page.run("return location.hash")
+    page.key(Keys.ESCAPE)
+    assert opened() is None
+    page.run("document.querySelector('#list tbody tr:last-child').focus()")
+    page.key(Keys.ENTER)
+    page.wait("return document.getElementById('group').dataset.group")
+    page.key("/")
+    assert page.run("return document.activeElement.id") == "search"
+    page.key("answer 11:" + Keys.ENTER)
+    page.filtered(1)
+    page.key(Keys.ESCAPE)
+    page.key("f")
+    assert page.run("return document.getElementById('failures').checked")
+    page.key("]")
+    page.wait("return document.getElementById('set').value === '1'")
+    page.key("[")
+    page.wait("return document.getElementById('set').value === '0'")
+    page.key("2")
+    page.wait(
+        "return Math.abs(document.getElementById('rewards').getBoundingClientRect().top) < 200"
+    )
+    page.key("?")
+    assert page.run("return document.getElementById('keys').open")
+    page.key(Keys.ESCAPE)
+    page.wait("return !document.getElementById('keys').open")
+
+
+def test_training_steps_are_compared(page, tmp_path):
+    build_page(page_fixture.page_data(training=True), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    show_all(page)
+    page.wait("return document.querySelector('#change h3 ~ div table')")
+    rows = page.run(
+        "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
+    )
+    assert [float(each) for each in rows[0][1:]] == pytest.approx(
+        [0.475, 0.475, 0]
+    )  # Of the rows kept.
+    shares = [[float(each) for each in row] for row in page.table("Groups over steps")]
+    assert shares == [pytest.approx([step, 1 / 3, 2 / 3, 0, 1 / 3]) for step in (1, 2)]
+    assert page.run("return document.querySelectorAll('[data-figure$=\"over steps\"]').length") == 3
+    assert page.run("return window.hit") is None
+    assert page.console() == []
+
+
+def test_rows_that_training_itself_drops(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    only = data.sets[0]
+    fate_N = only.columns[0].values.copy()
+    fate_N[7] = BY_TRAINING
+    last = PageStep(BY_TRAINING, "training", (), {"plain 1": "more groups than were asked for"})
+    changed = only._replace(
+        columns=(only.columns[0]._replace(values=fate_N), *only.columns[1:]),
+        steps=(*only.steps, last),
+    )
+    build_page(data._replace(sets=(changed,)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=1")
+    page.wait("return document.getElementById('group').dataset.group")
+
+    def path(row):
+        return page.run(
+            "return [...[...document.querySelectorAll(`article[data-row='${arguments[0]}'] .path`)]"
+            ".pop().children].map((e) => e.textContent)",
+            row,
+        )
+
+    assert len(path(6)) == 2
+    assert path(6)[-1].endswith("dropped: plain 1 (meaning plain 8)")
+    assert len(path(7)) == 4
+    assert path(7)[-1] == "trainingdropped: plain 1 (more groups than were asked for)"
+    choices = page.run(
+        "return [...document.getElementById('filters').fate.options].map((e) => [e.value, e.text])"
+    )
+    assert ["0", "dropped by training"] in choices
+    for value, rows in (("0", 1), ("2", 3), ("dropped", 4)):
+        page.run(
+            "const f = document.getElementById('filters').fate; f.value = arguments[0];"
+            "f.dispatchEvent(new Event('change', { bubbles: true }))",
+            value,
+        )
+        page.filtered(rows)
+
+
+def headings(page):
+    page.wait("return document.querySelector('#change h3 ~ div table')")
+    return page.run(
+        "return [...document.querySelectorAll('#change h3, #change .quiet')].map((e) => e.textContent)"
+    )
+
+
+def test_prompts_are_the_same_by_their_id_not_by_how_they_begin(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    a, b = data.sets
+    ids = b.group_texts["prompt_id"].to_pylist()
+    renamed = b.group_texts.set_column(0, "prompt_id", pa.array([f"{x} too" for x in ids]))
+    for name, other, shared in (
+        ("same", b, True),
+        ("others", b._replace(group_texts=renamed), False),
+    ):
+        build_page(data._replace(sets=(a, other)), tmp_path / f"{name}.html")
+        page.open(tmp_path / f"{name}.html")
+        assert ("Prompts in both that moved most" in headings(page)) is shared
+
+
+def test_nothing_is_shown_of_responses_whose_texts_are_left_out(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    build_page(data, tmp_path / "p.html", most_bytes=1)
+    page.open(tmp_path / "p.html")
+    assert headings(page)[-1].startswith("Texts are left out of this page")
+
+
+def test_each_run_has_its_own_curves(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    points = data.curves[0].points
+    curves = PageCurves("a", points), PageCurves("b", points[:2])
+    sets = tuple(each._replace(run=run) for run, each in zip("ab", data.sets, strict=True))
+    build_page(data._replace(curves=curves, sets=sets), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("Reward")[-1] == ["2", "0.2", "null", "0.5", "null"]
+    assert [row[0] for row in page.table("Groups over steps")] == ["1", "2"]
+    assert page.table("Groups over steps")[0][2] == "null"  # Run b has no step 1.
+    assert page.console() == []
+
+
+def test_words_are_found_in_turns(page):
+    for words, rows in (("plain 19", 1), ("nowhere", 0)):
+        page.run(
+            "const f = document.getElementById('filters').words; f.value = arguments[0];"
+            "f.dispatchEvent(new Event('change', { bubbles: true }))",
+            words,
+        )
+        page.filtered(rows)
+
+
+def test_signs_are_those_of_the_audit(page, tmp_path):
+    data = page_fixture.page_data()
+    signs = (
+        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "rows": []},
+        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "rows": []},
+    )  # fmt: skip
+    build_page(data._replace(signs=signs), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("Signs") == [
+        ["<b>length</b> pays", "all rows", "0.0001", "0.21", "alarm", ""],
+        ["many boxes", "step 1", "null", "null", "", "too few groups (2)"],
+    ]
+    assert page.console() == []
+
+
+def test_light_and_dark(page):
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    page.run("document.getElementById('theme').click()")
+    assert page.run("return getComputedStyle(document.body).backgroundColor") != ground
+    assert "theme=dark" in page.run("return location.hash")
+    assert page.console() == []
+
+
+CONTRAST = """
+const luminance = (colour) => {
+  const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((c) => {
+    const s = c / 255;
+    return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = (node) => {
+  for (let at = node; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if (!colour.startsWith("rgba(0, 0, 0, 0") && !colour.startsWith("color(")) return colour;
+  }
+  return "rgb(255, 255, 255)";
+};
+const poor = [];
+for (const node of document.querySelectorAll("h1, h2, h3, h4, p, td, th, button, summary, pre, .quiet, .hint, .dropped, .tile span, .ctl, mark, h4 b")) {
+  if (!node.textContent.trim() || node.closest(".plot, .disabled") || !node.getClientRects().length) continue;
+  const [a, b] = [luminance(getComputedStyle(node).color), luminance(ground(node))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) poor.push(`${node.tagName}.${node.className} ${ratio.toFixed(2)} ${node.textContent.slice(0, 30)}`);
+}
+return poor;
+"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_text_has_contrast(page, pages, theme):
+    page.open(pages["plain"], f"#set=0&group=1&theme={theme}")
+    page.wait("return document.getElementById('group').dataset.group")
+    assert page.run(CONTRAST) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["plain", "hostile"])
+def test_on_a_phone_nothing_is_wider_than_the_screen(page, pages, theme, kind):
+    page.phone()
+    page.open(pages[kind], f"#set=0&group=0&theme={theme}")
+    show_all(page)
+    width = page.run("return [document.documentElement.scrollWidth, innerWidth]")
+    assert width[0] <= width[1] == 390
+    overlap = page.run(
+        """
+        const boxes = [...document.querySelectorAll("main h2, main h3, article h4")]
+          .map((each) => each.getBoundingClientRect());
+        return boxes.some((a, at) => boxes.slice(at + 1).some((b) =>
+          a.top < b.bottom - 1 && b.top < a.bottom - 1 && a.left < b.right - 1 && b.left < a.right - 1));
+        """
+    )
+    assert not overlap
+    page.desktop()
+
+
+def test_a_browser_is_used_where_it_must_be(monkeypatch):
+    monkeypatch.setattr(browsers, "CHROMIUM", browsers.Path("/nowhere/chromium"))
+    monkeypatch.setenv("REJUICE_NEED_BROWSER", "1")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium"):
+        browsers.start()
+    monkeypatch.delitem(os.environ, "REJUICE_NEED_BROWSER")
+    with pytest.raises(pytest.skip.Exception, match="apt-get install chromium"):
+        browsers.start()

@@ -1,0 +1,201 @@
+"""Two recipes in words, and two runs on data."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from command import runner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
+
+from rejuice.pipelines.analysis.change import new_responses, set_change
+from rejuice.pipelines.analysis.diff import diff_of
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.recipes import recipe_differences
+from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.recipe.read import load
+
+EASY = [*PROCESS[:5], {"pass_rate_filter": {"max": 1.0}}, *PROCESS[6:]]
+WEIGHED = [*PROCESS[:6], {"reward_sum_mapper": {"weights": {"accuracy": 0.5, "format": 2.0}}}, *PROCESS[7:]]  # fmt: skip
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """TINY, TINY that keeps easy prompts, and TINY with other weights."""
+    processes = {"tiny": PROCESS, "easy": EASY, "weighed": WEIGHED}
+    return {
+        name: run_tiny(tmp_path_factory.mktemp(name), process).path
+        for name, process in processes.items()
+    }
+
+
+def lines_of(out):
+    return [" ".join(line.split()) for line in out.splitlines()]
+
+
+def test_recipes_in_words(runs):
+    tiny, easy, weighed = (load(path) for path in runs.values())
+    [line] = recipe_differences(tiny, easy)[1:]
+    assert line.startswith("pass_rate_filter.max 0.9 -> 1.0   (")
+    data, *rest = recipe_differences(tiny, weighed)
+    assert data.startswith("dataset_path /")
+    assert [line.partition("   (")[0] for line in rest] == [
+        "reward_sum_mapper.weights.accuracy 1.0 -> 0.5",
+        "reward_sum_mapper.weights.format 1.0 -> 2.0",
+    ]
+    assert recipe_differences(tiny, tiny) == []
+
+
+def test_steps_and_training_in_words(tmp_path):
+    train = {"steps": 3, "validation_path": "v.jsonl"}
+    one = write_tiny(tmp_path, project_name="a", train=train)
+    first = load(one)
+    swapped = [*PROCESS[:2], AFTER[1], AFTER[0], *AFTER[2:5]]
+    two = write_tiny(tmp_path, swapped, project_name="b", train={**train, "steps": 7})
+    found = [line.partition("   (")[0] for line in recipe_differences(first, load(two))]
+    assert found == ["grpo_advantage_mapper left out", "the order of steps", "train.steps 3 -> 7"]
+    three = write_tiny(tmp_path)
+    assert recipe_differences(first, load(three)) == ["train left out"]
+    assert recipe_differences(load(three), first) == ["train added"]
+
+
+@pytest.mark.slow
+def test_two_runs_on_data_by_hand(runs):
+    """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
+    found = diff_of(runs["tiny"], runs["easy"])
+    (each,) = found.sets
+    assert each.common.rows.num_rows == 12
+    assert (each.common.kept_in_both, each.common.count("gained")) == (8, 4)
+    assert each.change.kept == (8, 12)
+    assert each.change.prompts == (3, 0, 0)
+    # Rewards of A: 1.1, 0.9, 0.1, -0.1; of C: 1.1 and three of -0.1; of B: 1.1 and three of 0.9.
+    assert each.change.reward == pytest.approx((2.8 / 8, (2.8 + 3.8) / 12))
+    accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
+    assert accuracy.added == pytest.approx((3 / 8, 7 / 12))
+    assert form.added == pytest.approx((-0.2 / 8, -0.4 / 12))
+    assert (accuracy.by_weight, form.by_weight) == (0, 0)
+    assert each.change.moved == ()
+    assert each.change.pass_rate == pytest.approx((7 / 12, 7 / 12))
+    assert each.new == {}
+
+
+def test_a_changed_weight_is_no_changed_value(runs):
+    (each,) = diff_of(runs["tiny"], runs["weighed"]).sets
+    accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
+    assert (accuracy.by_values, accuracy.by_weight) == pytest.approx((0, -0.5 * 3 / 8))
+    assert (form.by_values, form.by_weight) == pytest.approx((0, -0.2 / 8))
+    assert accuracy.weights == (1.0, 0.5)
+    # Of 8 rewards with a mean of 0.35, groups A and C are 0.6 above and below: an error of 0.106.
+    error = np.sqrt(2 * 0.6**2) / 8
+    groups = np.array([[0.7, 0.3, 0.2, -0.2], [0.7, -0.2, -0.2, -0.2]])  # With the other weights.
+    other = np.sqrt(((groups.sum(1) - 4 * groups.mean()) ** 2).sum()) / 8
+    half = 1.959964 * np.hypot(error, other)
+    gap = groups.mean() - 0.35
+    assert each.change.by_chance == pytest.approx((gap - half, gap + half))
+    prompts = [each.before for each in each.change.moved]
+    assert len(prompts) == 2
+    gaps = [abs(x.after - x.before) for x in each.change.moved]
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_the_command(rejuice, runs):
+    code, out, err = rejuice("diff", runs["tiny"], runs["easy"])
+    assert (code, err) == (0, "")
+    lines = lines_of(out)
+    assert "sampled 12 rows in both: 8 kept in both, 4 only in B (too_easy 4), 0 only in A" in lines
+    assert "rows kept 8 12" in lines
+    assert "mean reward 0.350 0.550 +0.200" in lines
+    assert lines[-1].endswith("--rows gained")
+
+
+@pytest.mark.slow
+@pytest.mark.recommended("pipelines/analysis/show_diff.py", "details      {…} --rows {…}{…}")
+def test_rows_of_a_figure(rejuice, runs):
+    _, out, _ = rejuice("diff", runs["tiny"], runs["weighed"])
+    kinds = out.splitlines()[-1].partition("--rows ")[2].replace(" or", "").split(", ")
+    assert "prompts" in kinds
+    for kind in kinds:
+        code, out, err = rejuice("diff", runs["tiny"], runs["weighed"], "--rows", kind)
+        assert (code, err) == (0, "")
+        assert all(json.loads(line) for line in out.splitlines())
+        assert out
+    rows = [json.loads(x) for x in rejuice("diff", runs["tiny"], runs["easy"], "--rows", "gained")[1].splitlines()]  # fmt: skip
+    assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
+
+
+@pytest.mark.slow
+def test_a_run_and_itself(rejuice, runs):
+    code, out, err = rejuice("diff", runs["tiny"], runs["tiny"])
+    assert (code, err) == (0, "")
+    lines = lines_of(out)
+    assert "recipe the same: no field differs" in lines
+    assert "sampled 12 rows in both, all with the same fate, reward and advantage" in lines
+    assert "details" not in out
+
+
+def test_recipes_that_were_not_run(rejuice, tmp_path, runs):
+    path = write_tiny(tmp_path, EASY)
+    code, out, err = rejuice("diff", path, runs["tiny"])
+    assert (code, err) == (0, "")
+    assert "pass_rate_filter.max 1.0 -> 0.9" in out
+    assert "tiny.yaml has not been run: there are no rows to compare" in out
+
+
+def test_what_is_no_run(rejuice, tmp_path):
+    code, _, err = rejuice("diff", "a.parquet", "b.parquet")
+    assert code == 2
+    assert err.startswith("rejuice: a.parquet does not exist; ")
+
+
+def test_new_responses_are_frequent_and_absent_before():
+    before, after = ["a  b", None], ["a b"] * 4 + ["c\nd", "c d", " c d"] + ["e"] * 2 + [None] * 5
+    assert new_responses(before, after) == {"c d": 3}
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.sampled_from([0.0, 0.3, 1.0, -0.5, 2.0]), min_size=4, max_size=4),
+    st.sampled_from([0.5, 0.6, 0.9, 1.0]),
+)
+def test_the_split_is_exact(runs, weights, most):
+    """What components add differs by as much as the mean reward does."""
+    (one,) = open_stored(runs["tiny"]).sets
+    tables, used = [], []
+    for at in (0, 2):
+        named = dict(zip(("accuracy", "format"), weights[at : at + 2], strict=True))
+        fields = {f"reward_sum_mapper.weights.{k}": str(v) for k, v in named.items()}
+        if at:
+            fields["pass_rate_filter.max"] = str(most)
+        from rejuice.pipelines.analysis.replay import replay, whole
+        from rejuice.pipelines.analysis.rows import row_table
+
+        base, before = whole(one)
+        steps = one.fit(load(runs["tiny"], fields))
+        tables.append(row_table(base, replay(base, before, steps).after))
+        used.append(named)
+    found = set_change(*tables, tuple(used))
+    before, after = found.reward
+    if not (np.isfinite(before) and np.isfinite(after)):
+        return
+    parts = [each.added[1] - each.added[0] for each in found.components.values()]
+    assert sum(parts) == pytest.approx(after - before, abs=1e-12)
+    for each in found.components.values():
+        gap = each.added[1] - each.added[0]
+        assert each.by_values + each.by_weight == pytest.approx(gap, abs=1e-12)
+
+
+def test_figures_are_those_of_the_files(runs):
+    (one,) = open_stored(runs["tiny"]).sets
+    rows = stored_rows(one)
+    kept = pq.read_table(runs["tiny"].parent / "curated.parquet")
+    found = set_change(rows, rows, ({}, {}))
+    assert found.reward[0] == pytest.approx(np.mean(kept["reward"].to_numpy()))
+    assert found.kept[0] == kept.num_rows

@@ -1,0 +1,139 @@
+"""Figures of a set against plain arithmetic, and the values of rows that a step dropped or added."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rejuice.operators import Change, Operator
+from rejuice.operators.groups import Groups
+from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.pipelines.analysis.figures import (
+    component_advantages,
+    correlation,
+    histogram,
+    set_figures,
+)
+from rejuice.pipelines.analysis.page.written import WrittenValues
+from rejuice.pipelines.analysis.rows import row_table
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps, run_step
+from rejuice.pipelines.recipe.steps import Step, number_steps
+
+
+def rewarded(seed, groups=30, n=6, **fields):
+    """Rows with two components after the sum and the advantage."""
+    rng = np.random.default_rng(seed)
+    rows = groups * n
+    right_N = rng.random(rows) < 0.5
+    missing_N = rng.random(rows) < 0.1
+    reasons = pa.array(["timeout"] * rows, mask=~missing_N)
+    table = pa.table(
+        {
+            "prompt_id": np.repeat([f"p{g}" for g in range(groups)], n),
+            "response_id": [f"r{at}" for at in range(rows)],
+            "verdict": np.where(right_N, "correct", "wrong_answer"),
+            "reward_accuracy": pa.array(right_N.astype(float)),
+            "reward_accuracy_missing": pa.nulls(rows, pa.string()),
+            "reward_style": pa.array(rng.random(rows), mask=missing_N),
+            "reward_style_missing": reasons,
+        }
+    )
+    weights = {"weights": {"accuracy": 1.0, "style": 0.3}, "on_missing": "group_mean", **fields}
+    steps = number_steps([RewardSumMapper.model_validate(weights), GrpoAdvantageMapper()])
+    frame = Frame.of(table)
+    return row_table(frame, iterate_steps(steps, frame, run_step))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"gates": {"style": "only_correct"}},
+        {"on_missing": "drop_row"},
+        {"on_missing": "drop_group"},
+    ],
+)
+def test_contributions_add_up_to_the_reward_to_the_bit(seed, fields):
+    table = rewarded(seed, **fields).table
+    reward_N = np.asarray(table["reward"])
+    added_N = (
+        0.0 + np.asarray(table["contribution_accuracy"]) + np.asarray(table["contribution_style"])
+    )
+    known_N = np.isfinite(reward_N)
+    assert added_N[known_N].tobytes() == reward_N[known_N].tobytes()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parts_of_an_advantage_add_up_to_it(seed):
+    rows = rewarded(seed)
+    parts = component_advantages(rows)
+    advantage_N = np.asarray(rows.table["advantage"])
+    known_N = np.isfinite(advantage_N)
+    np.testing.assert_allclose(sum(parts.values())[known_N], advantage_N[known_N], atol=1e-9)
+    figures = set_figures(rows, (), np.full(len(advantage_N), 3, np.int32))
+    shares = [each.variance_share for each in figures.components.values()]
+    assert sum(shares) == pytest.approx(1)
+    assert sum(each.mass_share for each in figures.components.values()) == pytest.approx(1)
+    dominant = [each.dominant_groups for each in figures.components.values()]
+    assert sum(dominant) == figures.groups.groups - figures.groups.without_signal
+
+
+def test_a_component_without_weight_is_looked_at_all_the_same():
+    seen = {"reward_seen": [0.5, 1.5], "reward_seen_missing": pa.nulls(2, pa.string())}
+    table = pa.table({"prompt_id": ["a", "a"], "response_id": ["1", "2"], **seen})
+    rows = row_table(Frame.of(table), ())
+    figures = set_figures(rows, (), np.array([1, 1], np.int32)).components["seen"]
+    assert (figures.n, figures.mean) == (2, 1.0)
+    assert np.isnan(figures.variance_share)
+
+
+def test_a_histogram_of_one_value_has_one_bin():
+    assert histogram(np.array([2.0, 2.0])) == ((2.0, 2.0), (2,))
+    assert histogram(np.array([])) == ((), ())
+    assert sum(histogram(np.arange(100.0)).counts) == 100
+
+
+def test_correlation_is_over_rows_that_have_both():
+    first, second = np.array([1.0, 2, 3, np.nan]), np.array([2.0, 4, 6, 9])
+    found = correlation([first, second, np.ones(4)])
+    np.testing.assert_allclose(found[:2, :2], 1)
+    assert np.isnan(found[2]).all()
+
+
+class Scripted(Operator):
+    """Does what it is given."""
+
+    def apply(self, table):
+        raise NotImplementedError
+
+
+def test_values_of_dropped_and_of_added_rows():
+    frame, applied = Frame.of(pa.table({"prompt_id": ["a", "a", "b"], "n": [1, 2, 3]})), []
+    changes = [
+        Change({"seen": pa.array([10, 20, 30])}, pa.array([None, "bad", None])),
+        Change({"n": pa.array([4, 0, 5])}, parents=np.array([0, -1, 1])),
+        Change({"seen": pa.array([11, 12, 13])}, pa.array([None, None, "late"])),
+    ]
+    for number, change in enumerate(changes, 1):
+        step = Step(number, f"step_{number}", Scripted.model_construct())
+        after = frame.after(change)
+        applied.append(AppliedStep(step, frame, StepResult(change, frame.num_rows, 0.0, {}), after))
+        frame = after
+    values = WrittenValues.of(applied[0].before, applied)
+    assert values.num_rows == 4
+    assert values.column("n").to_pylist() == [4, 2, 5, 0]
+    assert values.column("seen").to_pylist() == [11, 20, 13, 12]
+    assert values.column("prompt_id").to_pylist() == ["a", "a", "b", None]
+    assert values.fate_N.tolist() == [-1, 1, 3, -1]
+    assert values.reason_N.tolist() == [None, "bad", "late", None]
+    assert values.written == {"seen", "n"}
+    with pytest.raises(KeyError):
+        values.column("other")
+
+
+def test_rows_without_a_prompt_are_groups_of_one():
+    rows = row_table(Frame.of(pa.table({"text": ["a", "b", "c"]})), ())
+    assert rows.groups.sizes_G.tolist() == [1, 1, 1]
+    assert isinstance(rows.groups, Groups)

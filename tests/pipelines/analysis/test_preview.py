@@ -1,0 +1,146 @@
+"""What training would get, on the shared tiny run by hand."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
+from typer.testing import CliRunner
+
+from rejuice.operators import DataError
+from rejuice.pipelines.analysis.cost import refill_figures, step_cost
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.preview import preview
+from rejuice.pipelines.analysis.replay import replay, whole
+from rejuice.pipelines.cli.main import app
+from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.train import Train
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return run_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def previewed(recipe, **changes):
+    (one,) = open_stored(recipe.path).sets
+    return preview(replay(*whole(one), one.fit(load(recipe.path, changes))))
+
+
+def test_tiny_by_hand(tiny):
+    """Rewards of A: 1.1, 0.9, 0.1, -0.1; of C: 1.1 and three of -0.1; B is too easy."""
+    found = previewed(tiny)
+    assert (found.responses, found.prompts, found.kept, found.groups_left) == (12, 3, 8, 2)
+    assert found.without_signal == 0
+    groups = np.array([[1.1, 0.9, 0.1, -0.1], [1.1, -0.1, -0.1, -0.1]])
+    distance = groups - groups.mean(1, keepdims=True)
+    expected = {
+        "std": distance / (groups.std(1, ddof=1, keepdims=True) + 1e-6),
+        "none": distance,
+        "leave_one_out": distance * 4 / 3,
+    }
+    for name, advantages in expected.items():
+        figures = (np.abs(advantages).mean(), advantages.max(), advantages.min())
+        assert found.advantages[name] == pytest.approx(figures), name
+    assert sum(found.component_mass.values()) == pytest.approx(1)
+    assert found.component_mass["accuracy"] == pytest.approx(0.93, abs=0.005)
+    assert sum(found.length_mass) == pytest.approx(1)
+    assert found.refill == pytest.approx((1.5, 1.066, 4.82), abs=0.005)  # Wilson, of 2 of 3
+    assert (found.tokens, found.judge_calls) == (None, 0)
+
+
+def test_groups_without_signal_are_counted(tiny):
+    found = previewed(
+        tiny, **{"pass_rate_filter.max": "1.0", "reward_sum_mapper.weights.format": "0"}
+    )
+    assert (found.groups_left, found.without_signal) == (3, 1)
+    assert found.refill.factor == 1
+
+
+def test_rows_that_a_step_adds_are_no_responses(tmp_path):
+    recipe = run_tiny(tmp_path, [*PROCESS, {"self_verification_mapper": {}}])
+    assert pq.read_table(tmp_path / "curated.parquet").num_rows > 8
+    found = previewed(recipe)
+    assert (found.responses, found.prompts, found.kept, found.groups_left) == (12, 3, 8, 2)
+    assert (found.without_signal, found.refill.factor) == (0, 1.5)
+
+
+def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
+    (one,) = open_stored(tiny.path).sets
+    with pytest.raises(DataError, match="has no grpo_advantage_mapper; add one as the last step"):
+        preview(replay(*whole(one), one.steps[:-1]))
+
+
+def test_the_command(tiny):
+    run = CliRunner().invoke(app, ["preview", str(tiny.path)])
+    assert run.exit_code == 0, run.output
+    lines = [line.split() for line in run.output.splitlines()]
+    assert ["mean", "|advantage|", "0.800", "0.475", "0.633"] in lines
+    assert ["refill", "1.50", "prompts"] in [line[:3] for line in lines]
+
+
+@pytest.mark.slow
+def test_where_nothing_was_run_some_prompts_are(tmp_path, monkeypatch):
+    path = write_tiny(tmp_path, train={"steps": 5, "prompts_per_step": 8, "validation_path": "v"})
+    command = ["preview", str(path), "--prompts", "2"]
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 0, run.output
+    first = run.output.splitlines()[0]
+    export = tmp_path / "preview" / "curated" / "curated.parquet"
+    assert first == f"{export}: 8 responses to 2 prompts; sampled for this preview."
+    assert export.exists()
+    assert not (tmp_path / "curated.parquet").exists()
+    questions = pq.read_table(export)["question"].to_pylist()
+    again = CliRunner().invoke(app, command)
+    nothing, *lines = again.output.splitlines()
+    assert nothing == f"nothing to do: {export} is up to date"
+    assert lines[:5] == run.output.splitlines()[:5]
+    assert pq.read_table(export)["question"].to_pylist() == questions
+    # The recipe's own run counts as soon as there is one.
+    run_tiny(tmp_path)
+    whole = CliRunner().invoke(app, ["preview", str(path)])
+    assert "12 responses to 3 prompts; nothing is sampled or judged" in whole.output
+
+
+def test_a_recipe_that_samples_nothing_is_not_run_for_a_preview(tmp_path):
+    path = write_tiny(tmp_path, AFTER)
+    run = CliRunner().invoke(app, ["preview", str(path)])
+    assert str(run.exception) == "no step of the recipe samples responses; run the recipe"
+
+
+def test_what_training_steps_cost(tiny):
+    (one,) = open_stored(tiny.path).sets
+    found = preview(replay(*whole(one), one.steps))
+    train = Train(steps=5, prompts_per_step=64, refill=0, validation_path="v")
+    stored = open_stored(tiny.path)
+    cost = step_cost(found, train, stored, one)
+    # Of 3 prompts 2 are left: a step of 64 without refills is nearly always short.
+    assert cost.refills[0].refills == 0
+    assert cost.refills[0].short > 0.99
+    assert [each.refills for each in cost.refills] == list(range(len(cost.refills)))
+    assert cost.refills[-1].short <= 0.05 < cost.refills[-2].short
+    assert (cost.prompts, cost.responses, cost.tokens, cost.judge_calls) == (64, 256, None, 0)
+    assert cost.training_s is None
+    logged = stored._replace(points=({"timing_s/step": 9.0}, {"timing_s/step": 2.0, "timing_s/gen": 1.0}))  # fmt: skip
+    timed = step_cost(found, train, logged, one)
+    assert (timed.training_s, timed.sampling_s) == (2.0, 1.0)
+
+
+def test_refills_sample_as_many_as_training_does():
+    """All groups left: one round of prompts. None: never enough, however often."""
+    train = Train(steps=5, prompts_per_step=10, refill=2, validation_path="v")
+    [every] = refill_figures(1.0, train)
+    assert every == (2, 0.0, 10.0)
+    [never] = refill_figures(0.0, train)
+    assert never == (2, 1.0, 30.0)
+    half = refill_figures(0.5, train)
+    assert half[0].short > half[-1].short
+    assert 20 < half[-1].prompts < 25
+
+
+@pytest.mark.recommended("pipelines/cli/preview.py", "or accept it with --allow_empty")
+def test_nothing_left_exits_1(tiny):
+    nothing = ["preview", str(tiny.path), "--pass_rate_filter.min", "0.9"]
+    run = CliRunner().invoke(app, nothing)
+    assert run.exit_code == 1
+    assert "no row is left of 12 responses; change the filters" in str(run.exception or run.output)
+    assert CliRunner().invoke(app, [*nothing, "--allow_empty"]).exit_code == 0

@@ -1,0 +1,282 @@
+"""Other settings over stored responses are what a fresh run of them makes, to the bit."""
+
+import copy
+import json
+import random
+from collections import Counter
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from exact import written
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_run import AFTER, PROCESS, run_tiny
+from typer.testing import CliRunner
+
+from rejuice.operators import DataError
+from rejuice.pipelines.analysis.comparison import KINDS, combined
+from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.replay import UNKNOWN, replay, whole
+from rejuice.pipelines.analysis.whatif import changed_fields, whatif
+from rejuice.pipelines.cli.main import app
+from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.recipe.read import load
+
+SAMPLING = list(PROCESS[:2])
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tiny")
+    return run_tiny(folder)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """40 groups of random verdicts, formats and lengths, some of one response, in many chunks."""
+    folder, draw = tmp_path_factory.mktemp("many"), random.Random(7)
+    recipe = run_tiny(folder)
+    rows = []
+    for at in range(40):
+        forms = [rf"\boxed{{{at % 5}}}", f"It is {at % 5}.", rf"\boxed{{{at}}} or so", "No idea"]
+        n = draw.choice([1, 4, 6])
+        responses = [draw.choice(forms) * draw.choice([1, 1, 2]) for _ in range(n)]
+        question = f"What is {at} mod 5?"
+        rows.append({"question": question, "answer": str(at % 5), "responses": responses})
+    (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    engine.run(recipe, chunk_rows=7)
+    return recipe
+
+
+def test_tiny_by_hand(tiny):
+    (one,) = open_stored(tiny.path).sets
+    changes = {"reward_sum_mapper.weights.accuracy": "0.1", "pass_rate_filter.max": "1.0"}
+    other = load(tiny.path, changes)
+    assert changed_fields(one.steps, one.fit(other)) == [
+        "pass_rate_filter.max 0.9 -> 1.0",
+        "reward_sum_mapper.weights.accuracy 1.0 -> 0.1",
+    ]
+    found = whatif(one, other)
+    assert {kind: found.count(kind) for kind in KINDS} == {
+        **dict.fromkeys(KINDS, 0), "gained": 4, "flipped": 2,
+    }  # fmt: skip
+    assert (found.kept_in_both, found.groups) == (8, (2, 3, 1, 0))
+    assert found.reasons("gained") == {"too_easy": 4}
+    # A: 1, 0.9, 0.1, -0.1 become 0.2, 0, 0.1, -0.1; C: 1.1 and three of -0.1, 0.2 and the same.
+    assert found.rank == pytest.approx((0.8 + 1) / 2)
+    assert found.mean_reward == pytest.approx((0.35, (0.025 * 8 + 4 * 0.025) / 12), abs=0.02)
+    assert found.variance["accuracy"] == pytest.approx((0.897, 0.267), abs=5e-4)
+    assert found.variance["format"] == pytest.approx((0.103, 0.733), abs=5e-4)
+
+
+def test_the_same_recipe_changes_nothing(many):
+    (one,) = open_stored(many.path).sets
+    found = whatif(one, load(many.path))
+    assert not any(found.count(kind) for kind in KINDS)
+    assert found.groups[2:] == (0, 0)
+    assert found.rank == pytest.approx(1)
+    assert changed_fields(one.steps, one.fit(load(many.path))) == []
+
+
+def part_of(one, at):
+    return one._replace(parts=1, base=lambda _: one.base(at), results=lambda _: one.results(at))
+
+
+def test_the_parts_of_a_comparison_are_combined(many):
+    """As if all rows had been compared at once."""
+    (one,) = open_stored(many.path).sets
+    other = load(
+        many.path, {"reward_sum_mapper.weights.format": "0.3", "pass_rate_filter.max": "1"}
+    )
+    expected = whatif(one, other)
+    parts = [part_of(one, at) for at in range(one.parts)]
+    found = combined([whatif(each, other) for each in parts])
+    assert len(parts) > 5
+    assert found.rows.to_pylist() == expected.rows.to_pylist()
+    assert found[1:3] == expected[1:3]
+    assert (found.rank, found.ranked) == (pytest.approx(expected.rank), expected.ranked)
+    assert found.mean_reward == pytest.approx(expected.mean_reward)
+    assert found.variance.keys() == expected.variance.keys()
+    for name, shares in expected.variance.items():
+        assert found.variance[name] == pytest.approx(shares)
+
+
+def test_other_samples_are_refused(tiny):
+    (one,) = open_stored(tiny.path).sets
+    with pytest.raises(DataError, match="other responses would be sampled; leave it as it was"):
+        whatif(one, load(tiny.path, {"recorded_rollout_mapper.columns": "[responses, more]"}))
+
+
+WEIGHTS = st.sampled_from([0.0, 0.3, 1.0, -0.5])
+AFTERWARDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "accuracy": WEIGHTS,
+        "format": WEIGHTS,
+        "gates": st.sampled_from(
+            [
+                {"format": "only_correct"},
+                {"format": "mixed_groups_only", "accuracy": "only_correct"},
+            ]
+        ),
+        "on_missing": st.sampled_from(["drop_row", "drop_group", "group_mean"]),
+        "std_floor": st.sampled_from([0.1, 1.0]),
+        "worked_out": st.just(True),
+        "max": st.sampled_from([0.5, 0.6, 1.0]),
+        "min": st.sampled_from([0.1, 0.5]),
+        "normalise": st.sampled_from(["std", "none", "leave_one_out"]),
+        "right": st.just(2.0),
+        "style": st.sampled_from(["boxed", "think_answer"]),
+        "without": st.sampled_from(["pass_rate_filter"]),
+        "added": st.sampled_from(
+            [
+                {"exact_deduplicator": {}},
+                {"minhash_deduplicator": {"threshold": 0.5}},
+                {"minhash_deduplicator": {"threshold": 0.9}},
+                {"length_filter": {"max": 15}},
+                {"diversity_reward_mapper": {}},
+            ]
+        ),
+        "chunk_rows": st.sampled_from([1, 9]),
+        "swapped": st.booleans(),
+    },
+)
+
+
+def process_of(drawn):
+    """The steps of TINY with what was drawn."""
+    steps = {next(iter(each)): copy.deepcopy(next(iter(each.values()))) for each in AFTER}
+    for name in ("accuracy", "format"):
+        if name in drawn:
+            steps["reward_sum_mapper"]["weights"][name] = drawn[name]
+    if "gates" in drawn:
+        steps["reward_sum_mapper"]["gates"] = drawn["gates"]
+    for bound in ("max", "min"):
+        if bound in drawn:
+            steps["pass_rate_filter"][bound] = drawn[bound]
+    advantage = steps["grpo_advantage_mapper"]
+    advantage |= {"normalise": drawn["normalise"]} if "normalise" in drawn else {}
+    if advantage.get("normalise", "std") == "std" and "std_floor" in drawn:
+        advantage["std_floor"] = drawn["std_floor"]
+    if "on_missing" in drawn:
+        steps["reward_sum_mapper"]["on_missing"] = drawn["on_missing"]
+    for field in ("right", "worked_out"):
+        if field in drawn:
+            steps["math_verify_mapper"][field] = drawn[field]
+    if "style" in drawn:
+        steps["format_reward_mapper"]["style"] = drawn["style"]
+    steps.pop(drawn.get("without", ""), None)
+    found = [{name: fields} for name, fields in steps.items()]
+    if drawn.get("swapped"):
+        found[0], found[1] = found[1], found[0]
+    if "added" in drawn:
+        found.insert(2, drawn["added"])
+    return found
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@given(drawn=AFTERWARDS)
+def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
+    """Rows, values, types and reasons of decisions."""
+    folder = tmp_path_factory.mktemp("fresh")
+    data = {"dataset_path": str(many.head.dataset_path)}
+    chunks = {"chunk_rows": drawn.get("chunk_rows"), **data}
+    other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], **chunks)
+    (one,) = open_stored(many.path).sets
+    base, before = whole(one)
+    found = replay(base, before, one.fit(other))
+    kept = found.after[-1].after.table()
+    fresh = pq.read_table(folder / "curated.parquet")
+    pq.write_table(kept.select(fresh.column_names), folder / "kept.parquet")
+    assert written(pq.read_table(folder / "kept.parquet")) == written(fresh)
+    stored = open_stored(folder / "curated.parquet")
+    decisions = stored.sets[0].decisions()
+    for applied, report in zip(found.after, stored.report.steps[len(SAMPLING) :], strict=True):
+        reasons = applied.result.change.reasons
+        dropped = Counter([] if reasons is None else reasons.drop_null().to_pylist())
+        assert (applied.step.name, dropped) == (report.step, report.dropped)
+        ids = applied.before.select(["response_id"])["response_id"]
+        gone = [] if reasons is None else ids.filter(reasons.is_valid()).to_pylist()
+        own = decisions.filter(pc.equal(decisions["step"], report.step))
+        assert sorted(own["row_id"].to_pylist()) == sorted(gone)
+
+
+# --------------------------------------------------------------------------- operators that ask
+
+
+def judged(monkeypatch):
+    """Make `format_reward_mapper` an operator that asks a server; a call of it fails the test."""
+    from rejuice.pipelines.analysis import replay as module
+
+    def run_step(step, frame, **more):
+        assert step.name != "format_reward_mapper", "it asked again"
+        return original(step, frame, **more)
+
+    original = module.run_step
+    monkeypatch.setattr(module, "asks_server", lambda each: each.name() == "format_reward_mapper")
+    monkeypatch.setattr(module, "run_step", run_step)
+
+
+def test_what_asks_a_server_is_not_asked_again(many, monkeypatch):
+    """Behind another filter it gets fewer rows, whose values are on file."""
+    judged(monkeypatch)
+    fields = [{"math_verify_mapper": {}}, {"length_filter": {"max": 15}}, *AFTER[1:]]
+    recipe = load(many.path)
+    (one,) = open_stored(many.path).sets
+    other = recipe_with(many, fields)
+    found = whatif(one, other)
+    assert found.count("unknown") == 0
+    assert found.count("lost") > 10
+    assert recipe.steps[:2] == other.steps[:2]
+
+
+def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_path):
+    judged(monkeypatch)
+    fields = [AFTER[0], {"length_filter": {"max": 15}}, *AFTER[1:]]
+    shorter = recipe_with(many, fields, tmp_path)
+    engine.run(shorter, chunk_rows=7)
+    (one,) = open_stored(shorter.head.export_path).sets
+    found = whatif(one, recipe_with(many, AFTER, tmp_path))
+    rows = found.rows.to_pylist()
+    of_group = {}
+    for row in rows:
+        of_group.setdefault(row["prompt_id"], set()).add(row["unknown"])
+    assert {True} in of_group.values()
+    assert {False} in of_group.values()
+    assert {True, False} not in of_group.values()
+    assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+def recipe_with(recipe, steps, folder=None):
+    """The recipe with other steps after sampling, in a folder of its own if one is given."""
+    path = (folder or recipe.path.parent) / f"other{len(steps)}.yaml"
+    document = yaml.safe_load(recipe.path.read_text())
+    document["process"] = [*SAMPLING, *steps]
+    document["export_path"] = str(path.with_suffix(".parquet"))
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return load(path)
+
+
+# --------------------------------------------------------------------------- the commands
+
+
+@pytest.mark.slow
+def test_commands(tiny):
+    path = str(tiny.path)
+    run = CliRunner().invoke(app, ["whatif", path, "--pass_rate_filter.max", "1.0"])
+    assert run.exit_code == 0, run.output
+    assert "4 gained (too_easy 4), 0 lost, 0 unknown" in run.output
+    run = CliRunner().invoke(
+        app, ["whatif", path, "--pass_rate_filter.max", "1", "--rows", "gained"]
+    )
+    rows = [json.loads(line) for line in run.output.splitlines()]
+    assert [row["reason_before"] for row in rows] == ["too_easy"] * 4
+    run = CliRunner().invoke(app, ["ablate", path])
+    lines = {line[:22].strip(): line[22:].split() for line in run.output.splitlines()}
+    assert lines["nothing"][:3] == ["8", "2", "0.350"]
+    assert lines["pass_rate_filter"][:3] == ["12", "3", "0.550"]
+    assert lines["weight accuracy"][:5] == ["8", "2", "-0.025", "2", "0.724"]
+    assert lines["math_verify_mapper"][:3] == ["needed", "by", "group_stats_mapper,"]

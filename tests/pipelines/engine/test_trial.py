@@ -1,0 +1,104 @@
+"""`check` tries on the first rows what a run does to them."""
+
+import json
+
+import pytest
+
+from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines.engine.trial import tried
+from rejuice.pipelines.recipe.recipe import Recipe
+
+RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
+SAMPLED = {"policy_rollout_mapper": {"engine": "transformers", "model": "embedded", "n": 2}}
+GRADED = ["math_verify_mapper", "group_stats_mapper"]
+
+
+@pytest.fixture
+def lines(tmp_path, monkeypatch):
+    """The lines about a recipe whose dataset has these rows, each list in a file of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def of(process, *files, **settings):
+        names = []
+        for at, rows in enumerate(files):
+            name = f"{chr(97 + at)}.jsonl"
+            (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+            names.append(name)
+        settings = {"export_path": "out.parquet", **settings}
+        recipe = Recipe(process, names if len(names) > 1 else names[0], **settings)
+        return tried(recipe, recipe.opened())
+
+    return of
+
+
+def row(question, answer="1", samples=("1", "2"), **others):
+    return {"question": question, "answer": answer, "samples": list(samples), **others}
+
+
+def test_nothing_to_say(lines):
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], [row("a"), row("b")]) == []
+
+
+def test_references(lines):
+    rows = [row("a", "proof"), row("b", r"So \boxed{3}."), row("c", "7"), row("d", "2")]
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], rows) == [
+        "prompt_template_mapper: in 1 of the first 4 rows the reference is the content of the last "
+        r"\boxed{} of column 'answer' (reference_form: boxed).",
+        "prompt_template_mapper: 25.0% of the first 4 references cannot be graded against, such as "
+        "'proof' ('proof' is a missing value, not an answer).",
+    ]
+
+
+def test_columns_that_tell_prompts_apart(lines):
+    rows = [row("a", image="x.png", id=1), row("a", image="y.png", id=2), row("b", image="x.png")]
+    found = (
+        "prompt_template_mapper: rows with the same prompt differ in column 'image'; if that makes "
+        "them other prompts, set identity: [image]."
+    )
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], rows) == [found]
+    assert lines(["prompt_template_mapper", SAMPLED], rows) == [found]
+    identity = {"prompt_template_mapper": {"identity": ["image"]}}
+    assert lines([identity, RECORDED, *GRADED], rows) == []
+    # One response in each row: these differ as they should.
+    single = [{"question": "a", "answer": "1", "samples": text, "id2": text} for text in "xy"]
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], single) == []
+
+
+def test_a_prompt_in_two_places_names_both(lines):
+    files = [row("a"), row("b")], [row("c"), row("a")]
+    with pytest.raises(
+        DataError, match=r"row 1 of a.jsonl and row 2 of b.jsonl have the same prompt"
+    ):
+        lines(["prompt_template_mapper", RECORDED, *GRADED], *files)
+
+
+@pytest.mark.parametrize(
+    ("process", "rows", "found"),
+    [
+        (
+            ["prompt_template_mapper", {"recorded_rollout_mapper": {"columns": ["samples"], "parallel": {"ends": "finish_reason"}}}],
+            [row("a", ends=["stop"])],
+            "a.jsonl, step 2 recorded_rollout_mapper: column 'ends' has 1 items for 2 responses in column 'samples': ['stop']; give one for each response, or null",
+        ),
+        (
+            ["prompt_template_mapper", SAMPLED],
+            [row([{"role": "user", "content": "a"}, {"role": "assistant", "content": "Well,"}])],
+            "a.jsonl, step 1 prompt_template_mapper: a chat in column 'question' ends with the assistant's message, which the policy would not continue: \"[{'role': 'user', 'content': 'a'}, {'role': 'assistant', ...\"; set final_message: response to leave it out of the prompt",
+        ),
+    ],
+)  # fmt: skip
+def test_the_line_of_the_run(lines, process, rows, found):
+    with pytest.raises(RejuiceError) as raised:
+        lines(process, rows)
+    assert str(raised.value) == found
+
+
+def test_up_to_eight_files_are_looked_at(lines):
+    files = [[{"question": "q", "answer": n if n == 7 else str(n)}] for n in range(9)]
+    with pytest.raises(
+        DataError, match=r"h.jsonl: column 'answer' is int64, but string in earlier"
+    ):
+        lines(["prompt_template_mapper", SAMPLED], *files)
+    files[7][0]["answer"], files[8][0]["answer"] = "7", 8
+    assert lines(["prompt_template_mapper", SAMPLED], *files[:8]) == []
+    assert lines(["prompt_template_mapper", SAMPLED], *files) == [], "of the ninth nothing is read"

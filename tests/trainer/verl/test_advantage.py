@@ -1,0 +1,229 @@
+"""`grpo_advantage_mapper`, verl's functions, and the numbers that the docs claim of them."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.trainer.run import ESTIMATOR
+from rejuice.trainer.split import advantage_operator
+from rejuice.trainer.verl.advantage import advantages, register
+
+pytestmark = pytest.mark.slow  # Imports verl.
+
+
+@pytest.fixture(scope="module")
+def core(verl):
+    from verl.trainer.ppo import core_algos
+
+    return core_algos
+
+
+# Sums of components as recipes give them; far enough apart that float32, in which verl computes,
+# does not make their distance.
+REWARDS = st.sampled_from([-0.1, 0.0, 0.1, 0.3, 0.45, 0.9, 1.0, 1.1, 1.35])
+GROUPS = st.lists(st.lists(REWARDS, min_size=2, max_size=9), min_size=1, max_size=8)
+
+
+def by_verl(core, name, groups, **options):
+    """float32[N]: the advantage of each response."""
+    import torch
+
+    reward_N = torch.tensor([reward for group in groups for reward in group], dtype=torch.float32)
+    lengths = [1 + row % 3 for row in range(len(reward_N))]
+    rewards, mask = torch.zeros(len(reward_N), 3), torch.zeros(len(reward_N), 3)
+    for row, length in enumerate(lengths):
+        mask[row, :length] = 1
+        rewards[row, length - 1] = reward_N[row]
+    uid_N = np.array([f"uid-{g}" for g, group in enumerate(groups) for _ in group], object)
+    found, _ = core.get_adv_estimator_fn(name)(
+        token_level_rewards=rewards, response_mask=mask, index=uid_N, config=None, **options
+    )
+    assert torch.equal(found, found[:, :1] * mask)
+    return found[:, 0].numpy()
+
+
+def by_recipe(operator, groups):
+    """float64[N]: the column `advantage`."""
+    table = pa.table(
+        {
+            "prompt_id": [f"p{g}" for g, group in enumerate(groups) for _ in group],
+            "reward": [reward for group in groups for reward in group],
+        }
+    )
+    return operator.apply(table).columns["advantage"].to_numpy(zero_copy_only=False)
+
+
+def equal_N(groups):
+    """bool[N]: whether all rewards of the group are one."""
+    return np.array([len(set(group)) == 1 for group in groups for _ in group])
+
+
+def rounding_N(groups, divided):
+    """float64[N]: how far an advantage in float32 may be from one in float64.
+
+    A reward rounds by half a unit in its last place, the sum for the mean by as much for each row,
+    hence r - m by `off`. The standard deviation s is off by at most 2 `off`, and an advantage is at
+    most sqrt(n), so that a quotient is off by `off` / s (1 + 2 sqrt(n)).
+    """
+    bounds = []
+    for group in groups:
+        n = len(group)
+        off = np.finfo(np.float32).eps * max(map(abs, group)) * (n + 3) / 2
+        s = max(np.std(group, ddof=1), 1e-6)
+        bounds += [off / s * (1 + 2 * n**0.5) if divided else off] * n
+    return np.array(bounds)
+
+
+@given(groups=GROUPS)
+@settings(deadline=None)
+@pytest.mark.parametrize("normalise", ["std", "none"])
+def test_grpo_is_verls(core, normalise, groups):
+    ours_N = by_recipe(GrpoAdvantageMapper(normalise=normalise), groups)
+    theirs_N = by_verl(core, "grpo", groups, norm_adv_by_std_in_grpo=normalise == "std")
+    same_N = equal_N(groups)
+    off_N = np.abs(ours_N - theirs_N) - rounding_N(groups, divided=normalise == "std")
+    assert (off_N[~same_N] <= 0).all(), off_N
+    assert not ours_N[same_N].any()
+
+
+@given(groups=GROUPS)
+@settings(deadline=None)
+def test_leave_one_out_is_verls_rloo(core, groups):
+    ours_N = by_recipe(GrpoAdvantageMapper(normalise="leave_one_out"), groups)
+    np.testing.assert_allclose(ours_N, by_verl(core, "rloo", groups), rtol=1e-6, atol=1e-6)
+
+
+def test_verls_own_gives_equal_rewards_an_advantage(core):
+    """Why training does not use it: all of it is rounding. If this fails, verl has fixed it."""
+    noise_N = by_verl(core, "grpo", [[0.9] * 8])
+    assert abs(noise_N).min() == pytest.approx(0.056, abs=0.001)
+    assert not by_recipe(GrpoAdvantageMapper(), [[0.9] * 8]).any()
+
+
+OPERATORS = [
+    GrpoAdvantageMapper(),
+    GrpoAdvantageMapper(normalise="none"),
+    GrpoAdvantageMapper(normalise="leave_one_out"),
+    GrpoAdvantageMapper(std_floor=0.3),
+    GrpoAdvantageMapper(epsilon=0.1),
+]
+
+
+@given(groups=GROUPS, seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None)
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+def test_training_takes_the_recipes_advantage(core, operator, groups, seed):
+    register(operator)
+    ours_N, theirs_N = by_recipe(operator, groups), by_verl(core, ESTIMATOR, groups)
+    np.testing.assert_allclose(theirs_N, ours_N, rtol=1e-6, atol=1e-6)
+    assert not theirs_N[equal_N(groups)].any()
+    # In whatever order verl has the rows.
+    reward_N = np.array([reward for group in groups for reward in group])
+    uid_N = np.array([f"uid-{g}" for g, group in enumerate(groups) for _ in group], object)
+    order_N = np.random.default_rng(seed).permutation(len(reward_N))
+    shuffled_N = advantages(operator, reward_N[order_N], uid_N[order_N])
+    plain_N = advantages(operator, reward_N, uid_N)
+    np.testing.assert_allclose(shuffled_N, plain_N[order_N], rtol=0, atol=1e-12)
+
+
+def test_rows_of_padding_have_no_advantage(core):
+    """verl fills a batch up with rows of one group of their own, all with reward 0."""
+    register(GrpoAdvantageMapper())
+    found_N = by_verl(core, ESTIMATOR, [[1.0, 0.0], [0.0] * 3, [0.0]])
+    assert found_N.tolist() == pytest.approx([0.7071058, -0.7071058, 0, 0, 0, 0], abs=1e-6)
+
+
+def test_the_last_advantage_of_a_recipe_counts():
+    from rejuice.pipelines.recipe.steps import Step
+
+    first, last = GrpoAdvantageMapper(), GrpoAdvantageMapper(std_floor=0.3)
+    steps = [Step(1, "a", first), Step(2, "b", last)]
+    assert advantage_operator(steps) == last
+    assert advantage_operator([]) == GrpoAdvantageMapper()
+
+
+# --------------------------------------------------------------------------- numbers of the docs
+
+
+def test_numbers_of_the_advantage(core):
+    root = 0.8660239
+    for name in ("grpo", ESTIMATOR):
+        register(GrpoAdvantageMapper())
+        options = {"norm_adv_by_std_in_grpo": True} if name == "grpo" else {}
+        found_N = by_verl(core, name, [[1, 0, 0, 1], [1, 1]], **options)
+        assert found_N.tolist() == pytest.approx([root, -root, -root, root, 0, 0], abs=1e-5)
+    plain_N = by_verl(core, "grpo", [[1, 0, 0, 1]], norm_adv_by_std_in_grpo=False)
+    assert plain_N.tolist() == [0.5, -0.5, -0.5, 0.5]
+    # A group of one keeps its raw reward: such groups never reach verl.
+    assert by_verl(core, "grpo", [[0.7]]).tolist() == pytest.approx([0.7])
+
+
+@pytest.mark.parametrize(
+    ("mode", "loss"),
+    [
+        ("token-mean", 40 / 6),
+        ("seq-mean-token-sum", 20.0),
+        ("seq-mean-token-mean", 8.75),
+        ("seq-mean-token-sum-norm", 5.0),
+    ],
+)
+def test_numbers_of_the_loss(core, mode, loss):
+    import torch
+
+    losses = torch.tensor([[1.0, 2, 3, 4], [10, 20, 9, 9], [9, 9, 9, 9]])
+    mask = torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]])
+    assert float(core.agg_loss(losses, mask, mode)) == pytest.approx(loss, rel=1e-6)
+
+
+def test_sequence_means_divide_by_the_batch_that_was_requested(core):
+    """Not by what the recipe has left of it; token-mean, the default, knows no such number."""
+    import torch
+
+    losses, mask = torch.ones(2, 3), torch.ones(2, 3)
+    found = core.agg_loss(losses, mask, "seq-mean-token-mean", global_batch_size=4)
+    assert float(found) == pytest.approx(0.5)
+    found = core.agg_loss(losses, mask, "token-mean", batch_num_tokens=6, global_batch_size=4)
+    assert float(found) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at_half", "at_minus_one"),
+    [
+        ("k1", 0.5, -1.0),
+        ("k2", 0.125, 0.5),
+        ("k3", 0.106531, 0.718282),
+        ("low_var_kl", 0.106531, 0.718282),
+    ],
+)
+def test_numbers_of_the_divergence(core, kind, at_half, at_minus_one):
+    import torch
+
+    found = core.kl_penalty(torch.tensor([0.5, -1.0]), torch.zeros(2), kind)
+    assert found.tolist() == pytest.approx([at_half, at_minus_one], abs=1e-6)
+    if kind == "low_var_kl":
+        assert core.kl_penalty(torch.tensor([-15.0]), torch.zeros(1), kind).item() == 10.0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "better", "worse"), [(0.5, -0.5, 0.8), (1.5, -1.28, 1.5), (4.0, -1.28, 3.0)]
+)
+def test_numbers_of_the_clip(core, ratio, better, worse):
+    import torch
+    from verl.workers.config import ActorConfig
+
+    config = ActorConfig(
+        strategy="fsdp2", rollout_n=1, ppo_micro_batch_size_per_gpu=1,
+        clip_ratio_low=0.2, clip_ratio_high=0.28, clip_ratio_c=3.0,
+    )  # fmt: skip
+    for sign, loss in ((1.0, better), (-1.0, worse)):
+        found, _ = core.compute_policy_loss_vanilla(
+            old_log_prob=torch.zeros(1, 1),
+            log_prob=torch.tensor([[ratio]]).log(),
+            advantages=torch.tensor([[sign]]),
+            response_mask=torch.ones(1, 1),
+            config=config,
+        )
+        assert float(found) == pytest.approx(loss, rel=1e-6)

@@ -1,6 +1,0 @@
-"""`python -m rejuice.trainer` is `rejuice`."""
-
-from .cli import main
-
-if __name__ == "__main__":
-    main()

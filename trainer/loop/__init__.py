@@ -1,1 +1,0 @@
-"""What runs inside verl: groups as tables, the recipe on them, rewards and advantages back."""

@@ -1,0 +1,227 @@
+"""The steps after sampling, run on the groups of a training step.
+
+    begin ──> add(groups that are finished) ... ──> close ──> Curated
+
+Row and group steps begin on groups that are finished while others are still sampled; from the
+first step of dataset scope on, all wait for all. The rows that come out are the same, to the bit,
+as those of `rejuice run` over the same rollouts, in whatever pieces they were added.
+
+Few pieces compute at a time. A resumable operator waits for a server, which has its own limit
+(`concurrency`): it is given the rows of every piece that has come to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from threading import BoundedSemaphore
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Change, Operator, ResumableOperator, Scope
+from ...operators.groups import Array
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.operator import drop
+from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
+from ...pipelines.engine.audit_log import AuditLog, decisions
+from ...pipelines.engine.frame import Frame
+from ...pipelines.engine.steps import StepResult, apply_steps, run_step
+from ...pipelines.recipe.steps import Step
+from .values import StepValues
+
+_COMPUTING = BoundedSemaphore(4)
+_THREADS = 512  # pieces at once, which mostly wait: a group each reaches any server's limit
+
+
+class Curated(NamedTuple):
+    """What became of the rollouts of a step.
+
+    Attributes:
+        table: the rows that are left, with every column of the steps.
+        decisions: row_id, step, reason of each row that is not.
+        notes: figures of the steps, as `step/note`, summed.
+        verdicts: how many responses had each verdict, those of dropped rows included.
+        seconds: of processor time that each step took.
+        written: what steps wrote, to dropped rows too; of responses only.
+    """
+
+    table: pa.Table
+    decisions: pa.Table
+    notes: Mapping[str, float]
+    verdicts: Mapping[str, int]
+    seconds: Mapping[str, float]
+    written: tuple[StepValues, ...] = ()
+
+
+def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
+    """The steps as they are at `progress` in [0, 1] of training: weights follow their schedules."""
+    return tuple(step._replace(operator=_at(step.operator, progress)) for step in steps)
+
+
+def _at(operator: Operator, progress: float) -> Operator:
+    if isinstance(operator, RewardSumMapper):
+        return operator.model_copy(update={"progress": progress})
+    return operator
+
+
+class Curation:
+    """Runs steps on groups as they finish.
+
+    Args:
+        steps: the steps after sampling, in order.
+        pool: threads to run them in.
+    """
+
+    def __init__(self, steps: Sequence[Step], pool: ThreadPoolExecutor) -> None:
+        barriers = [at for at, s in enumerate(steps) if s.operator.scope is Scope.DATASET]
+        at = barriers[0] if barriers else len(steps)
+        self._before_barrier, self._from_barrier = steps[:at], steps[at:]
+        self._pool = pool
+        self._parts: list[Future[_Part]] = []
+
+    def add(self, rollouts: pa.Table) -> None:
+        """Begin on whole groups, none of which was added before."""
+        self._parts.append(self._pool.submit(_Part.of, self._before_barrier, rollouts))
+
+    def check(self) -> None:
+        """Raise now what a step has raised so far, instead of when the last group is finished.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        for part in self._parts:
+            if part.done():
+                part.result()
+
+    def close(self, order: pa.Array) -> Curated:
+        """The outcome, once everything is added.
+
+        Args:
+            order: string[G], the prompt_id of every group, in the order the rows are to have.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        parts = [future.result() for future in self._parts]
+        table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
+        last = _Part.of(self._from_barrier, _ordered(table, order))
+        return _curated([*parts, last])
+
+
+def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
+    """Run steps on rows that are all there."""
+    return _curated([_Part.of(steps, rollouts)])
+
+
+class _Part(NamedTuple):
+    """What steps made of some groups."""
+
+    table: pa.Table
+    log: AuditLog
+    verdicts: Counter[str]
+    written: tuple[StepValues, ...]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], rollouts: pa.Table) -> _Part:
+        log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
+
+        def run(step: Step, frame: Frame) -> StepResult:
+            with _turn(step.operator):
+                # Processor time: a thread that waits for a judge costs the training step nothing.
+                result = run_step(step, frame, clock=time.thread_time, summary=False)
+            if "verdict" in result.change.columns:
+                verdicts.update(result.change.columns["verdict"].to_pylist())
+            written.append(StepValues.of(step.name, frame, result.change))
+            return result
+
+        frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
+        return cls(frame.table(), log, verdicts, tuple(each for each in written if each))
+
+
+def _turn(operator: Operator) -> AbstractContextManager[object]:
+    """What an operator holds while it runs: nothing where it waits for a server."""
+    return nullcontext() if isinstance(operator, ResumableOperator) else _COMPUTING
+
+
+def _curated(parts: Sequence[_Part]) -> Curated:
+    """The outcome of all parts; the rows are those of the last."""
+    log, verdicts = AuditLog(), Counter[str]()
+    for part in parts:
+        log.merge(part.log)
+        verdicts.update(part.verdicts)
+    notes = {
+        f"{name}/{note}": n for name, step in log.steps.items() for note, n in step.notes.items()
+    }
+    seconds = {name: step.seconds for name, step in log.steps.items()}
+    written = tuple(each for part in parts for each in part.written)
+    return Curated(parts[-1].table, log.take_decisions(), notes, dict(verdicts), seconds, written)
+
+
+def threads() -> ThreadPoolExecutor:
+    """A pool for curations."""
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="rejuice-curation")
+
+
+def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:
+    place: dict[str, int] = {name: at for at, name in enumerate(order.to_pylist())}
+    places_N = np.array([place[name] for name in table["prompt_id"].to_pylist()], np.int64)
+    rows_N = np.argsort(places_N, kind="stable")
+    return table if (rows_N == np.arange(len(rows_N))).all() else table.take(rows_N)
+
+
+def drop_rows(curated: Curated, drop_N: Array, reason: str) -> Curated:
+    """The outcome without some rows, which the trainer itself drops for a reason."""
+    if not drop_N.any():
+        return curated
+    reasons = drop({reason: drop_N})
+    frame, change = Frame.of(curated.table), Change(reasons=reasons)
+    dropped = decisions(frame, change, "training")
+    return curated._replace(
+        table=frame.after(change).table(),
+        decisions=pa.concat_tables([curated.decisions, dropped]),
+    )
+
+
+def group_rows_by_prompt(table: pa.Table) -> pa.Table:
+    """Make the rows of each prompt contiguous; prompts stay in the order of their first rows."""
+    places = table["prompt_id"].combine_chunks().dictionary_encode().indices
+    return table.take(pa.array(np.argsort(places.to_numpy(), kind="stable")))
+
+
+def drop_overlong_prompts(
+    curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
+) -> Curated:
+    """Drop prompts that the chat template refuses, or that have more tokens than `longest`.
+
+    Args:
+        curated: a prompt in each row.
+        encode: token ids of a chat.
+        longest: in tokens.
+        among_N: rows to check; None: all.
+    """
+    length_N = np.zeros(curated.table.num_rows, np.int64)
+    rows = np.arange(len(length_N)) if among_N is None else np.flatnonzero(among_N)
+    length_N[rows] = _lengths(curated.table["prompt"].take(pa.array(rows)), encode)
+    refused_N = length_N == _REFUSED
+    curated = drop_rows(curated, refused_N, "template_refused")
+    return drop_rows(curated, length_N[~refused_N] > longest, "prompt_too_long")
+
+
+_REFUSED = -1
+
+
+def _lengths(prompts: pa.ChunkedArray, encode: Encode) -> Array:
+    """Tokens of each prompt; `_REFUSED` where the chat template cannot say it."""
+
+    def length(chat: list[dict[str, str]]) -> int:
+        try:
+            return len(encode(tuple((m["role"], m["content"]) for m in chat)))
+        except TemplateRefusedError:
+            return _REFUSED
+
+    return np.array([length(chat) for chat in prompts.to_pylist()], np.int64)

@@ -1,0 +1,94 @@
+"""verl's agent loops for profile `gpu`, watched: the prompts of a worker that dies fail.
+
+verl's workers take prompts without waiting for the responses, so nobody learns of one that dies
+with its process or its node, and the step would wait for its prompts without end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+import ray
+import transfer_queue as tq
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
+
+from ...operators.errors import EngineError
+from .actor_failures import reason_of
+from .failures import report_sampler_failure
+from .trajectories import fail, prompt_batch
+from .types import Slot
+
+_INTERVAL_S = 10.0
+"""Between calls that find out whether a worker lives."""
+
+
+class _Occasion(NamedTuple):
+    """What prompts are sampled for; one begins when those of the one before have ended."""
+
+    step: int
+    partition: str
+
+
+class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
+    """verl's own manager, except that prompts fail with their worker, and the others carry on."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._dead, self._lock = set[Any](), Lock()
+        self._current: _Occasion | None = None
+
+    def generate_sequences(self, prompts: Any) -> None:
+        """Divide the prompts among the workers that live, without waiting.
+
+        Raises:
+            EngineError: none lives.
+        """
+        # private: verl==0.9.1, tests/trainer/verl/test_watched_manager.py::test_verl_divides_prompts_among_its_workers
+        alive = [worker for worker in self.agent_loop_workers if worker not in self._dead]
+        if not alive:
+            raise EngineError("all agent loop workers of verl have died", "verl's log says why")
+        batch = prompt_batch(prompts)
+        occasion = self._current = _Occasion(batch.step, batch.partition)
+        slots = iter(batch.slots)
+        for worker, chunk in zip(alive, prompts.chunk(len(alive)), strict=False):
+            given = worker, chunk, list(islice(slots, len(chunk))), occasion
+            Thread(target=self._submit, args=given, daemon=True).start()
+
+    def _submit(self, worker: Any, chunk: Any, slots: Sequence[Slot], occasion: _Occasion) -> None:
+        """Hand prompts to a worker; if it fails while they may be waited for, so do they."""
+        try:
+            ray.get(worker.generate_sequences.remote(chunk))
+            while True:
+                time.sleep(_INTERVAL_S)
+                if self._current != occasion:
+                    return
+                self._check(worker)
+        except Exception as error:  # Of any type: the step finds its prompts failed.
+            with self._lock:
+                known = worker in self._dead  # It had prompts of a refill, too.
+                if not isinstance(error, _ALIVE):
+                    self._dead.add(worker)
+            if not known:
+                report_sampler_failure(f"an agent loop worker failed: {reason_of(error)}")
+            tags = tq.kv_list(occasion.partition).get(occasion.partition, {})
+            # Those that have ended, or whose step is over, stay as they are.
+            waiting = [s for s in slots if tags.get(s.uid, {}).get("status") in _WAITING]
+            if waiting:
+                fail(waiting, occasion.partition)
+
+    def _check(self, worker: Any) -> None:
+        """Raise RayActorError if the worker has died."""
+        try:
+            ray.get(worker.__ray_ready__.remote())
+        except ray.exceptions.ActorUnavailableError:
+            return  # It cannot be reached now; whether it is dead, the next call will find out.
+
+
+_ALIVE = (ray.exceptions.RayTaskError, ray.exceptions.ActorUnavailableError)
+"""What a call may raise though the worker lives: an error in it, and a fault of the network."""
+_WAITING = ("pending", "running")
+"""verl's states of a prompt that has not ended."""
