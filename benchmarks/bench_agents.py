@@ -26,9 +26,9 @@ import psutil
 from rejuice.operators.agents import Flow, Play, Task
 from rejuice.operators.agents.flows.react import PastStep, messages
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.tools.search import Search
+from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.sampling import Settings
 from rejuice.operators.sampling.engines import EngineSpec, encoder, open_engine
 from rejuice.operators.sampling.options import TransformersOptions

@@ -25,7 +25,7 @@ ROUNDS = 3
 INDEX = """
 import resource, sys, time
 import numpy as np
-from rejuice.operators.servers.answer_index import AnswerIndex
+from rejuice.operators.servers.answer_cache import AnswerIndex
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count, index = int(sys.argv[1]), AnswerIndex()
 keys = np.random.default_rng(0).bytes(32 * count)

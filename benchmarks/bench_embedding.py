@@ -21,8 +21,12 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 from response_lengths import filled_up_to, response_lengths
 
-from rejuice.operators.text.embedding_batches import Batching, of_fixed_shape, of_similar_length
-from rejuice.operators.text.sentence_embedder import SentenceEmbedder
+from rejuice.operators.text.embedding import (
+    Batching,
+    SentenceEmbedder,
+    of_fixed_shape,
+    of_similar_length,
+)
 
 Lengths = npt.NDArray[np.int64]
 

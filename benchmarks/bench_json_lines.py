@@ -23,7 +23,7 @@ import zstandard
 
 from rejuice.pipelines.dataset import json_lines
 from rejuice.pipelines.dataset.datafile import DataFile
-from rejuice.pipelines.dataset.formats import BLOCK
+from rejuice.pipelines.dataset.read import BLOCK
 
 TURNS = 3
 WAYS = ("arrow", "ours", "two_columns")

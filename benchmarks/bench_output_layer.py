@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from verl.utils.experimental.torch_functional import FusedLinearForPPOFunction
 
-from rejuice.trainer.cpu.frozen_head import FrozenHeadFunction
+from rejuice.trainer.cpu.workers import FrozenHeadFunction
 
 
 def seconds(function: Callable[..., Any], hidden: torch.Tensor, *rest: torch.Tensor) -> float:

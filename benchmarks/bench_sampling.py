@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 from tiny_policy import save_policy
 
-from rejuice.operators.feed import Feed
+from rejuice.operators.chunk_results import Feed
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings

@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
-from rejuice.operators.cores import usable_cores
 from rejuice.operators.sandbox.run import Sandbox
+from rejuice.operators.workers import usable_cores
 
 PROGRAMS = {
     "print": "print(6 * 7)",

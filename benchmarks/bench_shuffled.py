@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from rejuice.operators import Change
-from rejuice.pipelines.engine.kept import chunk
-from rejuice.pipelines.engine.kept.folder import KeptRows, chunk_path
+from rejuice.pipelines.engine import paid_chunks
+from rejuice.pipelines.engine.paid_rows import KeptRows, chunk_path
 from rejuice.pipelines.engine.steps import StepResult
 
 ROWS, RESPONSES, CHARACTERS = 500, 8, 400
@@ -32,7 +32,7 @@ def seconds(folder: Path, chunks: int) -> float:
     change = Change({"response": texts}, parents=np.repeat(np.arange(ROWS), RESPONSES))
     for at in range(0, len(keys), ROWS):
         own = keys[at : at + ROWS]
-        chunk.save(chunk_path(folder, own), StepResult(change, ROWS, 0.0, {}), own)
+        paid_chunks.save(chunk_path(folder, own), StepResult(change, ROWS, 0.0, {}), own)
         kept.add(chunk_path(folder, own), own)
     draw.shuffle(keys)
     start, found = time.process_time(), 0

@@ -26,10 +26,9 @@ from rejuice.operators.agents import runner
 from rejuice.operators.mapper import agent_rollout_mapper, policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.protocol import Group, Sample
-from rejuice.operators.servers.concurrently import work_on_demand
+from rejuice.operators.servers.concurrency import LoopThread, work_on_demand
 from rejuice.operators.servers.judge import Judge, ScoringOutcome, ScoringRequest
 from rejuice.operators.servers.judged_mapper import JudgedMapper
-from rejuice.operators.servers.loop_thread import LoopThread
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load

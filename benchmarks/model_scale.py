@@ -25,8 +25,8 @@ import bench_scale
 import pyarrow as pa
 
 from rejuice.pipelines.dataset import sections
-from rejuice.pipelines.dataset.checked import write_checked
-from rejuice.pipelines.engine import dataset_step, digest_file, runner
+from rejuice.pipelines.dataset.files import write_checked
+from rejuice.pipelines.engine import dataset_step, runner
 from rejuice.pipelines.recipe.read import load
 
 ROWS, GROUP, CHUNK_ROWS, KEPT_PROMPTS = 10**8, 8, 65_536, 2_048
@@ -184,11 +184,11 @@ def main(rows: int = 400_000) -> None:
     print(f"Ray task: {ray_task_s() * 1e3:.2f} ms")
     print(f"a listed key of TransferQueue: {listed_key_s() * 1e6:.1f} us")
     digest = sizes["largest digests of a step"] / rows
-    decided = digest + digest_file._WORKING_BYTES
+    decided = digest + dataset_step._WORKING_BYTES
     chunks = ROWS / CHUNK_ROWS
     shards = decided * ROWS / dataset_step.SHARD_BYTES
     # Of each chunk an index, the shard's rows, and as much as a part that is not of the shard.
-    read = digest * ROWS / shards + chunks * (sections._TAIL_BYTES + digest_file._PART_BYTES)
+    read = digest * ROWS / shards + chunks * (sections._TAIL_BYTES + dataset_step._PART_BYTES)
     requests = 3 * chunks
     print(f"shards of MinHash: {shards:.0f}, each reads {read / 1e6:.0f} MB, all "
           f"{shards * read / 1e9:.0f} GB; {requests:.0f} requests each, "

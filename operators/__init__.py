@@ -24,7 +24,6 @@ from .errors import (
     RecipeError,
     RejuiceError,
 )
-from .fields import build
 from .groups import Groups, uniform_N
 from .operator import (
     ALL,
@@ -37,7 +36,7 @@ from .operator import (
     Scope,
     drop,
 )
-from .registry import OPERATORS, get, installed
+from .registry import OPERATORS, build, get, installed
 
 if TYPE_CHECKING:
     from .deduplicator.exact_deduplicator import ExactDeduplicator

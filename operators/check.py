@@ -15,9 +15,9 @@ import pyarrow as pa
 from .change import Change, concatenate, interleave, split
 from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
-from .fields import build
 from .groups import Array, Groups, mix
 from .operator import ALL, Kind, Operator, ResumableOperator, RowsOfChunk, Scope
+from .registry import build
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")
 _MOST_SHARDS = 16

@@ -11,13 +11,15 @@ import ast
 import errno
 import inspect
 import os
+import re
+from abc import ABC
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -169,3 +171,18 @@ def _text(node: ast.stmt | None) -> str:
     value = node.value if isinstance(node, ast.Expr) else None
     text = value.value if isinstance(value, ast.Constant) else None
     return inspect.cleandoc(text) if isinstance(text, str) else ""
+
+
+# --- What recipes name: operators, and the tools and flows of agents ------------------
+
+
+class Named(Config, ABC):
+    """Base of the classes that distributions and files add to recipes, each under its name."""
+
+    noun: ClassVar[str]
+    """What such a class is, for messages; entry points are in the group `rejuice.<noun>s`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The recipe key: the class name in snake case."""
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()

@@ -8,6 +8,18 @@ import secrets
 import stat
 from pathlib import Path
 
+# --- User cache -----------------------------------------------------------------------
+# Where rejuice keeps what is worth keeping beyond a run: a folder in the user's cache folder.
+
+
+def in_user_cache(name: str) -> Path:
+    """A file in rejuice's folder in the user's cache folder."""
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "rejuice" / name
+
+
+# --- Disk -----------------------------------------------------------------------------
+
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a FIFO",

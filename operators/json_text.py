@@ -3,9 +3,139 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import numpy as np
+
+# --- JSON as language models write it, with LaTeX in it -------------------------------
+# To JSON, `\b`, `\f`, `\n`, `\r` and `\t` are control characters, and a backslash before most other
+# characters is an error. A model that writes `{"answer": "\frac{24}{2}"}` means neither. So a
+# backslash that begins a command of LaTeX stays one here, and so does one that JSON would refuse:
+#
+# - `\b` and `\f` always: nobody means a backspace or a form feed;
+# - `\n`, `\r` and `\t` where they and the letters after them are a command, such as `\times`. Where
+#   the text may be a program, a few of them begin a line instead, as in `\ni = 0`.
+
+_decoder = json.JSONDecoder(strict=False)  # Models write programs with line breaks in strings.
+_KEPT = "\ufdd0"  # Stands for a backslash that stays one: no character, so no text has it.
+_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|([a-zA-Z]+|.))", re.DOTALL)
+_OF_JSON = frozenset("\"\\/'")
+"""After these a backslash is that of JSON, or of a language that is not read here."""
+_COMMANDS = {
+    "r": "rangle rbrace rbrack rceil rfloor rgroup rho rhd right rightarrow rightharpoonup "
+    "rightleftharpoons rightrightarrows rightsquigarrow risingdotseq rm root rtimes rVert rvert",
+    "t": "tan tanh tau tbinom text textbf textit textmd textnormal textrm textsf texttt textup "
+    "tfrac therefore theta thetasym thickapprox thicksim thinspace tilde times tiny to top "
+    "triangle triangledown triangleleft trianglelefteq triangleq triangleright trianglerighteq",
+    "n": "nabla natural ncong ne nearrow neg neq nexists ngeq ngeqslant ngtr ni nleftarrow nleq "
+    "nleqslant nless nmid nolimits nonumber normalsize not notag notin nparallel nprec nrightarrow "
+    "nsim nsubseteq nsucc nsupseteq ntriangleleft ntriangleright nu nvdash nwarrow",
+}
+_KNOWN = {letter: frozenset(names.split()) for letter, names in _COMMANDS.items()}
+_NAMES = frozenset(
+    {"ne", "neg", "neq", "ni", "nless", "nmid", "not", "nu", "tag", "text", "to", "top"}
+)
+"""Commands whose letters after the first could be a name in a program."""
+_BEGINS_A_LINE = re.compile(
+    r"\s*(?:(?:[-+*/%|&^@]|//|\*\*|<<|>>)?=(?!=)|[(\[.:,])"  # `i //= 2`, `top(x)`
+    r"|\s+if\s[^\\\"]{0,200}?\selse\s"  # `u if x else y`
+)
+"""What follows such a name where it begins a line of a program."""
+
+
+class JsonObject(NamedTuple):
+    """A JSON object in a text.
+
+    Attributes:
+        fields: its fields.
+        end: the place in the text where it ends.
+        begin: where it begins.
+    """
+
+    fields: dict[str, Any]
+    end: int
+    begin: int
+
+
+def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
+    r"""The JSON objects in a text, in order, without those within others.
+
+    Args:
+        text: any text.
+        is_program: whether strings in them may be programs.
+
+    Example:
+        >>> json_objects('No {braces}. {"answer": {"apples": 3}}')
+        [JsonObject(fields={'answer': {'apples': 3}}, end=38, begin=13)]
+        >>> json_objects(r'{"answer": "\frac{1}{2}"}')[0].fields
+        {'answer': '\\frac{1}{2}'}
+    """
+    kept = _with_kept_backslashes(text, is_program=is_program)
+    found, place = list[JsonObject](), kept.find("{")
+    while place >= 0:
+        try:
+            fields, end = _decoder.raw_decode(kept, place)
+            # Half of a pair of surrogates can be written in JSON, but nowhere else.
+            json.dumps(fields, ensure_ascii=False).encode()
+            found.append(JsonObject(_restored(fields), end, place))
+            place = end
+        except (ValueError, RecursionError):  # No JSON, or a number of thousands of digits.
+            place += 1
+        place = kept.find("{", place)
+    return found
+
+
+def json_value(text: str) -> Any:
+    """A text that is JSON as a whole.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    try:
+        found = _strict.decode(_with_kept_backslashes(text, is_program=True))
+        json.dumps(found, ensure_ascii=False).encode()
+        return _restored(found)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_strict = json.JSONDecoder(strict=False, parse_constant=_refuse)
+
+
+def _with_kept_backslashes(text: str, *, is_program: bool) -> str:
+    """The text, of the same length, with another character for each backslash that stays one."""
+    if "\\" not in text:
+        return text
+
+    def written(found: re.Match[str]) -> str:
+        name: str | None = found[1]
+        if name is None or name[0] in _OF_JSON:
+            return found[0]
+        known = _KNOWN.get(name[0])
+        if known is not None and name not in known:
+            return found[0]
+        if is_program and name in _NAMES and _BEGINS_A_LINE.match(text, found.end()):
+            return found[0]
+        return _KEPT + name
+
+    return _ESCAPE.sub(written, text)
+
+
+def _restored(value: Any) -> Any:
+    """A value of JSON with its backslashes."""
+    if isinstance(value, str):
+        return value.replace(_KEPT, "\\")
+    if isinstance(value, dict):
+        return {_restored(name): _restored(each) for name, each in value.items()}
+    return [_restored(each) for each in value] if isinstance(value, list) else value
+
+
+# --- Json text ------------------------------------------------------------------------
 
 _MOST_DIGITS = 308
 """Digits of a whole number that a float can be near: `float` refuses those of more."""

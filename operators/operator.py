@@ -24,7 +24,7 @@ from .change import Change as Change
 from .change import Columns as Columns
 from .columns import columns_of
 from .compute import pc
-from .named import Named
+from .config import Named
 
 ALL: Columns = ("*",)
 """What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""

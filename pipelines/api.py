@@ -13,16 +13,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..operators import EmptyResultError, RecipeError, RejuiceError
-from .dataset.arrow_files import write_arrow
-from .dataset.exported import exported_rows
+from .dataset.files import write_arrow
 from .dataset.remote import AnyPath, to_path
 from .dataset.run_folder import run_folder
-from .engine.audit_log import DECISIONS
-from .engine.decision_files import read_decisions
-from .engine.empty_result import check_not_empty
-from .engine.export.finished import describe
+from .dataset.write import exported_rows
+from .engine.audit_log import DECISIONS, read_decisions
+from .engine.finished import describe
 from .engine.progress import Progress
-from .engine.report import Report
+from .engine.report import Report, check_not_empty
 from .engine.runner import run as run_to_export
 from .engine.workers.choice import RunEngine, chosen_workers
 from .recipe.recipe import Recipe

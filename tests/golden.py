@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from rejuice.pipelines.analysis.opdocs import table
+from rejuice.pipelines.analysis.reference import table
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
 

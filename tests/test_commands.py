@@ -19,8 +19,8 @@ from each import check_each
 from packaging.requirements import Requirement
 
 from rejuice.operators import get
+from rejuice.pipelines.cli.options import overrides_of
 from rejuice.pipelines.cli.training import app
-from rejuice.pipelines.options import overrides_of
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.run import TrainingRun
@@ -242,7 +242,7 @@ def test_a_message_is_searched_for_commands(message):
 
 @pytest.mark.recommended("operators/agents/tools/mcp.py", "pip install 'rejuice[mcp]'")
 @pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("operators/text/sentence_model.py", "pip install 'rejuice[embed]'")
+@pytest.mark.recommended("operators/text/embedding.py", "pip install 'rejuice[embed]'")
 @pytest.mark.recommended("trainer/warmstart/build.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("pipelines/cli/training.py", "pip install {…}")
 def test_what_messages_install_exists():
@@ -262,7 +262,7 @@ def test_the_option_of_vllm_is_that_of_the_real_server():
 
 
 @pytest.mark.recommended(
-    "pipelines/options.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+    "pipelines/cli/options.py", "--STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
 )
 @pytest.mark.recommended("pipelines/cli/training.py", "--train.learning_rate 1e-6")
 def test_the_examples_of_the_help_are_overrides():
@@ -274,8 +274,8 @@ def test_the_examples_of_the_help_are_overrides():
     get("pass_rate_filter")(max=float(dict(examples)["pass_rate_filter.max"]))
 
 
-@pytest.mark.recommended("pipelines/dj_process/parser.py", "Settings of `rejuice train`.")
-@pytest.mark.recommended("trainer/export/answers.py", "`rejuice train` does")
+@pytest.mark.recommended("pipelines/dj_process/patches.py", "Settings of `rejuice train`.")
+@pytest.mark.recommended("trainer/split.py", "`rejuice train` does")
 @pytest.mark.recommended("trainer/export/verl.py", "Made by `rejuice export verl`")
 def test_commands_that_messages_only_name_exist():
     """They say which command does something, and not what to type."""

@@ -17,9 +17,8 @@ from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 from ..pipelines.recipe.yaml_text import dump
-from .held_out import HeldOutSet, held_out_sets
 from .policies import Policy, Sampling
-from .split import SplitRecipe, check_section, split_recipe
+from .split import HeldOutSet, SplitRecipe, check_section, held_out_sets, split_recipe
 
 RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""

@@ -34,9 +34,8 @@ from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.read import load
 from ..pipelines.recipe.steps import Step, of_files
-from .export.answers import answers_only
 from .policies import Policy
-from .split import SplitRecipe, advantage_operator
+from .split import SplitRecipe, advantage_operator, answers_only
 from .verl.curation import Curated, at_progress, curate
 from .verl.step_files import response_figures
 

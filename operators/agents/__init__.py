@@ -8,7 +8,7 @@
 
 from .flow import Flow
 from .play import Action, Play
-from .task import Task
 from .tool import Observation, Tool, ToolError
+from .trajectory import Task
 
 __all__ = ["Action", "Flow", "Observation", "Play", "Task", "Tool", "ToolError"]

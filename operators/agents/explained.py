@@ -7,15 +7,14 @@ from typing import Any
 
 from ..sampling.protocol import Failure, Prompt
 from ..sampling.tokenizer import Messages
-from ..servers.loop_thread import LoopThread
+from ..servers.concurrency import LoopThread
 from .flow import Flow
 from .model import ModelError
 from .play import Limits
 from .runner import play_trajectory
-from .task import Task
 from .tool import Tool, ToolFunction, close_all
 from .toolbox import Toolbox
-from .trajectory import TOOL, Turn, turns_of
+from .trajectory import TOOL, Task, Turn, turns_of
 
 _WIDEST = 160
 

@@ -18,11 +18,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ..cache_key import part_version
-from ..config import deciding_fields
-from ..named import Named
+from ..config import Named, deciding_fields
 from ..sampling.tokenizer import Encode
 from .play import Model, Play
-from .task import Budgets, Task
+from .trajectory import Budgets, Task
 
 
 class Flow(Budgets, Named):

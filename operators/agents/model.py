@@ -13,8 +13,7 @@ from typing_extensions import Self
 
 from ..config import deciding_fields
 from ..sampling.tokenizer import Messages
-from ..servers.dialect import Dialect
-from ..servers.options import DialectServer, refuse_own_fields
+from ..servers.options import Dialect, DialectServer, refuse_own_fields
 from ..servers.wire import (
     AttemptError,
     ChatChoice,
@@ -91,10 +90,10 @@ class FrozenModel(DialectServer):
                 down: it may recover, so the run goes on without this answer.
             EngineError: it would never answer: the address, the model or the key is wrong.
         """
-        from ..servers.advice import advice
         from ..servers.client import Request
+        from ..servers.concurrency import shared_client
         from ..servers.endpoints import ServerDownError
-        from ..servers.shared import shared_client
+        from ..servers.wire import advice
 
         shared = await shared_client(self)
         url = partial(endpoint, api="chat")
@@ -114,7 +113,7 @@ class FrozenModel(DialectServer):
 
     async def close(self) -> None:
         """Close the connections of this event loop to the server."""
-        from ..servers.shared import close_shared_client
+        from ..servers.concurrency import close_shared_client
 
         await close_shared_client(self)
 

@@ -15,10 +15,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ..change import Columns
+from ..config import Named
 from ..errors import RecipeError
-from ..fields import build
-from ..named import Named
-from ..registry import Registry
+from ..registry import Registry, build
 from .flow import Flow
 from .tool import Tool
 

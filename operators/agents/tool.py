@@ -25,9 +25,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ..cache_key import part_version
 from ..change import Columns
-from ..config import deciding_fields
-from ..named import Named
-from ..redaction import redact
+from ..config import Named, deciding_fields
+from ..logs import redact
 
 Status: TypeAlias = Literal["ok", "malformed", "unknown_tool", "bad_arguments", "error"]
 """`malformed`: the action calls no tool and gives no answer. `error`: the call itself went wrong,

@@ -14,8 +14,7 @@ from ..compute import pc
 from ..groups import Array, group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
-from .equal_hashes import occurred_before
-from .units import ComparedUnit, Within, checked_unit, repeats, shard
+from .equal_hashes import ComparedUnit, Within, checked_unit, occurred_before, repeats, shard
 
 
 class ExactDeduplicator(Filter):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,11 +16,17 @@ import pyarrow as pa
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
+from ..errors import EngineError
 from ..operator import Change, Columns
-from ..servers import data_juicer_quality
-from ..servers.answer import ScorerAnswer
-from ..servers.delimiters import filled
 from ..servers.judge import REASONS, ScoringOutcome
+from ..servers.judge_prompt import (
+    PLACEHOLDERS,
+    TEMPLATE,
+    escaped,
+    filled,
+    lookalikes,
+    system_message,
+)
 from ..servers.judged_mapper import (
     JudgedMapper,
     questions_of,
@@ -24,9 +34,139 @@ from ..servers.judged_mapper import (
     summed_notes,
     texts_of,
 )
-from ..servers.prompt import PLACEHOLDERS, TEMPLATE, system_message
-from ..servers.quality import WRITTEN, quality_columns
-from ..servers.verdict import AnswerFormat, read_verdict, schema
+from ..servers.verdict import (
+    LEAST,
+    MOST,
+    WRITTEN,
+    AnswerFormat,
+    MalformedError,
+    ScorerAnswer,
+    quality_columns,
+    read_verdict,
+    schema,
+    without_thought,
+)
+from ..servers.verdict import schema as schema_of_scores
+
+# --- Data juicer quality --------------------------------------------------------------
+# The prompt of Data-Juicer's `llm_quality_score_filter`, and its way to read the answers.
+#
+# The texts are those of the Data-Juicer that is installed. They are read from its source files,
+# because importing them takes seconds.
+#
+# An answer is read as `LLMAnalysisFilter.parse_output` of py-data-juicer 1.6.1 reads it
+# (https://github.com/datajuicer/data-juicer), with two differences: what is within `<think>` is no
+# answer; and where there is no number from 1 to 5 for each dimension, there is no score. There it
+# is 0, or what the numbers outside of 1 to 5 give.
+
+DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
+"""What the prompt asks to score, in the order in which Data-Juicer sums the scores."""
+
+_SHOWN = ("prompt", "response")  # the names of the fields, as Trinity-RFT's recipe has them
+_RECOMMENDATIONS = ("keep", "review", "discard")
+_FIRST_OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+
+
+def messages(question: str, response: str) -> list[dict[str, str]]:
+    """The chat that Data-Juicer sends for a sample with these two fields.
+
+    What looks in them like a delimiter of that prompt, or like a special token, has a backslash.
+    """
+    texts = {**_texts("llm_analysis_filter"), **_texts("llm_quality_score_filter")}
+    field, whole = texts["DEFAULT_FIELD_TEMPLATE"], texts["DEFAULT_INPUT_TEMPLATE"]
+    titles = (field.replace("{field_name}", name) for name in _SHOWN)
+    looks = lookalikes("\n".join((whole, *titles)), ("data", "field_data"))
+    fields = (
+        field.format(field_name=name, field_data=escaped(text, looks))
+        for name, text in zip(_SHOWN, (question, response), strict=True)
+    )
+    shown = whole.format(data="\n\n".join(fields))
+    return [
+        {"role": "system", "content": texts["DEFAULT_SYSTEM_PROMPT"]},
+        {"role": "user", "content": shown},
+    ]
+
+
+def data_juicer_schema() -> dict[str, Any]:
+    """The JSON schema of an answer as the prompt describes it."""
+    texts = {"type": "array", "items": {"type": "string"}}
+    properties = {
+        "dimension_scores": schema_of_scores(DIMENSIONS),
+        "flags": texts,
+        "rationale": {"type": "string"},
+        "recommendation": {**texts, "items": {"type": "string", "enum": [*_RECOMMENDATIONS]}},
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def read_scores(answer: ScorerAnswer, dimensions: Sequence[str]) -> tuple[float, ...]:
+    """The score of each dimension; the first JSON object in the text counts.
+
+    Raises:
+        MalformedError: there is no number from 1 to 5 for one of them.
+    """
+    scores = _object(answer.text).get("dimension_scores")
+    if not isinstance(scores, dict):
+        raise MalformedError("no dimension_scores", answer.text)
+    for name in dimensions:
+        score: Any = scores.get(name)
+        if type(score) not in (int, float) or not LEAST <= score <= MOST:
+            found = f"{name} is {json.dumps(score)[:20]}"
+            raise MalformedError(f"{found}, not a number from {LEAST} to {MOST}", answer.text)
+    return tuple(float(scores[name]) for name in dimensions)
+
+
+def record(text: str) -> str:
+    """All that an answer with scores says, as Data-Juicer keeps it in `llm_quality_record`."""
+    found = _object(text)
+    found["recommendation"] = _as_texts(found.get("recommendation"))
+    # Half of a surrogate pair, as of an emoji that was cut, is no text: it stays escaped.
+    written = json.dumps(found, ensure_ascii=False)
+    return written.encode(errors="backslashreplace").decode()
+
+
+def _object(text: str) -> dict[str, Any]:
+    found = _FIRST_OBJECT.search(without_thought(text))
+    if found is None:
+        raise MalformedError("no JSON object", text)
+    try:
+        value: dict[str, Any] = json.loads(found[0])
+    except (ValueError, RecursionError):
+        raise MalformedError("no JSON", text) from None
+    return value
+
+
+def _as_texts(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    texts = (str(each).strip() for each in values if each is not None)
+    return [text for text in texts if text]
+
+
+@cache
+def _texts(operator: str) -> Mapping[str, str]:
+    """The texts that the class of an operator gives a name to, such as `DEFAULT_SYSTEM_PROMPT`."""
+    # `find_spec` of a package without a dot looks it up and does not import it.
+    spec = importlib.util.find_spec("data_juicer")
+    if spec is None or spec.origin is None:
+        found = "prompt: data_juicer needs the package py-data-juicer, which is not installed"
+        raise EngineError(found, "install it, or leave prompt out")
+    file = Path(spec.origin).parent / "ops" / "filter" / f"{operator}.py"
+    return {
+        node.targets[0].id: node.value.value
+        for kind in ast.parse(file.read_text("utf-8")).body
+        if isinstance(kind, ast.ClassDef)
+        for node in kind.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+
+
+# --- Reward a response for its quality, as judged by another language model -----------
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TOP = 20  # log-probabilities at a token: the most that OpenAI gives, and vLLM by default
@@ -60,7 +200,7 @@ class LlmQualityRewardMapper(JudgedMapper):
     with the fields `prompt` and `response`, as published with Trinity-RFT; the answer is read as
     Data-Juicer reads it, but a failure is missing and never 0. It has no `{mark}`: only what looks
     like its delimiters is escaped."""
-    dimensions: tuple[str, ...] = data_juicer_quality.DIMENSIONS
+    dimensions: tuple[str, ...] = DIMENSIONS
     """What is scored. The defaults are those of Data-Juicer's `llm_quality_score_filter`; with
     `prompt: data_juicer`, which of them count for the mean."""
     system: str | None = None
@@ -101,8 +241,8 @@ class LlmQualityRewardMapper(JudgedMapper):
         if given:
             raise ValueError(f"prompt: data_juicer does not take {given[0]}; leave one of them out")
         for name in self.dimensions:
-            if name not in data_juicer_quality.DIMENSIONS:
-                known = ", ".join(data_juicer_quality.DIMENSIONS)
+            if name not in DIMENSIONS:
+                known = ", ".join(DIMENSIONS)
                 raise ValueError(f"prompt: data_juicer has no dimension '{name}', only {known}")
         return self
 
@@ -181,7 +321,7 @@ class LlmQualityRewardMapper(JudgedMapper):
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
         if self.prompt == "data_juicer":
             question, response, _ = shown
-            return data_juicer_quality.messages(question, response)
+            return messages(question, response)
         values = dict(zip(PLACEHOLDERS, shown, strict=True))
         own = system_message(self.dimensions, self._template())
         system = own if self.system is None else self.system
@@ -195,13 +335,13 @@ class LlmQualityRewardMapper(JudgedMapper):
 
     def _answer_fields(self) -> Mapping[str, Any]:
         if self.prompt == "data_juicer":
-            return response_format(self.answer_format, data_juicer_quality.schema())
+            return response_format(self.answer_format, data_juicer_schema())
         top = {"logprobs": True, "top_logprobs": _TOP} if self.expected_score else {}
         return {**response_format(self.answer_format, schema(self.dimensions)), **top}
 
     def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
         if self.prompt == "data_juicer":
-            return partial(data_juicer_quality.read_scores, dimensions=self.dimensions)
+            return partial(read_scores, dimensions=self.dimensions)
         return partial(
             read_verdict,
             dimensions=self.dimensions,
@@ -216,7 +356,7 @@ class LlmQualityRewardMapper(JudgedMapper):
         missing = pa.array([outcome.reason for outcome in outcomes], pa.string())
         columns = quality_columns(dict(zip(self.dimensions, scores_DN, strict=True)), missing)
         if self.prompt == "data_juicer":
-            found = (data_juicer_quality.record(o.text) if o.scores else None for o in outcomes)
+            found = (record(o.text) if o.scores else None for o in outcomes)
             columns[RECORD] = pa.array(list(found), pa.string())
         return Change(columns, notes=summed_notes(outcomes))
 

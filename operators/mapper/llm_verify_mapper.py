@@ -15,9 +15,8 @@ from typing_extensions import Self
 
 from ..columns import RIGHT, component, component_columns
 from ..operator import Change, Columns
-from ..servers.answer import ScorerAnswer
-from ..servers.delimiters import filled
 from ..servers.judge import REASONS, ScoringOutcome
+from ..servers.judge_prompt import about_marks, filled
 from ..servers.judged_mapper import (
     JudgedMapper,
     questions_of,
@@ -25,9 +24,8 @@ from ..servers.judged_mapper import (
     summed_notes,
     texts_of,
 )
-from ..servers.prompt import about_marks
-from ..servers.verdict import AnswerFormat, read_decision
-from ..verifier.delimited import final_answer
+from ..servers.verdict import AnswerFormat, ScorerAnswer, read_decision
+from ..verifier.boxes import final_answer
 
 _PLACEHOLDERS = ("question", "reference", "answer")
 _SYSTEM = (

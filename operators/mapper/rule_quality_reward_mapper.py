@@ -15,7 +15,7 @@ from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
-from ..servers.quality import LEAST, MOST, WRITTEN, quality_columns
+from ..servers.verdict import LEAST, MOST, WRITTEN, quality_columns
 from ..text.equations import arithmetic
 from ..text.statistics import statistics
 from ..text.tokens import texts_of

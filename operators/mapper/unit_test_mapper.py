@@ -15,8 +15,7 @@ from ..operator import Columns, Mapper
 from ..thoughts import continued
 
 if TYPE_CHECKING:
-    from ..sandbox.grading import CaseVerdicts, Submission
-    from ..sandbox.suite import AssertCase
+    from ..sandbox.grading import AssertCase, CaseVerdicts, Submission
 
 _MIB = 2**20
 
@@ -172,7 +171,7 @@ class UnitTestMapper(Mapper):
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
         """The tests of all rows that have a program, with `style: assert`."""
-        from ..sandbox.suite import AssertCase
+        from ..sandbox.grading import AssertCase
 
         for row in self._rows(table):
             for case in row.submission.cases if row.submission else ():
@@ -182,9 +181,9 @@ class UnitTestMapper(Mapper):
     def _grade(self, submissions: list[Submission]) -> list[CaseVerdicts]:
         if not submissions:
             return []
-        from ..cores import usable_cores
         from ..sandbox.grading import Grader, shared_sandbox
         from ..sandbox.run import SandboxLimits
+        from ..workers import usable_cores
 
         self.preflight()
         grader = Grader(
@@ -209,10 +208,8 @@ class UnitTestMapper(Mapper):
         self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
     ) -> _Row:
         """What is to be done with a row."""
-        from ..sandbox.assert_style import Program
         from ..sandbox.code_block import extract_code
-        from ..sandbox.grading import Submission
-        from ..sandbox.suite import BadTestsError, assert_cases, stdin_cases
+        from ..sandbox.grading import BadTestsError, Program, Submission, assert_cases, stdin_cases
 
         if response is None:
             return _Row(None, "no_response")

@@ -11,12 +11,12 @@ from pydantic import Field
 
 from ..columns import flat
 from ..compute import pc
-from ..cores import usable_cores
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference
 from ..verifier.limits import refusal
 from ..verifier.pool import shared_pool
+from ..workers import usable_cores
 
 _GRADED = ("correct", "wrong_answer")
 

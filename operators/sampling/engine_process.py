@@ -17,9 +17,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from ..errors import RejuiceError
-from ..parent_process import exit_with_parent
-from .protocol import Engine, Prompt, Settings
-from .token_count import listening
+from ..workers import exit_with_parent
+from .protocol import Engine, Prompt, Settings, listening
 
 _REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _CLOSED = object()

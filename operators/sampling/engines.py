@@ -200,7 +200,7 @@ def _tokenizer_name(spec: EngineSpec) -> str | None:
 def _build_engine(spec: EngineSpec) -> Engine:
     options = spec.options
     if isinstance(options, RecordedOptions):
-        from .recorded_engine import RecordedEngine
+        from .recording import RecordedEngine
 
         return RecordedEngine(options.path or "", exact=spec.exact)
     if isinstance(options, OpenAIOptions):
@@ -225,7 +225,7 @@ def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
 
 
 def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
-    from ..cores import usable_cores
+    from ..workers import usable_cores
     from .processes import EngineProcesses
     from .transformers_engine import TransformersEngine
 

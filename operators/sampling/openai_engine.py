@@ -18,17 +18,284 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from pydantic import BaseModel, FiniteFloat
+
 from ..errors import EngineError
-from ..servers.advice import advice
 from ..servers.client import OpenAIClient, Request, headers
-from ..servers.concurrently import capacity_for, run_concurrently, work_on_demand
-from ..servers.loop_thread import LoopThread
-from ..servers.wire import AttemptError, endpoint
-from .openai_wire import PLACE, read_group, request_body
+from ..servers.concurrency import LoopThread, capacity_for, run_concurrently, work_on_demand
+from ..servers.options import Dialect
+from ..servers.wire import (
+    ENDINGS,
+    Api,
+    AttemptError,
+    ChatMessage,
+    LogProb,
+    RetryClass,
+    advice,
+    bad_response,
+    check_not_refused,
+    endpoint,
+    in_server,
+    parse_body,
+    unknown_ending,
+)
 from .options import OpenAIOptions
-from .protocol import Failure, Group, Prompt, Settings
-from .token_count import token_listener
+from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
+
+# --- The request for the samples of a prompt, and the samples in a server's answer ----
+
+_LARGEST_ID = (1 << 31) - 1
+"""No vocabulary is larger, and tables keep token ids in 32 bits."""
+PLACE = "openai"
+"""Where a recipe says how the server differs from others."""
+_CALLED = ("tool_calls", "function_call")
+"""Finish reasons of a response that ended with a tool call, which the server takes out."""
+_WITHOUT_PARSER = "start it without --reasoning-parser, or set on_policy: false"
+_PLAIN = Dialect()
+
+
+def request_body(
+    api: Api,
+    model: str,
+    prompt: Prompt,
+    ids: list[int] | None,
+    settings: Settings,
+    exact: bool,
+    chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
+    dialect: Dialect = _PLAIN,
+) -> dict[str, Any]:
+    """The JSON of one request for all n responses of a prompt.
+
+    Args:
+        api: the endpoint of the server.
+        model: name of the model on the server.
+        prompt: the prompt to answer.
+        ids: token ids of the prompt; None for `chat`.
+        settings: how to sample.
+        exact: request token ids and log-probabilities, and switch off defaults of the server
+            that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and
+            a repetition penalty). Not every server supports these fields.
+        chat_template_kwargs: further arguments of the server's chat template; `chat` only.
+        dialect: what the server takes of it.
+    """
+    sampling = dialect.sent({**settings._asdict(), "seed": prompt.seed}, chat=api == "chat")
+    if exact:
+        sampling |= {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+        sampling["logprobs"] = True if api == "chat" else 0
+    extra: dict[str, Any] = {"return_token_ids": True} if exact else {}
+    if api == "generate":
+        body = {"token_ids": ids, "sampling_params": sampling, "output_mode": "text"}
+        return {"model": model, **body, **extra}
+    if api == "chat":
+        messages = [{"role": role, "content": content} for role, content in prompt.messages]
+        if chat_template_kwargs:
+            extra["chat_template_kwargs"] = dict(chat_template_kwargs)
+        return {"model": model, "messages": messages, **sampling, **extra}
+    return {"model": model, "prompt": ids, **sampling, **extra}
+
+
+_ROUNDED_LOGPROB = 0.01
+"""What a log-probability of 0 may become in low precision."""
+
+
+class _SampleLogProbs(BaseModel):
+    """`token_logprobs` of `completions`, `content` of the other two APIs."""
+
+    token_logprobs: list[FiniteFloat] | None = None
+    content: list[LogProb] | None = None
+
+
+class _WeightSpan(BaseModel):
+    version: str
+
+
+class _SampleChoice(BaseModel):
+    index: int | None = None
+    finish_reason: str | None = None
+    text: str | None = None
+    message: ChatMessage = ChatMessage()
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    logprobs: _SampleLogProbs | None = None
+    weight_versions: list[_WeightSpan] | None = None
+
+
+class _SampleCompletion(BaseModel):
+    choices: list[_SampleChoice]
+    prompt_token_ids: list[int] | None = None
+
+
+def read_group(
+    body: bytes,
+    prompt: Prompt,
+    ids: list[int] | None,
+    settings: Settings,
+    *,
+    policy: str,
+    version: int,
+    exact: bool,
+    dialect: Dialect = _PLAIN,
+) -> Group:
+    """The group in the server's answer.
+
+    Args:
+        body: of the HTTP response.
+        prompt: the prompt that was answered.
+        ids: its token ids as they were sent, None if it was sent as text.
+        settings: how many responses were requested, and how long they may be.
+        policy: its name.
+        version: of the weights, if the server reports none. If the weights changed while the group
+            was sampled, and `exact` is false, the group gets the oldest version.
+        exact: require token ids and log-probabilities, all of one weight version.
+        dialect: how the server differs from others.
+
+    Raises:
+        AttemptError: the answer has other than n responses, or responses of several versions, or
+            tokens that cannot be those of its responses.
+        EngineError: the server cannot give what `exact` needs.
+    """
+    answer = parse_body(_SampleCompletion, body)
+    choices = _in_order(answer.choices, settings.n, dialect)
+    seen = answer.prompt_token_ids or choices[0].prompt_token_ids
+    if exact:
+        _check_exact(choices, seen, ids)
+    prompt_ids = seen if ids is None else ids
+    labels = {span.version for choice in choices for span in choice.weight_versions or ()}
+    versions = {_number(label, version) for label in labels} or {version}
+    oldest, newest = min(versions), max(versions)
+    if exact and oldest != newest:
+        raise bad_response(f"weights changed from {oldest} to {newest} while it was sampled")
+    return Group(
+        policy=policy,
+        version=oldest,
+        seed=dialect.seed_of(prompt.seed),
+        prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
+        samples=tuple(
+            _sample(choice, f"choice {number}", settings.max_tokens, dialect, exact=exact)
+            for number, choice in enumerate(choices)
+        ),
+    )
+
+
+def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
+    """The n choices of an answer, in their order.
+
+    Raises:
+        AttemptError: there are others, or one of them was refused.
+    """
+    for choice in choices:
+        check_not_refused(choice.message.refusal, choice.finish_reason)
+    if len(choices) < n:
+        # A server that does not know `n` gives one response, whatever it is.
+        ignored = in_server(PLACE, "one_sample_per_request: true") if len(choices) == 1 else ""
+        raise AttemptError(
+            "too_few_samples",
+            f"{len(choices)} of {n} responses",
+            RetryClass.BAD_ANSWER,
+            right=f"set {ignored}" if ignored else "",
+        )
+    numbers = [choice.index for choice in choices]
+    is_clear = dialect.index == "by_order" or numbers == [None]
+    if is_clear and len(choices) == n:
+        return choices
+    known = sorted(number for number in numbers if number is not None)
+    if known != list(range(n)) or len(known) < len(choices):
+        equal = len(set(numbers)) == 1 and len(numbers) == n > 1
+        from_one = len(numbers) == n and known == list(range(1, n + 1))
+        right = f"set {in_server(PLACE, 'index: by_order')}" if equal or from_one else ""
+        found = f"choices {known}, not 0 to {n - 1}" if known else f"{n} choices without index"
+        raise bad_response(found, right)
+    return sorted(choices, key=lambda choice: choice.index or 0)
+
+
+def _check_exact(
+    choices: list[_SampleChoice], seen: list[int] | None, ids: list[int] | None
+) -> None:
+    lacks = [
+        name
+        for name, missing in {
+            "prompt token ids": ids is None and seen is None,
+            "token ids": any(choice.token_ids is None for choice in choices),
+            "log-probabilities": any(_logprobs(choice) is None for choice in choices),
+        }.items()
+        if missing
+    ]
+    if lacks:
+        raise EngineError(
+            f"the server gives no {' and no '.join(lacks)}, which on-policy training needs",
+            _WITHOUT_PARSER
+            if any(choice.message.thought for choice in choices)
+            else "sample from one that does, such as vLLM, or set on_policy: false",
+        )
+    if ids is not None and seen is not None and seen != ids:
+        raise EngineError("the server samples from other prompt token ids than those it was sent")
+
+
+def _sample(
+    choice: _SampleChoice, name: str, max_tokens: int, dialect: Dialect, *, exact: bool
+) -> Sample:
+    message, ending = choice.message, dialect.ending(choice.finish_reason)
+    if ending in _CALLED and message.calls:
+        ending = "stop"
+    text = message.whole_text() if choice.text is None else choice.text
+    if text is None and ending == "length":
+        text = ""  # Cut off in a thought that the server does not show.
+    if text is None:
+        raise bad_response(f"{name} has no text")
+    if ending not in ENDINGS:
+        raise unknown_ending(name, choice.finish_reason, PLACE)
+    ids = None if choice.token_ids is None else tuple(choice.token_ids)
+    logprobs = _logprobs(choice)
+    fault = _token_fault(text, ids, logprobs, max_tokens)
+    if fault and exact and message.thought and len(ids or ()) != len(logprobs or ()):
+        found = f"the server gives {fault} of a response whose thought it takes out"
+        raise EngineError(found, _WITHOUT_PARSER)
+    if fault:
+        raise bad_response(f"{name} has {fault}")
+    return Sample(text, ids, logprobs, ending)
+
+
+def _token_fault(
+    text: str, ids: tuple[int, ...] | None, logprobs: tuple[float, ...] | None, max_tokens: int
+) -> str:
+    """Why a response cannot have these tokens; empty: it can.
+
+    What a server says of tokens is trained on and counted, and nothing later would find it wrong.
+    """
+    if logprobs and max(logprobs) > _ROUNDED_LOGPROB:
+        return f"a log-probability of {max(logprobs)}, above 0"
+    if ids is None:
+        return ""
+    if logprobs is not None and len(ids) != len(logprobs):
+        return f"{len(ids)} token ids, {len(logprobs)} logprobs"
+    if len(ids) > max_tokens:
+        return f"{len(ids)} token ids, more than max_tokens {max_tokens}"
+    for number in ids:
+        if not 0 <= number <= _LARGEST_ID:
+            return f"token id {number}"
+    return "text, but no token ids" if text and not ids else ""
+
+
+def _logprobs(choice: _SampleChoice) -> tuple[float, ...] | None:
+    if choice.logprobs is None:
+        return None
+    if choice.logprobs.token_logprobs is not None:
+        return tuple(choice.logprobs.token_logprobs)
+    content = choice.logprobs.content
+    return None if content is None else tuple(token.logprob for token in content)
+
+
+def _number(label: str, version: int) -> int:
+    """The version in a weight label of the server; vLLM's initial label has none."""
+    if label == "default":
+        return version
+    if not label.isdecimal():
+        raise EngineError(f"the server calls its weights '{label}'", "label them with a number")
+    return int(label)
+
+
+# --- Samples from a server with OpenAI's API, such as vLLM ----------------------------
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
 _SamplePrompt = Callable[[int, Prompt], Awaitable[None]]

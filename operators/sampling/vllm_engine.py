@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..chunk_results import Feed, Numbered
 from ..errors import EngineError
-from ..feed import Feed, Numbered
 from .options import VllmOptions
 from .processes import EngineProcesses
-from .protocol import Failure, Group, Prompt, Sample, Settings
-from .token_count import token_listener
+from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
 
 _CANARY_TOKENS = 32

@@ -2,16 +2,405 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import json
+import marshal
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from ..cores import usable_cores
-from .assert_style import AssertRunner, CaseVerdict, Program
-from .printed import same_output
-from .run import Sandbox, SandboxError, SandboxLimits
-from .suite import AssertCase, BadTestsError, StdinCase
+from ..workers import usable_cores
+from . import judge, plain_data, test_program
+from .run import Execution, Sandbox, SandboxError, SandboxLimits
+
+# --- Whether a program has printed what it should -------------------------------------
+
+
+def same_output(printed: str, expected: str, tolerance: float | None = None) -> bool:
+    """Compare two outputs, line by line.
+
+    White space at the ends of lines and empty lines at the end do not count.
+
+    Args:
+        printed: by the program.
+        expected: by the test.
+        tolerance: numbers may differ by so much, absolutely or relative to the expected one; then
+            lines are compared word by word. None: texts have to be equal.
+
+    >>> same_output("3 4 \\n", "3 4")
+    True
+    """
+    left, right = _lines(printed), _lines(expected)
+    if left == right:
+        return True
+    if tolerance is None or len(left) != len(right):
+        return False
+    words = [(a.split(), b.split()) for a, b in zip(left, right, strict=True)]
+    return all(
+        len(a) == len(b) and all(_close(x, y, tolerance) for x, y in zip(a, b, strict=True))
+        for a, b in words
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.rstrip() for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _close(word: str, expected: str, tolerance: float) -> bool:
+    if word == expected:
+        return True
+    try:
+        a, b = float(word), float(expected)
+    except ValueError:
+        return False
+    return math.isfinite(b) and math.isclose(a, b, rel_tol=0, abs_tol=tolerance * max(1, abs(b)))
+
+
+# --- Tests as datasets have them, read into one form ----------------------------------
+
+
+class BadTestsError(ValueError):
+    """Tests that no program can be graded by."""
+
+
+class StdinCase(NamedTuple):
+    """What a program reads from standard input, and what it should print."""
+
+    stdin: str
+    expected: str
+
+
+class AssertCase(NamedTuple):
+    """Python code that fails unless the program's functions do what they should.
+
+    Attributes:
+        setup: code to run before it, such as imports.
+        test: assertions.
+    """
+
+    setup: str
+    test: str
+
+
+def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
+    """The tests in the cells of a row.
+
+    Args:
+        cells: each a list of `{input, output}`; or parallel lists `{inputs, outputs}` or
+            `{input, output}`; or either as JSON text. Null: no tests.
+
+    Raises:
+        BadTestsError: a cell is something else, or its tests are calls of a function.
+    """
+    return tuple(case for cell in cells for case in _stdin_cell(_parsed(cell)))
+
+
+def assert_cases(
+    cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
+) -> tuple[AssertCase, ...]:
+    """The tests in the cells of a row.
+
+    Args:
+        cells: each a list of statements, a test each, also as JSON text; or one test as text.
+            Null: no tests.
+        setup: code to run before each test, as text or as a list of lines.
+        entry_point: the function to call `check` with, which the tests define.
+
+    Raises:
+        BadTestsError: a cell is something else, or the name is none.
+    """
+    before = _joined(setup)
+    if entry_point is not None and not entry_point.isidentifier():
+        raise BadTestsError(f"entry point {entry_point!r} is no name")
+    after = "" if entry_point is None else f"\n\ncheck({entry_point})\n"
+    tests = [test for cell in cells for test in _assert_cell(cell)]
+    return tuple(AssertCase(before, test + after) for test in tests)
+
+
+def _stdin_cell(cell: Any) -> Iterator[StdinCase]:
+    if cell is None:
+        return
+    if isinstance(cell, dict):
+        yield from _parallel(cell)
+        return
+    if not isinstance(cell, list):
+        raise BadTestsError(f"tests are a {type(cell).__name__}")
+    for case in cell:
+        if not isinstance(case, dict) or not {"input", "output"} <= case.keys():
+            raise BadTestsError("a test is not {input, output}")
+        if case.get("testtype") == "functional":
+            raise BadTestsError("a test calls a function")
+        yield StdinCase(_text(case["input"]), _text(case["output"]))
+
+
+def _parallel(cell: dict[str, Any]) -> Iterator[StdinCase]:
+    inputs, outputs = (
+        cell[f"{name}s"] if f"{name}s" in cell else cell.get(name) for name in ("input", "output")
+    )
+    if cell.get("fn_name"):
+        raise BadTestsError("the tests call a function")
+    if not isinstance(inputs, list) or not isinstance(outputs, list):
+        raise BadTestsError("the tests are not lists of inputs and outputs")
+    if len(inputs) != len(outputs):
+        raise BadTestsError(f"{len(inputs)} inputs but {len(outputs)} outputs")
+    for given, expected in zip(inputs, outputs, strict=True):
+        yield StdinCase(_text(given), _text(expected))
+
+
+def _assert_cell(cell: Any) -> Sequence[str]:
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        cell = _parsed(cell)
+    tests = [] if cell is None else [cell] if isinstance(cell, str) else cell
+    if not isinstance(tests, list) or not all(isinstance(test, str) for test in tests):
+        raise BadTestsError("a test is no text")
+    return [test for test in tests if test.strip()]
+
+
+def _parsed(cell: Any) -> Any:
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return json.loads(cell) if cell.strip() else None
+    except (ValueError, RecursionError):
+        raise BadTestsError("the tests are text, but no JSON") from None
+
+
+def _text(value: Any) -> str:
+    """An input or output: text, or a list of lines."""
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "".join(f"{line}\n" for line in value)
+    if not isinstance(value, str):
+        raise BadTestsError("an input or output is no text")
+    return value
+
+
+def _joined(setup: Any) -> str:
+    lines = [] if setup is None else [setup] if isinstance(setup, str) else setup
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise BadTestsError("the code before the tests is no text")
+    return "\n".join(lines)
+
+
+# --- Assert style ---------------------------------------------------------------------
+# Assertions about a program's functions, with the test and the program in processes of their own.
+#
+#     test, planning ──> calls ──> program ──> answers ──> test ──> passed, failed, error
+#                         ^                                 │
+#                         └──────── further calls ──────────┘
+#
+# Planning depends on the test alone and is done once for all programs. Whatever the program does to
+# its process, it can only answer calls, and an answer is plain data: a number that claims to be
+# equal to every other is just a number in the process of the test.
+
+CaseVerdict = Literal[
+    "passed", "failed", "error", "timeout", "memory", "output", "verifier_error", "not_run"
+]
+"""What came of a test. `error`: an exception, or an early exit; `timeout`, `memory`, `output`: the
+program went over this limit; `verifier_error`: the sandbox has failed; `not_run`: an earlier test
+decides."""
+
+JUDGE_SECONDS = 10.0
+"""Seconds that a test itself may take at least, beside the program."""
+MOST_ROUNDS = 32
+"""Times that a test may ask for calls that were not planned."""
+_JUDGE_OUTPUT = 64 * 2**20
+_OVER_LIMIT: dict[str, CaseVerdict] = {
+    "timeout": "timeout",
+    "memory": "memory",
+    "output": "output",
+}
+
+
+class Program(NamedTuple):
+    """What a policy has written, and code that goes before it, such as imports and a signature."""
+
+    code: str
+    prefix: str = ""
+
+
+class AssertRunner:
+    """Runs tests of one kind of limits. Thread-safe.
+
+    Args:
+        sandbox: runs the processes.
+        limits: of the program, for one test.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: SandboxLimits) -> None:
+        self._sandbox = sandbox
+        self._limits = limits
+        seconds = max(limits.seconds, JUDGE_SECONDS)
+        self._judge_limits = limits._replace(seconds=seconds, output=_JUDGE_OUTPUT)
+        self._plans: dict[AssertCase, list[Any]] = {}
+
+    def plan(self, case: AssertCase) -> list[Any]:
+        """The calls that a test makes, as far as they can be known without results.
+
+        Raises:
+            BadTestsError: the test makes none, or cannot be run.
+            SandboxError: the sandbox has failed.
+        """
+        if case not in self._plans:
+            found = _reply(self._judge(case, [], []))
+            if found.get("outcome") != "unanswered":
+                raise BadTestsError("a test calls no function of the program, or cannot be run")
+            self._plans[case] = found["calls"]
+        return self._plans[case]
+
+    def run(self, written: Program, case: AssertCase) -> CaseVerdict:
+        """What comes of a test.
+
+        Raises:
+            BadTestsError: as `plan`.
+            SandboxError: the sandbox has failed.
+        """
+        calls = self.plan(case)
+        for _ in range(MOST_ROUNDS):
+            job = {**written._asdict(), "calls": calls}
+            done = self._sandbox.run(
+                _source(test_program), stdin=json.dumps(job), limits=self._limits
+            )
+            judged = self._judge(case, calls, _answers(done.stdout))
+            found = _reply(judged)
+            outcome: judge.TestOutcome | None = found.get("outcome")
+            if outcome == "unanswered":
+                calls = found["calls"]
+            elif outcome == "passed" or outcome == "failed":
+                return outcome
+            else:
+                # The test ended where the program did, or else the test itself did not end well.
+                return _OVER_LIMIT.get((done if outcome == "ended" else judged).status, "error")
+        return "timeout"
+
+    def _judge(self, case: AssertCase, calls: list[Any], answers: list[Any]) -> Execution:
+        job = {**case._asdict(), "calls": calls, "answers": answers}
+        return self._sandbox.run(_source(judge), stdin=json.dumps(job), limits=self._judge_limits)
+
+
+@cache
+def _source(module: ModuleType) -> str:
+    """A program that calls `main` of a module and has what the module imports from here.
+
+    It is compiled, because that takes as long as all the rest.
+    """
+    lines = [
+        line
+        for each in (plain_data, module)
+        for line in inspect.getsource(each).splitlines()
+        if not line.startswith(("from __future__", "from ."))
+    ]
+    text = "\n".join(["from __future__ import annotations", *lines, ""])
+    code = marshal.dumps(compile(text, module.__name__, "exec"))
+    return f"import marshal\nexec(marshal.loads({code!r}))\nmain()\n"
+
+
+def _answers(stdout: str) -> list[Any]:
+    """The answers that the program claims, up to the first line that cannot be read."""
+    found = list[Any]()
+    for line in stdout.split("\n"):
+        if line.startswith(test_program.MARK):
+            try:
+                found.append(json.loads(line[1:]))
+            except (ValueError, RecursionError):
+                break
+    return found
+
+
+def _reply(done: Execution) -> dict[str, Any]:
+    """What the process of a test has printed last; empty where it did not get there."""
+    if done.status != "ok":
+        return {}
+    try:
+        found = json.loads(done.stdout.rstrip("\n").rpartition("\n")[2])
+    except ValueError:  # The test has closed its output.
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# --- Which tests a program passes without doing what they are about -------------------
+# A test is run on programs that are made for it: each defines the functions that it calls.
+
+Weakness = Literal["nan", "cleared", "object"]
+"""Why a test is weak: a program passes it by returning NaN, by clearing its argument, or by an
+object of its own whose methods get what the test compares it with."""
+WEAKNESSES: tuple[Weakness, ...] = get_args(Weakness)
+
+_CLEAR = """
+    for each in (*arguments, *named.values()):
+        if isinstance(each, (list, dict, set)):
+            each.clear()
+"""
+_FIRST = "next(iter((*arguments, *named.values())), None)"
+_RETURNS = {"None": ("None",), _FIRST: (_FIRST, f"type({_FIRST})()")}
+"""What is returned behind `_CLEAR`, and what passes no test that is weak for it."""
+_OBJECT = """
+class _Object:
+    def __bool__(self): return True
+    def __getattr__(self, name):
+        if not any(hasattr(each, name) for each in (str, bytes, list, dict, set, int, float)):
+            raise AttributeError(name)
+        return lambda *arguments, **named: _Object()
+"""
+
+
+def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
+    """Why a test is weak; empty: it is not, as far as this is looked at.
+
+    - `nan`: it passes where all functions return NaN, and not where they return the largest or the
+      smallest number. A test that says `nan` expects it.
+    - `cleared`: it passes where they clear the lists, dicts and sets that they are given, and
+      return None or the first of them; and not where they return that, or an empty one, and clear
+      nothing.
+    - `object`: it passes where they return an object whose methods, all named like those of text,
+      lists and numbers, return such an object again, and not where it has no methods. The arguments
+      of these methods, such as the expected text in `f(3).startswith("abc")`, get into the process
+      of that program.
+
+    Raises:
+        BadTestsError: the test makes no call, or cannot be run.
+        SandboxError: the sandbox has failed.
+    """
+    names = sorted(set(_names(runner.plan(case))))
+
+    def passes(result: str, before: str = "", head: str = "") -> bool:
+        defined = (
+            f"def {name}(*arguments, **named):{before}\n    return {result}" for name in names
+        )
+        return runner.run(Program("\n".join([head, *defined])), case) == "passed"
+
+    found = {
+        "nan": not re.search("nan", case.setup + case.test, re.IGNORECASE)
+        and passes("float('nan')")
+        and not (passes("1e308") and passes("-1e308")),
+        "cleared": any(
+            passes(each, _CLEAR) and not any(map(passes, others))
+            for each, others in _RETURNS.items()
+        ),
+        "object": passes("_Object()", head=_OBJECT) and not passes("object()"),
+    }
+    return tuple(name for name in WEAKNESSES if found[name])
+
+
+def _names(item: Any) -> Iterator[str]:
+    """The functions and classes of the program in planned calls."""
+    if isinstance(item, dict):
+        if item.get("t") == "name":
+            yield item["v"]
+        else:
+            yield from _names(item.get("v"))
+    elif isinstance(item, list):
+        for each in item:
+            yield from _names(each)
+
+
+# --- Runs the tests of many programs, on all cores ------------------------------------
 
 Cases: TypeAlias = tuple[StdinCase, ...] | tuple[AssertCase, ...]
 """The tests of a problem."""

@@ -19,15 +19,360 @@ import socket
 import sqlite3
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+
+from ..disk import open_file, sync
 from ..errors import EngineError
-from .answer_index import AnswerIndex
-from .answer_log import LogReader, LogWriter, Record, read_record
-from .open_files import OpenFiles
-from .sqlite import SqliteAnswers, UnknownFileError
+from ..records import HEADER_BYTES, MAGIC, Header, read_header
+
+# --- Where the answers to keys are: 16 bytes of memory for each, whatever they are ----
+
+_FEWEST_MERGED = 1 << 16
+
+
+class AnswerIndex:
+    """Finds places by the first 8 bytes of a key; places are integers below 2**63.
+
+    Two keys with the same first bytes share their places: the caller reads which is which.
+    """
+
+    def __init__(self) -> None:
+        self._prefixes_N = np.empty(0, np.uint64)  # in order
+        self._places_N = np.empty(0, np.int64)
+        self._recent: dict[int, list[int]] = {}
+        self._recent_places = 0
+
+    def __len__(self) -> int:
+        return len(self._places_N) + self._recent_places
+
+    def add(self, key: bytes, place: int) -> None:
+        """Add a place of a key, which may have others."""
+        self._recent.setdefault(_prefix(key), []).append(place)
+        self._recent_places += 1
+        # In proportion, so that all merges of N places take a time proportional to N.
+        if self._recent_places > max(_FEWEST_MERGED, len(self._places_N) // 4):
+            self._merge()
+
+    def find(self, key: bytes) -> list[int]:
+        """All places of a key, the latest last."""
+        prefix = _prefix(key)
+        recent = self._recent.get(prefix, [])
+        wanted = np.uint64(prefix)
+        first = int(np.searchsorted(self._prefixes_N, wanted))
+        if first == len(self._prefixes_N) or self._prefixes_N[first] != wanted:
+            return list(recent)
+        last = int(np.searchsorted(self._prefixes_N, wanted, side="right"))
+        return [*self._places_N[first:last].tolist(), *recent]
+
+    def _merge(self) -> None:
+        prefixes = [prefix for prefix, places in self._recent.items() for _ in places]
+        places = [place for places in self._recent.values() for place in places]
+        prefixes_N = np.concatenate([self._prefixes_N, np.array(prefixes, np.uint64)])
+        order_N = np.argsort(prefixes_N, kind="stable")
+        self._prefixes_N = prefixes_N[order_N]
+        self._places_N = np.concatenate([self._places_N, np.array(places, np.int64)])[order_N]
+        self._recent, self._recent_places = {}, 0
+
+
+def _prefix(key: bytes) -> int:
+    return int.from_bytes(key[:8], "little")
+
+
+# --- Answer log -----------------------------------------------------------------------
+# A log of answers: one process appends to it, all may read it, and nobody locks anything.
+#
+# It is a sequence of records, see `operators/records.py`: the key is that of the request. What a
+# process was writing when it was killed stands at the end, and is no record.
+
+_BLOCK = 1 << 20  # bytes that are read at a time
+_MOST_RECORDS = 1 << 14  # bytes that most records have at most
+_SYNC_S = 1.0
+
+
+class Record(NamedTuple):
+    """A record of a log.
+
+    Attributes:
+        key: 32 bytes.
+        time_ns: when it was written, in nanoseconds since 1970.
+        kind: 0 to 255; what the payload means.
+        payload: the bytes that are kept.
+    """
+
+    key: bytes
+    time_ns: int
+    kind: int
+    payload: bytes
+
+
+def encoded(record: Record) -> bytes:
+    """The bytes of a record."""
+    header = Header.of(record.key, record.kind, [record.payload], record.time_ns)
+    return header.packed() + record.payload
+
+
+def read_record(file: int, offset: int) -> Record | None:
+    """The record at an offset of an open file; None if it is damaged, or not all there."""
+    data = os.pread(file, _MOST_RECORDS, offset)
+    header = read_header(data)
+    if header is None:
+        return None
+    payload = data[HEADER_BYTES : HEADER_BYTES + header.size]
+    while len(payload) < header.size:
+        more = os.pread(file, header.size - len(payload), offset + HEADER_BYTES + len(payload))
+        if not more:
+            return None
+        payload += more
+    if not header.fits(payload):
+        return None
+    return Record(header.key, header.number, header.kind, payload)
+
+
+class LogReader:
+    """Finds the records of a log, also those that are appended later.
+
+    Args:
+        path: of the log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0  # of what is to be read next
+        self._search = 0  # from where to look for a record if there is none
+        self._size = 0  # when it was read last
+
+    def new(self, size: int) -> Iterator[tuple[bytes, int]]:
+        """The keys and offsets of records that were not there before; payloads are not read.
+
+        Args:
+            size: of the file now.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if size == self._size:
+            return
+        self._size = size
+        file = open_file(self.path)
+        try:
+            yield from self._records(file, size)
+        finally:
+            os.close(file)
+
+    def _records(self, file: int, size: int) -> Iterator[tuple[bytes, int]]:
+        start, block = self._offset, b""  # of the block, and what it has
+        while self._offset != size:
+            at = self._offset - start
+            if at < 0 or len(block) - at < HEADER_BYTES:
+                start, at = self._offset, 0
+                block = os.pread(file, _BLOCK, start)
+            header = read_header(block, at)
+            if header is not None:
+                payload = at + HEADER_BYTES
+                # If bytes of the payload are missing, another record begins before its end.
+                self._search = self._offset + HEADER_BYTES
+                whole = block.find(MAGIC, payload, payload + header.size) < 0
+                if whole and self._search + header.size <= size:
+                    yield header.key, self._offset
+                    self._offset = self._search + header.size
+                    continue
+            found = _next_magic(file, self._search, size)
+            if found == self._offset:
+                found = _next_magic(file, self._offset + 1, size)
+            if found is None:
+                # It is being written, its writer was killed, or, on a network file system, it is a
+                # hole that is filled later.
+                return
+            self._offset, self._search = found, found + 1
+
+
+def _next_magic(file: int, start: int, size: int) -> int | None:
+    """The offset of the first magic from `start` on."""
+    while start < size:
+        block = os.pread(file, _BLOCK, start)
+        found = block.find(MAGIC)
+        if found >= 0:
+            return start + found
+        if len(block) <= len(MAGIC):
+            return None
+        start += len(block) - len(MAGIC) + 1  # It may stand across the end of the block.
+    return None
+
+
+class LogWriter:
+    """Appends to a log of its own.
+
+    A record survives when the process is killed, and a power failure once it is a second old and
+    another was written, or the log was closed.
+
+    Args:
+        path: of a log that does not exist.
+        clock: seconds.
+
+    Raises:
+        OSError: it cannot be created; `append` raises it if it cannot be written, and leaves
+            nothing of the record.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.path, self._clock, self._process = path, clock, os.getpid()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        self.end = 0
+        self._synced_at = clock()
+        sync(path.parent)
+
+    def append(self, record: Record) -> int:
+        """Write a record; its offset."""
+        data, start = encoded(record), self.end
+        try:
+            written = os.write(self._file, data)
+            while written < len(data):  # The disk may be full: the next write tells.
+                written += os.write(self._file, data[written:])
+        except OSError:
+            os.ftruncate(self._file, start)
+            raise
+        self.end += len(data)
+        if self._clock() - self._synced_at >= _SYNC_S:
+            os.fsync(self._file)
+            self._synced_at = self._clock()
+        return start
+
+    def is_usable(self) -> bool:
+        """Whether it is this process's own, not that of one that forked, and nobody removed it."""
+        try:
+            return self._process == os.getpid() and os.fstat(self._file).st_nlink > 0
+        except OSError:
+            return False  # On a network file system: removed by another node.
+
+    def close(self) -> None:
+        """Close the file, once it is on the disk."""
+        try:
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
+
+
+# --- Open files, of which a process may have only so many -----------------------------
+
+_MOST_OPEN = 64
+
+
+class OpenFiles:
+    """Files by number, opened for reading where they are needed; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._paths: list[Path] = []
+        self._open: OrderedDict[int, int] = OrderedDict()  # the one used last at the end
+
+    def add(self, path: Path) -> int:
+        """The number of another file."""
+        self._paths.append(path)
+        return len(self._paths) - 1
+
+    def open(self, number: int) -> int:
+        """The descriptor of a file, until another one is opened.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        if number not in self._open:
+            self._open[number] = open_file(self._paths[number])
+        self._open.move_to_end(number)
+        if len(self._open) > _MOST_OPEN:
+            _, oldest = self._open.popitem(last=False)
+            os.close(oldest)
+        return self._open[number]
+
+    def close(self) -> None:
+        """Close all; they are opened again where they are needed."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+# --- The answers that earlier versions kept in a SQLite file, which is only read ------
+# answers(key, answer)             what could be read
+# failures(key, reason, answer)    what could not; files of version 0.4.0 have no such table
+
+_FORMAT = 1
+_LOCK_TIMEOUT_S = 60  # for a process of an earlier version that writes
+
+
+class UnknownFileError(Exception):
+    """The file belongs to another program or version."""
+
+
+class SqliteAnswers:
+    """The answers of a file; thread-safe.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        UnknownFileError: it has another form.
+        sqlite3.Error: it cannot be read; all methods may raise it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._file = _opened(path)
+        (version,) = self._file.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in self._file.execute("SELECT name FROM sqlite_master")}
+        # A process that was killed as it made the file may have left an empty one.
+        self._has_answers, self._has_failures = "answers" in tables, "failures" in tables
+        if version != _FORMAT and (tables or version):
+            self._file.close()
+            raise UnknownFileError("it belongs to another program or version")
+
+    def answer(self, key: bytes) -> str | None:
+        """The answer under a key."""
+        if not self._has_answers:
+            return None
+        row = self._row("SELECT answer FROM answers WHERE key = ?", key)
+        return None if row is None else str(row[0])
+
+    def failure(self, key: bytes) -> tuple[str, str] | None:
+        """Why there is no answer under a key, and what came instead."""
+        if not self._has_failures:
+            return None
+        row = self._row("SELECT reason, answer FROM failures WHERE key = ?", key)
+        return None if row is None else (str(row[0]), str(row[1]))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _row(self, query: str, key: bytes) -> tuple[object, ...] | None:
+        with self._lock:
+            row: tuple[object, ...] | None = self._file.execute(query, (key,)).fetchone()
+            return row
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return _readable(uri)
+    except sqlite3.OperationalError:
+        # SQLite cannot share memory on a network file system, or make a file beside this one.
+        return _readable(f"{uri}&immutable=1")
+
+
+def _readable(uri: str) -> sqlite3.Connection:
+    file = sqlite3.connect(uri, uri=True, timeout=_LOCK_TIMEOUT_S, check_same_thread=False)
+    try:
+        file.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+# --- A cache of answers that cost something: no request is sent twice -----------------
 
 _ANSWER, _FAILURE = 0, 1
 _FOLDER, _LOG, _SQLITE = ".answers", ".log", ".sqlite"

@@ -6,16 +6,18 @@ Sampling and scoring share it; each brings its own requests, and its own parser 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, TypeVar
 
 import aiohttp
+from pydantic import BaseModel, ValidationError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -27,9 +29,7 @@ from tenacity.stop import stop_base
 from typing_extensions import Self
 
 from ..errors import EngineError
-from ..redaction import know, redact, redact_bytes
-from .bodies import Bodies
-from .connection_errors import UNREACHABLE, is_unreachable, message_of, why_unreachable
+from ..logs import know, logger, redact, redact_bytes
 from .endpoints import (
     LONGEST_PAUSE_S,
     LONGEST_POLL_INTERVAL_S,
@@ -39,16 +39,280 @@ from .endpoints import (
     ServerDownError,
 )
 from .options import ServerOptions, dialect_of, probed_url
-from .rates import Admission, Rates
-from .stopping import AttemptBudget, GiveUp
 from .wire import (
     AttemptError,
     HttpResponse,
     RetryClass,
+    bad_response,
     check_status,
     error_in_answer,
     model_not_found,
 )
+
+# --- Limits of requests and tokens per minute, over all addresses of a client ---------
+
+_log = logger(__name__)
+_AT_ONCE_S = 1.0
+"""So many seconds' worth of requests may pass at once, so that a late timer costs no request."""
+_MINUTE_S = 60 + _AT_ONCE_S
+"""What the limits apply to. The second more is what passes at once; and requests do not all take
+equally long to arrive, so that the server's minute is not quite ours."""
+_CHARACTERS_PER_TOKEN = 4
+_ABSURD = 4
+"""No request uses so many times what was estimated, even in a language with few letters a token."""
+
+
+class ReportedUsage(BaseModel):
+    """What a server reports to have used for a request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _UsageBody(BaseModel):
+    usage: ReportedUsage | None = None
+
+
+@dataclass(eq=False)
+class Admission:
+    """A request that may be sent.
+
+    Attributes:
+        at: when it was admitted, in seconds of the event loop.
+        estimate: tokens that it uses at most.
+        tokens: those that count for it, for a minute.
+    """
+
+    at: float = 0.0
+    estimate: int = 0
+    tokens: int = 0
+
+
+class Rates:
+    """Lets requests through no faster than the options allow, in the order in which they ask.
+
+    Requests pass evenly. Of tokens, no more than the limit are in any minute: those that requests
+    may use at most, until it is known what they have used. A request that may use more than the
+    limit passes alone.
+
+    Args:
+        options: the limits.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        requests, tokens = options.requests_per_minute, options.tokens_per_minute
+        self._interval_s = _MINUTE_S / requests if requests else 0.0
+        self._next_at = -inf  # when a request may pass, unless it was given back since
+        self._most_tokens, self._tokens = tokens or inf, 0
+        self._admitted = deque[Admission]()  # in the last minute; their tokens together are above
+        self._turn, self._given_back = asyncio.Lock(), asyncio.Event()
+        self._warned = set[str]()
+
+    async def admit(self, body: Mapping[str, Any]) -> Admission:
+        """Wait until a request may be sent, which it should be at once."""
+        if not self._interval_s and self._most_tokens == inf:
+            return Admission()
+        time, estimate = asyncio.get_running_loop().time, estimated_tokens(body)
+        async with self._turn:
+            while (wait_s := self._wait_s(time(), estimate)) > 0:
+                self._given_back.clear()
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._given_back.wait(), wait_s)
+            admission = Admission(time(), estimate, estimate)
+            self._next_at = max(self._next_at, admission.at - _AT_ONCE_S) + self._interval_s
+            self._admitted.append(admission)
+            self._tokens += estimate
+        return admission
+
+    def _wait_s(self, now: float, tokens: int) -> float:
+        """How long a request has to wait at most; 0: it need not."""
+        while self._admitted and self._admitted[0].at <= now - _MINUTE_S:
+            self._count(self._admitted[0], 0)
+            self._admitted.popleft().at = -inf
+        wait_s = max(0.0, self._next_at - now)
+        if self._tokens and self._tokens + tokens > self._most_tokens:
+            wait_s = max(wait_s, self._admitted[0].at + _MINUTE_S - now)
+        return wait_s
+
+    def give_back(self, admission: Admission, *, sent: bool) -> None:
+        """Count no tokens for a request that was not worked on.
+
+        Args:
+            admission: of the request.
+            sent: whether it reached a server, so that it counts as a request.
+        """
+        self._count(admission, 0)
+        # Its place is free, unless it took long to find that out: then others have passed since.
+        if not sent and admission.at > asyncio.get_running_loop().time() - _AT_ONCE_S:
+            self._next_at -= self._interval_s
+            self._given_back.set()
+
+    def correct(self, admission: Admission, body: bytes, base: str) -> None:
+        """Take the usage that an answer reports instead of the estimate, if it can be true.
+
+        Args:
+            admission: of the request.
+            body: of the answer.
+            base: where it is from.
+        """
+        estimate = admission.estimate
+        if self._most_tokens == inf or not estimate:  # A search has none.
+            return
+        try:
+            usage = _UsageBody.model_validate_json(body).usage
+        except ValidationError:
+            self._warn(base, "usage that is not in numbers")
+            return
+        if usage is None:
+            self._warn(base, "no usage")
+            return
+        used = usage.prompt_tokens + usage.completion_tokens
+        least = min(usage.prompt_tokens, usage.completion_tokens)
+        if least < 0 or not 0 < used <= _ABSURD * estimate:
+            found = f"{usage.prompt_tokens} and {usage.completion_tokens} tokens used"
+            self._warn(base, f"{found} where about {estimate} at most were expected")
+            return
+        self._count(admission, used)
+
+    def _count(self, admission: Admission, tokens: int) -> None:
+        """Count other tokens for a request, if its minute is not over."""
+        if admission.at > -inf:
+            self._tokens += tokens - admission.tokens
+            admission.tokens = tokens
+            self._given_back.set()
+
+    def _warn(self, base: str, found: str) -> None:
+        if base not in self._warned:
+            self._warned.add(base)
+            text = "%s reports %s: tokens_per_minute counts its requests by their longest response"
+            _log.warning(text, base, found)
+
+
+def estimated_tokens(body: Mapping[str, Any]) -> int:
+    """Tokens that a request uses at most: those of its prompt, and of all responses.
+
+    Where the prompt is text, four characters count as a token.
+
+    >>> estimated_tokens({"prompt": [5, 6, 7], "n": 2, "max_tokens": 10})
+    23
+    """
+    sampling = body.get("sampling_params", body)
+    longest = sampling.get("max_tokens") or sampling.get("max_completion_tokens") or 0
+    ids = body.get("token_ids") or body.get("prompt")
+    if isinstance(ids, list):
+        prompt = len(ids)
+    else:
+        texts = (message.get("content") or "" for message in body.get("messages") or ())
+        prompt = -(-sum(len(str(text)) for text in texts) // _CHARACTERS_PER_TOKEN)
+    return prompt + int(sampling.get("n", 1)) * int(longest)
+
+
+# --- Bodies of answers: each of them, and all that are being read, are bounded --------
+
+LARGEST = 1 << 28
+"""Bytes of one answer: 64 responses of 32,768 tokens with their log-probabilities."""
+_SMALLEST_SHARE = 1 << 18
+
+
+class Bodies:
+    """Reads the answers of one client.
+
+    Each connection has a share of `LARGEST`, and only one answer at a time may be larger than its
+    share: the others wait, and what is sent to them stays with the server.
+
+    Args:
+        connections: most answers at a time.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._share = max(_SMALLEST_SHARE, LARGEST // connections)
+        self._large = asyncio.Lock()
+
+    async def read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body of an answer.
+
+        Raises:
+            AttemptError: it is too large.
+        """
+        parts, size, is_large = list[bytes](), 0, False
+        async with AsyncExitStack() as until_end:
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
+                if size > self._share and not is_large:
+                    await until_end.enter_async_context(self._large)
+                    is_large = True
+            return b"".join(parts)
+
+
+# --- Connection errors ----------------------------------------------------------------
+# Errors of aiohttp: which of them mean that an address cannot be reached, and their messages.
+
+UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+def is_unreachable(error: BaseException) -> bool:
+    """Whether waiting may help: it does not fix a certificate."""
+    return isinstance(error, UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
+
+
+def why_unreachable(error: Exception) -> str:
+    """The reason in a few words, for the log."""
+    cause = getattr(error, "os_error", None) or error
+    # Where a host has several addresses, the number is only in the text.
+    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
+    return "connection refused" if refused else message_of(error)
+
+
+def message_of(error: Exception) -> str:
+    """The message of an error in one line."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
+
+
+# --- When a request that fails is tried no more ---------------------------------------
+
+
+class AttemptBudget(stop_base):
+    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
+
+    def __init__(self, attempts: int) -> None:
+        self._left = self._attempts = attempts
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        error = retry_state.outcome and retry_state.outcome.exception()
+        if isinstance(error, AttemptError):
+            self._left -= error.retry_class.cost(self._attempts)
+        return self._left <= 0
+
+
+class GiveUp(stop_base):
+    """Stops where the next attempt would begin too late.
+
+    Args:
+        give_up_s: after it was created.
+        clock: in seconds.
+    """
+
+    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
+        self._give_up_s, self._clock = give_up_s, clock
+        self._began = clock()
+
+    def left_s(self) -> float:
+        """Seconds until no attempt may begin any more."""
+        return self._began + self._give_up_s - self._clock()
+
+    def excuse(self, waited_s: float) -> None:
+        """Leave seconds of waiting out of account."""
+        self._began += waited_s
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return retry_state.upcoming_sleep >= self.left_s()
+
+
+# --- Client ---------------------------------------------------------------------------
 
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import hashlib
+import json
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -19,18 +21,51 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..disk import in_user_cache
 from ..errors import EngineError
-from .advice import advice
-from .answer import ScorerAnswer, read_answer
+from .answer_cache import AnswerCache
 from .client import OpenAIClient, Request
-from .concurrently import capacity_for, work_on_demand
+from .concurrency import InFlight, LoopThread, capacity_for, work_on_demand
 from .endpoints import ServerDownError
-from .in_flight import InFlight
-from .judge_cache import key_of, open_cache
-from .loop_thread import LoopThread
 from .options import ServerOptions, dialect_of
-from .verdict import MalformedError
-from .wire import AttemptError, endpoint
+from .verdict import MalformedError, ScorerAnswer, read_answer
+from .wire import AttemptError, advice, endpoint
+
+# --- The cache of scorers' answers, by request: no response is scored twice -----------
+# It stores the answer as the server gave it, so that it can be interpreted differently without
+# another request.
+
+CODE = 1
+"""Version of what the fields of a request do not show, and of the stored answers: part of keys."""
+
+
+def key_of(body: Mapping[str, Any], revision: str) -> bytes:
+    """The key of an answer: SHA-256 of everything that determines it.
+
+    Args:
+        body: of the request: the model, the whole chat, all parameters.
+        revision: identifies the weights behind the name of the model.
+    """
+    request = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(request.encode()).digest()
+
+
+def user_cache() -> Path:
+    """The cache in the user's cache folder."""
+    return in_user_cache("scores.answers")
+
+
+def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
+    """The cache at a path; see `AnswerCache`.
+
+    Raises:
+        EngineError: it cannot be used; all methods of the cache may raise it.
+    """
+    right = "set `cache` to another path, or to null to keep no scores"
+    return AnswerCache(path, "scores", right, writes=writes)
+
+
+# --- Sends each distinct scoring request once, however many threads need its outcome ---
 
 _PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
 _Score = Callable[[int, tuple["ScoringBatch", "ScoringRequest"]], Awaitable[None]]

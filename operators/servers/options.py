@@ -4,18 +4,154 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import (
+    Field,
     NonNegativeFloat,
     PositiveFloat,
     PositiveInt,
     field_validator,
+    model_validator,
 )
 
 from ..config import Config
 from ..errors import RecipeError
-from .dialect import Dialect
+
+# --- How servers with OpenAI's API differ: what each of them takes, and what it gives ---
+
+ServerKind: TypeAlias = Literal["vllm", "sglang", "llama_cpp", "ollama", "tgi", "openai"]
+Ending: TypeAlias = Literal["stop", "length"]
+
+_NO_REASON = "null"
+"""A finish reason that is missing or null, as a key of `finish_reasons`."""
+_SEEDS_32_BIT = 1 << 31  # 0 and above, in 32 bits with a sign
+_LEFT_OUT = ("temperature", "top_p")
+_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "vllm": {},
+    # With --enable-deterministic-inference a response is decided by prompt and seed: n responses of
+    # one request would be the same.
+    "sglang": {"one_sample_per_request": True},
+    # It refuses n above its slots, in older versions any but 1. Seeds are unsigned numbers of 32
+    # bits: of a larger one only the lowest bits count.
+    "llama_cpp": {"one_sample_per_request": True, "seed": "32_bit"},
+    # It ignores n, and a number of JSON becomes a double: the seeds of neighbours would be equal.
+    "ollama": {"one_sample_per_request": True, "seed": "32_bit"},
+    # It ignores n, and refuses a top_p of 1.
+    "tgi": {
+        "one_sample_per_request": True,
+        "defaults": "left_out",
+        "finish_reasons": {"eos_token": "stop", "stop_sequence": "stop"},
+    },
+    # Models that reason refuse max_tokens, and some of them any temperature and top_p.
+    "openai": {"token_limit": "max_completion_tokens", "defaults": "left_out"},
+}
+TAKES_NO_TOKEN_IDS: frozenset[ServerKind] = frozenset({"ollama", "tgi"})
+"""Kinds of server that take a prompt only as text or as a chat."""
+GIVES_NO_TOKEN_IDS: frozenset[ServerKind] = frozenset({"llama_cpp", "ollama", "tgi", "openai"})
+"""Kinds of server that do not say which tokens they sampled."""
+
+
+class Dialect(Config):
+    """What a server takes and gives, where servers differ."""
+
+    kind: ServerKind | None = None
+    """Which server it is. It presets the fields below; each can be given as well, and then counts.
+    Null: they have their defaults, which fit vLLM."""
+    one_sample_per_request: bool = False
+    """Send n requests for one response each, without `n`; response i has the seed of the prompt +
+    i, as vLLM seeds the responses of one request. For servers that refuse or ignore `n`."""
+    seed: Literal["64_bit", "32_bit", "none"] = "64_bit"
+    """Seeds that the server takes. `32_bit`: their lowest 31 bits are sent. `none`: none is sent,
+    so the same request gives other responses each time."""
+    token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """Name of the longest response in a chat. OpenAI's models that reason refuse `max_tokens`."""
+    defaults: Literal["sent", "left_out"] = "sent"
+    """Whether a `temperature` or `top_p` of 1 is sent. `left_out` is for servers that refuse them,
+    and right only where the server's own default is 1."""
+    finish_reasons: dict[str, Ending] = Field({})
+    """What the server's own finish reasons mean, such as `{eos_token: stop}`: `stop` if the
+    response has ended, `length` if it is cut off. `null` stands for none."""
+    index: Literal["required", "by_order"] = "required"
+    """What distinguishes the responses of one request: the `index` that each must have, or
+    `by_order` where the server leaves it out or gives all of them the same."""
+    models: bool = True
+    """Whether `GET /models` is answered. False: it is not sent, so a wrong `model` is known by its
+    first request only."""
+
+    # How requests are written and answers are read decides no sample; seeds do.
+    excluded_from_cache_key: ClassVar[frozenset[str]] = frozenset(
+        {"kind", "one_sample_per_request", "token_limit", "defaults", "finish_reasons", "index"}
+        | {"models"}
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        kind, own = fields.get("kind"), fields.get("finish_reasons", {})
+        preset = _PRESETS.get(kind, {}) if isinstance(kind, str) else {}
+        found = {**preset, **fields}
+        if isinstance(own, Mapping):
+            named = {_NO_REASON if name is None else name: each for name, each in own.items()}
+            found["finish_reasons"] = {**preset.get("finish_reasons", {}), **named}
+        return found
+
+    @model_validator(mode="after")
+    def _keeps_what_reasons_mean(self) -> Dialect:
+        for name in ("stop", "length"):
+            if name in self.finish_reasons:
+                raise ValueError(f"finish_reasons must not name '{name}', which has its meaning")
+        return self
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    def cache_key_fields(self) -> dict[str, Any]:
+        """What decides samples, as JSON; nothing where seeds are sent as they always were."""
+        return {} if self.seed == "64_bit" else {"seed": self.seed}
+
+    def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
+        """Fields of a request as the server takes them.
+
+        Args:
+            fields: with the names of OpenAI's API, and `max_tokens`.
+            chat: whether the request is a chat; a limit has one name only elsewhere.
+
+        Example:
+            >>> fields = {"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": (1 << 40) + 5}
+            >>> Dialect(kind="tgi").sent(fields)
+            {'max_tokens': 9, 'seed': 1099511627781}
+            >>> Dialect(seed="32_bit", token_limit="max_completion_tokens").sent(fields)
+            {'n': 1, 'top_p': 1.0, 'max_completion_tokens': 9, 'seed': 5}
+        """
+        found = {}
+        for name, value in fields.items():
+            if name == "n" and self.one_sample_per_request:
+                continue
+            if name in _LEFT_OUT and value == 1 and self.defaults == "left_out":
+                continue
+            if name == "seed":
+                value = self.seed_of(value)
+                if value is None:
+                    continue
+            found[self.token_limit if name == "max_tokens" and chat else name] = value
+        return found
+
+    def seed_of(self, seed: int) -> int | None:
+        """The seed that is sent in place of one in [0, 2**63); None: none is."""
+        if self.seed == "none":
+            return None
+        return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
+
+    def ending(self, finish_reason: str | None) -> str | None:
+        """What a finish reason of the server means, if it is known; else the reason itself."""
+        name = _NO_REASON if finish_reason is None else finish_reason
+        return self.finish_reasons.get(name, finish_reason)
+
+
+# --- Options --------------------------------------------------------------------------
 
 
 class Options(Config):

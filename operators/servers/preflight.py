@@ -13,10 +13,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type
 
 from ..logs import logger
 from .client import OpenAIClient
-from .dialect import Dialect
+from .concurrency import LoopThread
 from .endpoints import ServerDownError
-from .loop_thread import LoopThread
-from .options import ServerOptions, dialect_of, probed_url
+from .options import Dialect, ServerOptions, dialect_of, probed_url
 from .wire import AttemptError, HttpResponse, check_status, endpoint, model_not_found, served_models
 
 _log = logger(__name__)

@@ -5,13 +5,182 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+from pydantic import BaseModel, Field
+
+from ..columns import component, component_columns
+from ..groups import Array
+from ..operator import Columns
 from ..thoughts import answer_part
-from .answer import AnswerToken, ScorerAnswer
-from .quality import LEAST, MOST
+from .options import Dialect
+from .wire import ChatChoice, ChatCompletion, LogProb, parse_body
+
+# --- A scorer's answer, as the server sends it and as the cache stores it -------------
+
+_DIGIT = re.compile("[0-9]")
+_PLAIN = Dialect()
+
+
+class AnswerToken(NamedTuple):
+    """A token of an answer.
+
+    Attributes:
+        text: as the server decodes it.
+        top: the most probable tokens at its position, including itself, with their
+            log-probabilities; empty if the token contains no digit, because only those are used.
+    """
+
+    text: str
+    top: tuple[tuple[str, float], ...]
+
+
+class ScorerAnswer(NamedTuple):
+    """An answer of a scorer, not yet interpreted.
+
+    Attributes:
+        text: of the answer.
+        finish_reason: `stop`, or `length` if it was truncated.
+        tokens: of the text, perhaps preceded by reasoning tokens that are not in it; None if the
+            server gives no log-probabilities.
+        prompt_tokens, completion_tokens: its cost, 0 if the server does not report it.
+    """
+
+    text: str
+    finish_reason: str
+    tokens: tuple[AnswerToken, ...] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def dump(self) -> str:
+        """As JSON, for `load`."""
+        return json.dumps(self)
+
+    @classmethod
+    def load(cls, text: str) -> ScorerAnswer:
+        """What `dump` wrote.
+
+        Example:
+            >>> token = AnswerToken("4", (("4", -0.1), ("5", -2.5)))
+            >>> answer = ScorerAnswer("4", "stop", (token,), 9, 1)
+            >>> ScorerAnswer.load(answer.dump()) == answer
+            True
+        """
+        content, finish_reason, tokens, *cost = json.loads(text)
+        if tokens is not None:
+            tokens = tuple(AnswerToken(each, tuple((t, p) for t, p in top)) for each, top in tokens)
+        return cls(content, finish_reason, tokens, *cost)
+
+
+class _TokenLogProb(LogProb):
+    token: str
+
+
+class _ScoredToken(_TokenLogProb):
+    top_logprobs: list[_TokenLogProb] = Field(default_factory=list)
+
+
+class _ScorerLogProbs(BaseModel):
+    content: list[_ScoredToken] | None = None
+
+
+class _ScorerChoice(ChatChoice):
+    logprobs: _ScorerLogProbs | None = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
+    usage: _Usage | None = None
+
+
+def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
+    """The answer in the body of a chat completion.
+
+    Args:
+        body: of the HTTP response.
+        dialect: how the server differs from others.
+
+    Raises:
+        AttemptError: there is no usable answer, or the model refuses to answer.
+    """
+    completion = parse_body(_ScorerCompletion, body)
+    choice, usage = completion.the_choice(dialect), completion.usage or _Usage()
+    content = None if choice.logprobs is None else choice.logprobs.content
+    return ScorerAnswer(
+        choice.message.content
+        or "",  # Null if the model was still reasoning when it was truncated.
+        choice.finish_reason or "",
+        None if content is None else tuple(_token(each) for each in content),
+        usage.prompt_tokens,
+        usage.completion_tokens,
+    )
+
+
+def _token(each: _ScoredToken) -> AnswerToken:
+    if not _DIGIT.search(each.token):
+        return AnswerToken(each.token, ())
+    top = {other.token: other.logprob for other in each.top_logprobs}
+    return AnswerToken(each.token, tuple((top | {each.token: each.logprob}).items()))
+
+
+# --- From the scores of a response to its reward: the same scale for all scorers ------
+# Each dimension has a score from 1 to 5. With m their mean
+#
+#     s      = m / 5                           in [0.2, 1]
+#     reward = (s - 0.2) / 0.8 - 0.5           in [-0.5, 0.5]
+#
+# The first line is Data-Juicer's `llm_quality_score_filter`
+# (https://github.com/datajuicer/data-juicer), the second the normalisation that Trinity-RFT
+# describes (https://arxiv.org/abs/2505.17826).
+
+LEAST, MOST = 1, 5
+WRITTEN: Columns = ("quality", "quality_score", *component_columns("quality"))
+"""The columns of `quality_columns`."""
+
+
+def reward_of(mean_N: Array) -> Array:
+    """The reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
+
+    It is computed as (mean - 1) / 4 - 0.5, which is equal, and exact if the mean is.
+
+    Example:
+        >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
+        [-0.5, 0.0, 0.5]
+    """
+    reward_N: Array = (mean_N - LEAST) / (MOST - LEAST) - 0.5
+    return reward_N
+
+
+def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str, pa.Array]:
+    """The columns in `WRITTEN`.
+
+    Args:
+        scores: dimension to float64[N], from 1 to 5; ignored where `missing` gives a reason.
+        missing: string[N], null where there are scores.
+
+    Returns:
+        `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
+        `reward_quality_missing` string; in a row without scores, only the last is not null.
+    """
+    absent_N = np.asarray(missing.is_valid())
+    mean_N = sum(scores.values(), np.zeros(len(missing))) / len(scores)
+    fields = [pa.array(each_N, pa.float64(), mask=absent_N) for each_N in scores.values()]
+    return {
+        "quality": pa.StructArray.from_arrays(fields, names=list(scores), mask=pa.array(absent_N)),
+        "quality_score": pa.array(mean_N / MOST, pa.float64(), mask=absent_N),
+        **component("quality", reward_of(mean_N), missing),
+    }
+
+
+# --- From a scorer's answer to its scores ---------------------------------------------
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)

@@ -5,18 +5,143 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from ..errors import EngineError
-from ..redaction import redact
-from .dialect import Dialect
-from .message import ChatMessage
+from ..logs import redact
+from .options import Dialect
+
+# --- Message --------------------------------------------------------------------------
+# A message of a chat as a model wrote it, whatever the server has taken out of its text.
+#
+# A server that is set up to (vLLM by `--reasoning-parser` and `--tool-call-parser`) gives the
+# thought and the tool calls of a response apart from its text. Here they are put back, in the form
+# in which most models write them.
+
+_OPENS, _CLOSES = "<think>", "</think>"
+_CALL, _END_OF_CALL = "<tool_call>\n", "\n</tool_call>"
+_FIELDS = {"text": "text", "output_text": "text", "thinking": "thinking", "refusal": "refusal"}
+"""Where the parts of each kind have their text."""
+_LONGEST_KIND = 40  # characters of one that is not known
+
+
+class ChatMessage(BaseModel):
+    """The message of a choice in a chat completion.
+
+    Attributes:
+        content: its text, without what the server gives apart from it; empty where the model wrote
+            none, None where there is no message or only tool calls.
+        refusal: why the model refuses to answer.
+        thought: what it thought before, if the server gives that apart.
+        calls: its tool calls, if the server gives them apart: a name, and arguments as the model
+            wrote them, or as an object.
+    """
+
+    content: str | None = None
+    refusal: str | None = None
+    thought: str = ""
+    calls: tuple[tuple[str, str | dict[str, Any]], ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_fields_of_servers(cls, fields: Any) -> Any:
+        if not isinstance(fields, Mapping):
+            return fields
+        names = ("reasoning_content", "reasoning")
+        thoughts = [fields[name] for name in names if isinstance(fields.get(name), str)]
+        content, refusal = fields.get("content"), fields.get("refusal")
+        if isinstance(content, list):
+            texts = list(_texts(content))
+            thoughts += ["".join(text for field, text in texts if field == "thinking")]
+            refusal = refusal or "".join(text for field, text in texts if field == "refusal")
+            found = [text for field, text in texts if field == "text"]
+            content = "".join(found) if found else None
+        legacy = fields.get("function_call")
+        has_legacy = isinstance(legacy, Mapping) and any(legacy.values())
+        called = fields.get("tool_calls") or ([{"function": legacy}] if has_legacy else [])
+        if content is None and fields and not called:
+            content = ""  # The first token that was sampled ended it, or it is all thought.
+        return {
+            "content": content,
+            "refusal": refusal,
+            "thought": next(filter(None, thoughts), ""),
+            "calls": tuple(_calls(called)),
+        }
+
+    def whole_text(self) -> str | None:
+        r"""All that the model wrote; None where there is no message, or a call that is none.
+
+        A thought without anything after it is not closed: it may have been cut off.
+
+        Example:
+            >>> message = {"reasoning": "3 * 4 is 12.", "content": "It is 12."}
+            >>> ChatMessage.model_validate(message).whole_text()
+            '<think>\n3 * 4 is 12.\n</think>\n\nIt is 12.'
+            >>> ChatMessage.model_validate({"reasoning": "3 * 4"}).whole_text()
+            '<think>\n3 * 4'
+        """
+        calls = [_CALL + _call_text(*call) + _END_OF_CALL for call in self.calls]
+        parts = [*filter(None, [self.content]), *calls]
+        text, thought = "\n".join(parts), self.thought
+        if not thought or text.lstrip().startswith(_OPENS):
+            return text if parts else self.content
+        # A server may have stripped both, or neither.
+        opened = _OPENS + ("" if thought.startswith("\n") else "\n") + thought
+        if not text:
+            return opened
+        closed = opened + ("" if thought.endswith("\n") else "\n") + _CLOSES
+        return closed + ("" if text.startswith("\n") else "\n\n") + text
+
+
+def _texts(parts: list[Any]) -> Iterator[tuple[str, str]]:
+    """The texts of parts, which may have parts themselves, each with the field that it stands in.
+
+    Raises:
+        ValueError: a part is something else than a text, a thought or a refusal.
+    """
+    for part in parts:
+        if isinstance(part, str):
+            yield "text", part
+            continue
+        if not isinstance(part, Mapping):
+            raise ValueError(f"content has a part that is {str(part)[:_LONGEST_KIND]!r}")
+        kind = str(part.get("type") or "text")
+        field = _FIELDS.get(kind)
+        if field is None:
+            raise ValueError(f"content has a part of kind {kind[:_LONGEST_KIND]!r}, not text")
+        text = part.get(field)
+        if isinstance(text, list):
+            yield from ((field, inner) for _, inner in _texts(text))
+        elif isinstance(text, str):
+            yield field, text
+        else:
+            raise ValueError(f"content has a part of kind {kind!r} without a text")
+
+
+def _calls(tool_calls: Any) -> Iterator[tuple[str, str | dict[str, Any]]]:
+    for each in tool_calls if isinstance(tool_calls, list) else ():
+        function = each.get("function") if isinstance(each, Mapping) else None
+        if isinstance(function, Mapping) and isinstance(function.get("name"), str):
+            arguments = function.get("arguments")
+            yield function["name"], arguments if isinstance(arguments, (str, dict)) else {}
+
+
+def _call_text(name: str, arguments: str | Mapping[str, Any]) -> str:
+    """A call as a JSON object, its arguments as they were written where that is an object."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    with suppress(ValueError, RecursionError):
+        if isinstance(json.loads(text or "{}", strict=False), dict):
+            return f'{{"name": {json.dumps(name)}, "arguments": {text or "{}"}}}'
+    return json.dumps({"name": name, "arguments": text}, ensure_ascii=False)
+
+
+# --- The requests to an OpenAI-compatible server and its answers, as JSON -------------
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
@@ -400,3 +525,88 @@ def in_server(place: str, field: str) -> str:
     """
     text = f"server: {{{field}}}"
     return f"{place}: {{{text}}}" if place else text
+
+
+# --- Advice ---------------------------------------------------------------------------
+# What to set where a server refuses a request, by what it says and what it was sent.
+
+_UNKNOWN = re.compile(
+    r"unsupported|not (?:been )?(?:supported|implemented|permitted|allowed|recogni[sz]ed)|unknown|"
+    r"unrecogni[sz]ed|unexpected|(?:does|do) not (?:support|accept|exist)|extra (?:inputs|fields)|"
+    r"no such|not a valid|disallowed|use '?max_",
+    re.IGNORECASE,
+)
+"""How servers say that they do not know a field, or never take it."""
+_ABOUT_N = re.compile(
+    r"(?<!\w)(?:['\"`]n['\"`]|n(?=\s*(?:[=<>]|must|should|has to|can ?not|can only|is |value))|"
+    r"(?:parameter|argument|field|property):? n|n_cmpl)(?!\w)|"
+    r"best_of|(?:completion|multiple|one|1) (?:choice|completion|sample)s?",
+    re.IGNORECASE,
+)
+_ABOUT_FORMAT = ("response_format", "json_schema", "json_object", "structured output", "grammar")
+_OTHER_LIMIT = {
+    "max_tokens": "max_completion_tokens",
+    "max_completion_tokens": "max_tokens",
+}
+_FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_penalty")
+
+
+def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = "") -> str:
+    """What to set so that the server may take a request that it has refused.
+
+    Args:
+        body: of the refusal.
+        sent: the refused request.
+        dialect: by which it was written.
+        place: see `in_server`.
+
+    Returns:
+        An instruction with the field; empty if it is unknown, or the prompt that is refused.
+
+    Example:
+        >>> body = b'{"error": {"message": "n must be 1"}}'
+        >>> advice(body, {"n": 4}, Dialect(), "openai")
+        'set openai: {server: {one_sample_per_request: true}}'
+    """
+    fields = {**sent, **sent.get("sampling_params", {})}
+    for name, value in _candidates(refusal_in(body), fields, dialect):
+        text = f"{name}: {value}"
+        return f"set {in_server(place, text) if name in Dialect.model_fields else text}"
+    return ""
+
+
+def _candidates(
+    refusal: ServerRefusal, sent: Mapping[str, Any], dialect: Dialect
+) -> Iterator[tuple[str, str]]:
+    """Fields that may help, with their values; the most probable one first."""
+    is_unknown = bool(_UNKNOWN.search(refusal.message))
+    for limit, other in _OTHER_LIMIT.items():
+        # One that is too long for the prompt is named as well, often by both names.
+        if limit in sent and is_unknown and _is_about(refusal, limit):
+            yield "token_limit", other
+    if sent.get("n", 1) != 1 and _is_about(refusal, "n"):
+        yield "one_sample_per_request", "true"
+    seed = sent.get("seed")
+    if seed is not None and _is_about(refusal, "seed", str(seed)):
+        is_refused = is_unknown and str(seed) not in refusal.message
+        yield "seed", "none" if is_refused or dialect.seed == "32_bit" else "32_bit"
+    if "response_format" in sent and _is_about(refusal, *_ABOUT_FORMAT):
+        yield "answer_format", "text"
+    for name in ("temperature", "top_p"):
+        if name in sent and _is_about(refusal, name):
+            yield ("defaults", "left_out") if sent[name] == 1 else (name, "1")
+    for name in _FOR_TRAINING:
+        if name in sent and is_unknown and _is_about(refusal, name):
+            yield "on_policy", "false"
+    if "chat_template_kwargs" in sent and is_unknown and _is_about(refusal, "chat_template_kwargs"):
+        yield "chat_template_kwargs", "{}"
+
+
+def _is_about(refusal: ServerRefusal, *words: str) -> bool:
+    """Whether it is about one of these; where the server names a field, about no other one."""
+    if refusal.param:
+        return refusal.param.rpartition(".")[2] in words
+    if words == ("n",):
+        return bool(_ABOUT_N.search(refusal.message))
+    named = "|".join(map(re.escape, words))
+    return bool(re.search(rf"(?<!\w)(?:{named})(?!\w)", refusal.message, re.IGNORECASE))

@@ -9,29 +9,438 @@ library.
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from pydantic import model_validator
 from typing_extensions import Self
 
 from ..compute import pc
 from ..config import Config
-from ..errors import OperatorError
+from ..errors import OperatorError, RecipeError, first_line
 from ..groups import Array, Groups
-from .sentence_embedder import SentenceEmbedder
-from .sentence_model import (
-    BY_ITS_OWN_FILES,
-    AttentionKind,
-    EmbeddingDtype,
-    ModelOptions,
-    PoolingMode,
-)
 from .tokens import Text, blocks, shingles, tokens_of
+
+# --- Which texts go through an embedding model together, and how far they are padded ---
+# Both plans take the lengths of texts in tokens, and nothing else.
+
+
+class TextBatch(NamedTuple):
+    """Texts that go through the model together.
+
+    Attributes:
+        rows: their places among the texts of the call.
+        length: in tokens, to which each is padded.
+        copies: of the first text, which fill the batch up.
+    """
+
+    rows: list[int]
+    length: int
+    copies: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the model computes, padding and copies included."""
+        return (len(self.rows) + self.copies) * self.length
+
+
+Batching = Callable[[Array, int], Iterator[TextBatch]]
+"""From the lengths of N texts and the longest length that the model takes, to batches."""
+
+TOKEN_BUDGET = 16_384
+_LEAST_SHARE = 0.75
+_FIXED_ROWS, _FIXED_TOKENS = 8, 512
+
+
+def of_fixed_shape(lengths_N: Array, longest: int) -> Iterator[TextBatch]:
+    """Batches in which the arithmetic for a text does not depend on the other texts.
+
+    A text is padded to a length that depends only on its own (16, 32, .., 128, 192, ..), and the
+    batches of a length are all filled up to the same number of rows: 8, or as few as have 512
+    tokens together, which keep a processor busy. So a text meets the same shapes in any company.
+    """
+    padded_N = np.array([min(_padded(length), longest) for length in lengths_N.tolist()])
+    for length in np.unique(padded_N).tolist():
+        of_each = max(1, min(_FIXED_ROWS, _FIXED_TOKENS // length))
+        rows = np.flatnonzero(padded_N == length).tolist()
+        for start in range(0, len(rows), of_each):
+            batch = rows[start : start + of_each]
+            yield TextBatch(batch, length, of_each - len(batch))
+
+
+def _padded(length: int) -> int:
+    step = 16 if length <= 128 else 64 if length <= 512 else 256
+    return -(-length // step) * step
+
+
+def of_similar_length(lengths_N: Array, longest: int) -> Iterator[TextBatch]:
+    """Batches of texts of similar length, padded to the longest of them and not filled up.
+
+    The longest text comes first, so that what is out of memory is known at once. A batch ends at
+    `TOKEN_BUDGET` tokens, and before a text that would be padded by more than a third of its
+    length: a launch more costs less than that.
+
+    Example:
+        >>> [batch.rows for batch in of_similar_length(np.array([9, 100, 10, 90]), 512)]
+        [[1, 3], [2, 0]]
+    """
+    order = np.argsort(-lengths_N, kind="stable").tolist()
+    rows, length = list[int](), 0
+    for row in order:
+        own = min(int(lengths_N[row]), longest)
+        if rows and (own < _LEAST_SHARE * length or (len(rows) + 1) * length > TOKEN_BUDGET):
+            yield TextBatch(rows, length)
+            rows = []
+        length = length if rows else own
+        rows.append(row)
+    if rows:
+        yield TextBatch(rows, length)
+
+
+# --- Sentence model -------------------------------------------------------------------
+# Loads sentence-transformers models, and checks that they are what their own files describe.
+
+EmbeddingDtype = Literal["float32", "bfloat16"]
+PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+AttentionKind = Literal["bidirectional", "causal"]
+
+
+class ModelOptions(NamedTuple):
+    """How a model is loaded, where its own files do not say it or are not to be followed.
+
+    Attributes:
+        attention: which tokens see which; None: as `is_causal` in its config.json says.
+        pooling: how the vectors of tokens become one; None: as its own pooling module says.
+        append_eos: ends each text with the EOS token, also where the tokenizer does not.
+        prompt: is put before each text; None: the model's default prompt, if it has one.
+        trust_remote_code: runs the code that comes with the model.
+    """
+
+    attention: AttentionKind | None = None
+    pooling: PoolingMode | None = None
+    append_eos: bool = False
+    prompt: str | None = None
+    trust_remote_code: bool = False
+
+
+BY_ITS_OWN_FILES = ModelOptions()
+
+
+def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: ModelOptions) -> Any:
+    """A `SentenceTransformer` in evaluation mode.
+
+    Raises:
+        RecipeError: the library or the model is missing, or the model that was loaded is not the
+            one that its files or the options describe.
+    """
+    try:
+        import torch
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise RecipeError(
+            f"backend sentence_transformers does not import: {error}",
+            "pip install 'rejuice[embed]'",
+        ) from error
+    is_causal = {"is_causal": options.attention == "causal"} if options.attention else {}
+    try:
+        loaded = SentenceTransformer(
+            model,
+            device=device,
+            trust_remote_code=options.trust_remote_code,
+            model_kwargs={"dtype": getattr(torch, dtype)},
+            config_kwargs=is_causal,
+        ).eval()
+    except Exception as error:  # Code that comes with a model raises anything.
+        if not (options.trust_remote_code or isinstance(error, OSError | ValueError)):
+            raise
+        raise _does_not_load(model, error, options) from error
+    if is_causal and loaded.transformers_model is not None:
+        # transformers drops `config_kwargs` whose names are not in the model's config.json.
+        loaded.transformers_model.config.update(is_causal)
+    if options.pooling is not None:
+        _set_pooling(loaded, model, options.pooling)
+    _end_with_eos(loaded, model, options)
+    _check_attention(loaded, model, options)
+    return loaded
+
+
+def default_prompt(loaded: Any) -> str:
+    """The prompt that the model's own files put before each text; empty: none."""
+    name = loaded.default_prompt_name
+    return (loaded.prompts.get(name) or "") if name else ""
+
+
+def prompt_length(loaded: Any, prompt: str) -> int | None:
+    """Tokens of the prompt that the model's pooling leaves out; None: it leaves out none."""
+    if not prompt or all(getattr(module, "include_prompt", True) for module in loaded):
+        return None
+    length: int | None = loaded[0].preprocess(["x"], prompt=prompt).get("prompt_length")
+    return length
+
+
+def _does_not_load(model: str, error: Exception, options: ModelOptions) -> RecipeError:
+    found = f"embedding model '{model}' does not load: {first_line(error).rstrip('.')}"
+    right = (
+        "set model to a folder or to the name of a sentence-transformers model that is "
+        "downloaded or can be"
+    )
+    if options.trust_remote_code and not isinstance(error, OSError):
+        right = "its own code may need another version of transformers; trust_remote_code: false"
+    elif "trust_remote_code" in str(error):
+        right = "it runs only with code of its own: read it, then set trust_remote_code: true"
+    return RecipeError(found, right)
+
+
+def _set_pooling(loaded: Any, model: str, pooling: PoolingMode) -> None:
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    for place, module in enumerate(loaded):
+        if isinstance(module, Pooling):
+            dimension, include_prompt = module.embedding_dimension, module.include_prompt
+            loaded[place] = Pooling(dimension, pooling, include_prompt)
+            return
+    raise RecipeError(
+        f"embedding model '{model}' has no pooling module, which pooling: {pooling} would change",
+        "leave pooling out",
+    )
+
+
+def _end_with_eos(loaded: Any, model: str, options: ModelOptions) -> None:
+    """Append the EOS token where it is wanted and the tokenizer does not do it by itself.
+
+    transformers ignores `add_eos_token` of a tokenizer_config.json that has a tokenizer.json beside
+    it, as that of GTE-Qwen2, whose own tokenizer class would append it.
+    """
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    tokenizer = loaded.tokenizer
+    name = getattr(tokenizer, "name_or_path", "")
+    stated = bool(name) and get_tokenizer_config(name).get("add_eos_token") is True
+    if not (stated or options.append_eos):
+        return
+    ids, eos = tokenizer(_PROBE)["input_ids"], tokenizer.eos_token_id
+    if eos is not None and ids[-1] == eos:
+        return
+    tokenizer.add_eos_token = True
+    if eos is None or tokenizer(_PROBE)["input_ids"] != [*ids, eos]:
+        raise RecipeError(
+            f"the tokenizer of embedding model '{model}' cannot append an EOS token",
+            "set append_eos: false, or trust_remote_code: true if it has code of its own",
+        )
+
+
+_PROBE = "one two three four five six"
+
+
+def _check_attention(loaded: Any, model: str, options: ModelOptions) -> None:
+    """Check that tokens see those that they are meant to see, by what the model computes."""
+    transformer = loaded.transformers_model
+    if transformer is None:
+        return
+    wanted = options.attention
+    if wanted is None and getattr(transformer.config, "is_causal", None) is False:
+        wanted = "bidirectional"
+    if wanted is None:
+        _check_code(transformer, model)
+        return
+    if attention_kinds(loaded) != {wanted}:
+        source = "attention" if options.attention else "is_causal: false in its config.json"
+        raise RecipeError(
+            f"embedding model '{model}' was loaded as {type(transformer).__name__}, whose "
+            f"attention is not {wanted}, as {source} says",
+            "another version of transformers, or trust_remote_code: true if it has code of its own",
+        )
+
+
+def _check_code(transformer: Any, model: str) -> None:
+    """Refuse a class of transformers in place of the one that comes with the model."""
+    own = (getattr(transformer.config, "auto_map", None) or {}).get("AutoModel")
+    if own is None or not type(transformer).__module__.startswith("transformers."):
+        return
+    raise RecipeError(
+        f"embedding model '{model}' comes with a class of its own, {str(own).split('--')[-1]}, and "
+        f"was loaded as {type(transformer).__name__} of transformers, which may differ from it",
+        "set attention to what its card says, bidirectional or causal, or trust_remote_code: true "
+        "after reading its code",
+    )
+
+
+def attention_kinds(loaded: Any) -> set[AttentionKind]:
+    """The kinds of attention that the model computes, without padding and with it.
+
+    A text whose last token is changed leaves the vectors of the tokens before it as they were, to
+    the bit, if and only if these do not see it.
+    """
+    ids: list[int] = loaded.tokenizer(_PROBE)["input_ids"]
+    other = next(token for token in ids if token != ids[-1])
+    found = set[AttentionKind]()
+    for company in (ids, [*ids, *ids]):
+        one, two = (_early(loaded, [first, company]) for first in (ids, [*ids[:-1], other]))
+        found.add("causal" if bool((one == two).all()) else "bidirectional")
+    return found
+
+
+def _early(loaded: Any, texts: Sequence[Sequence[int]]) -> Any:
+    """The vectors of the first text's tokens, without its last."""
+    import torch
+
+    features = loaded.tokenizer.pad({"input_ids": list(map(list, texts))}, return_tensors="pt")
+    features = dict(features.to(loaded.device))
+    mask = features["attention_mask"][0].bool()
+    with torch.inference_mode():
+        return loaded[0](features)["token_embeddings"][0][mask][:-1]
+
+
+# --- Texts as vectors of a sentence-transformers model --------------------------------
+
+_UNLIMITED = 1 << 30  # tokens; transformers has 10**30 for no limit, which tokenizers refuse
+
+
+class SentenceEmbedder:
+    """A sentence-transformers model as an embedder, for many threads.
+
+    Equal texts are embedded once, and vectors are cached by text. Texts of threads that wait for
+    the model go through it together.
+
+    On a CPU a text has the same vector in any batch, to the bit, on one machine: see
+    `of_fixed_shape`. On other devices texts are batched by length, without filling, and the last
+    bits of a vector depend on the texts in its batch.
+
+    Args:
+        model: name or folder.
+        dtype: data type of the model; bfloat16 is twice as fast on processors that support it.
+        device: None leaves the choice to the library.
+        options: how it is loaded.
+
+    Attributes:
+        batching: how texts are put into batches.
+        text_tokens: tokens of the texts that went through the model.
+        computed_tokens: tokens that the model has computed for them, with padding and copies.
+
+    Raises:
+        RecipeError: the library or the model is missing, or it is not what its files describe.
+    """
+
+    CACHE_BYTES = 256 << 20
+
+    def __init__(
+        self,
+        model: str,
+        dtype: EmbeddingDtype = "float32",
+        device: str | None = None,
+        options: ModelOptions = BY_ITS_OWN_FILES,
+    ) -> None:
+        self._model = load_model(model, dtype, device, options)
+        self._prompt = default_prompt(self._model) if options.prompt is None else options.prompt
+        self._prompt_length = prompt_length(self._model, self._prompt)
+        on_cpu = self._model.device.type == "cpu"
+        self.batching: Batching = of_fixed_shape if on_cpu else of_similar_length
+        self.text_tokens = self.computed_tokens = 0
+        self._cache: OrderedDict[bytes, Array] = OrderedDict()
+        # Neither the cache nor a tokenizer is thread-safe; torch uses all cores for one thread.
+        self._lock = Lock()
+        self._waiting: deque[_WaitingTexts] = deque()
+
+    def __call__(self, texts: Sequence[str]) -> Array:
+        """float32[N, D], unit norm."""
+        own = _WaitingTexts(texts, Future())
+        self._waiting.append(own)
+        with self._lock:
+            if not own.vectors.done():
+                self._embed_waiting()
+        return own.vectors.result()
+
+    @property
+    def useful_share(self) -> float:
+        """Tokens of texts, as a share of those that the model has computed."""
+        return self.text_tokens / self.computed_tokens if self.computed_tokens else 1.0
+
+    def _embed_waiting(self) -> None:
+        """Embed what all threads wait for, in one go."""
+        calls = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        try:
+            vectors = self._vectors([text for call in calls for text in call.texts])
+        except BaseException as error:
+            for call in calls:
+                call.vectors.set_exception(error)
+            return
+        ends = np.cumsum([len(call.texts) for call in calls])
+        for call, part in zip(calls, np.split(vectors, ends[:-1]), strict=True):
+            call.vectors.set_result(part)
+
+    def _vectors(self, texts: Sequence[str]) -> Array:
+        keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in texts]
+        wanted = dict(zip(keys, texts, strict=True))
+        known = {key: self._cache[key] for key in wanted if key in self._cache}
+        fresh = [key for key in wanted if key not in known]
+        if fresh:
+            vectors = self._encode([wanted[key] for key in fresh])
+            known.update(zip(fresh, vectors, strict=True))
+        self._keep(known)
+        if not texts:
+            return np.zeros((0, self._model.get_embedding_dimension() or 0), np.float32)
+        return np.stack([known[key] for key in keys])
+
+    def _encode(self, texts: list[str]) -> Array:
+        tokenizer = self._model.tokenizer
+        longest = min(self._model.max_seq_length or _UNLIMITED, _UNLIMITED)
+        prompted = [self._prompt + text for text in texts] if self._prompt else texts
+        tokens = tokenizer(prompted, truncation=True, max_length=longest)["input_ids"]
+        lengths_N = np.array([len(ids) for ids in tokens], np.int64)
+        # Results stay on the device until all batches are under way.
+        made = [
+            (batch, self._forward(batch, tokens)) for batch in self.batching(lengths_N, longest)
+        ]
+        vectors = np.empty((len(texts), made[0][1].shape[1]), np.float32)
+        for batch, found in made:
+            vectors[batch.rows] = found.cpu().numpy()
+            self.computed_tokens += batch.tokens
+        self.text_tokens += int(lengths_N.sum())
+        return vectors
+
+    def _forward(self, batch: TextBatch, tokens: Sequence[list[int]]) -> Any:
+        """Unit vectors of a batch's texts, on the device."""
+        from torch import inference_mode
+        from torch.nn.functional import normalize
+
+        rows = batch.rows + batch.rows[:1] * batch.copies
+        features = self._model.tokenizer.pad(
+            {"input_ids": [tokens[row] for row in rows]},
+            padding="max_length",
+            max_length=batch.length,
+            return_tensors="pt",
+        )
+        features = dict(features.to(self._model.device))
+        if self._prompt_length is not None:
+            features["prompt_length"] = self._prompt_length
+        with inference_mode():
+            made = self._model(features)["sentence_embedding"]
+            return normalize(made.float(), dim=1)[: len(batch.rows)]
+
+    def _keep(self, vectors: dict[bytes, Array]) -> None:
+        for key, vector in vectors.items():
+            if key not in self._cache:
+                self._cache[key] = vector.copy()  # a slice would keep its whole batch in memory
+            self._cache.move_to_end(key)
+            if len(self._cache) * vector.nbytes > self.CACHE_BYTES:
+                self._cache.popitem(last=False)
+
+
+class _WaitingTexts(NamedTuple):
+    """The texts of one call, and what becomes of them."""
+
+    texts: Sequence[str]
+    vectors: Future[Array]
+
+
+# --- Texts as unit vectors, and the similarities within groups of responses -----------
 
 Embedder = Callable[[Sequence[str]], Array]
 """From N texts to float32[N, D] of unit norm. A text's vector depends on that text alone, on a GPU

@@ -10,9 +10,9 @@ from itertools import accumulate, chain, repeat
 from ..logs import logger
 from ..references import alternatives
 from .answer import extract_answer
-from .compare import exactly, is_missing
 from .limits import refusal
-from .verdict import FAILURES, Slug, Verdict
+from .pool import FAILURES, Slug, Verdict
+from .structure import exactly, is_missing
 
 __all__ = [
     "FAILURES",
@@ -169,7 +169,7 @@ def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
     """Whether they are equal if a comma in them is a decimal one, as it may be in the response."""
     if not ("," in answer or "." in answer or "," in reference or "." in reference):
         return False
-    from .decimal_comma import with_point
+    from .notation import with_point
 
     ours, theirs = with_point(answer, response), with_point(reference, response)
     if ours is None and theirs is None:
@@ -210,7 +210,7 @@ def _decide(
     if not gradable:
         return
     # Imported here, because answers that numbers decide never need a process.
-    from ..cores import usable_cores
+    from ..workers import usable_cores
     from .pool import shared_pool
 
     workers = workers or usable_cores()
@@ -241,7 +241,7 @@ def check_references(
         each for each, why in reasons.items() if each and why is None and not read_number(each)
     ]
     if formulas:
-        from ..cores import usable_cores
+        from ..workers import usable_cores
         from .pool import shared_pool
 
         workers = workers or usable_cores()

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..thoughts import after_thoughts, final_channel
-from .boxes import boxed
-from .commitment import gives_up, is_negated
-from .double_negations import without_double_negations, without_other_number
+from .boxes import boxed, gives_up, is_negated
+from .denials_of import without_double_negations, without_other_number
 from .ending import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number

@@ -12,8 +12,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from . import measures
 from .languages import LANGUAGES
-from .measures import Measure, read_unit
+from .measures import UNIT_NAMES, Measure, read_unit
 from .phrases import (
     FOREIGN,
     LETTER,
@@ -27,8 +28,21 @@ from .phrases import (
     without_polite,
     words_in,
 )
-from .unit_names import UNIT_NAMES
 from .words import FOREIGN_MAGNITUDES, listed
+
+# --- A value and the unit after it, in any language -----------------------------------
+
+
+def split_unit(text: str) -> tuple[str, Measure | None]:
+    """A value without the unit after it, and the unit, as `measures.split_unit`."""
+    if not text.isascii():
+        value, unit = split_foreign_unit(text)
+        if value != text:
+            return value, unit
+    return measures.split_unit(text)
+
+
+# --- Units, counters and magnitudes of other languages, behind a number or a formula ---
 
 _UNSPACED_MAGNITUDES = {
     10: "十 拾", 100: "百 佰 백 ร้อย", 1_000: "千 仟 천 พัน", 10**4: "万 萬 만 หมื่น", 10**5: "แสน",

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from .counters import leading, magnitude_length
 from .ending import begins_item
 from .foreign_denials import agrees, assured_length, restart, without_assurances
-from .language import REACH
 from .languages import LANGUAGES
 from .phrases import (
     ENDS,
@@ -34,6 +33,7 @@ from .phrases import (
     without_polite,
     words_in,
 )
+from .words import REACH
 
 _SENTENCE_END = re.compile(
     r"[?!](?=[\s*\"”“»」]|$)|\n"

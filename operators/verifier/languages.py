@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .language import Language
 from .languages_latin import LATIN
-from .words import listed
+from .words import Language, listed
 
 _ELSEWHERE: dict[str, Language] = {
     "zh": Language(

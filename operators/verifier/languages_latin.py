@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .language import Language
+from .words import Language
 
 LATIN: dict[str, Language] = {
     "de": Language(

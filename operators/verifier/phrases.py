@@ -11,9 +11,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .language import Language
 from .languages import HINTS, LANGUAGES, NOUNS, is_hinted
-from .words import listed
+from .words import Language, listed
 
 LETTER = (
     "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0300-\u065f\u066e-\u06d3"

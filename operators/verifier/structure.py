@@ -8,15 +8,216 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from .approximations import APPROXIMATELY, read_approximation
-from .exact import read_plain, same_number
-from .intervals import INFINITY, OPERATION, ORDER, Interval, read_intervals
+from .counters import split_unit
+from .exact import Number, read_both, read_plain, read_simple, same_number
+from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
+from .limits import refusal
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
-from .matrices import ENVIRONMENT, Cells, read_cases, read_matrix
-from .names import is_name, is_quantity, other_variable, same_function
-from .notation import closes_at, split_top
-from .units import split_unit
+from .notation import closes_at, plain, split_top
+
+# --- Values with their rounding: `10\pi \approx 31.4` ---------------------------------
+
+APPROXIMATELY = "\\approx"
+_SIGN = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
+_SYMBOL = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z0-9]+\)$")
+
+
+class Approximation(NamedTuple):
+    """What an answer states, and all that is as good if the reference states it.
+
+    Of an answer, the rounding counts only where it can be checked: of a number.
+    """
+
+    stated: tuple[str, ...]
+    all: tuple[str, ...]
+
+
+def read_approximation(text: str) -> Approximation:
+    r"""The values of `10\pi \approx 31.4` or `x \approx 11`; none if numbers disagree."""
+    value, *rounded = split_top(text, _SIGN)
+    if not rounded:
+        return Approximation((text,), (text,))
+    decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
+    if len(decimals) < len(rounded):
+        return Approximation((), ())
+    if len(rounded) == 1 and _SYMBOL.match(value) and value not in NOT_NAMES:
+        return Approximation((rounded[0],), (rounded[0],))
+    exact = read_plain(value)
+    if exact and not all(_rounds(exact, decimal) for decimal in decimals):
+        return Approximation((), ())
+    every = (value, *rounded)
+    return Approximation(every if exact else (value,), every)
+
+
+def _rounds(exact: Number, rounded: Number) -> bool:
+    """Whether the second number is the first, rounded or cut off at its last place."""
+    more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
+    return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit
+
+
+# --- Rows and cells of matrices and of definitions by cases ---------------------------
+
+Cells = list[list[str]]
+
+ENVIRONMENT = "\\begin"
+_MATRIX = re.compile(
+    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
+    re.DOTALL,
+)
+_CASES = re.compile(r"\\begin\{[dr]?cases\}(.*?)\\end\{[dr]?cases\}$", re.DOTALL)
+_ROW = re.compile(r"\\\\(?:\[[^\]]*\])?")
+_CONDITION = re.compile(r"^(?:if|when|where|for)(?![a-z])|[,.;]+$")
+_SIDE_BY_SIDE = re.compile(r"&|,(?=\s*(?:if|when|where|for)\b)")
+
+
+def read_matrix(text: str) -> Cells | None:
+    """The cells of a matrix; None for anything else, such as a product of two."""
+    text = text.strip()
+    if text[:1] in ("[", "(") and text[1:].lstrip().startswith(ENVIRONMENT):
+        text = text[1:-1].strip()
+    found = _MATRIX.match(text)
+    if not found or found[1] == "v" or ENVIRONMENT in found[2]:
+        return None  # bars denote a determinant: a number, left to the symbolic tier
+    rows = _rows(found[2].replace("\\hline", ""), re.compile("&"))
+    # As one cell, `1, 2` would be a list, whose order is free.
+    return [[item for cell in row for item in split_items(cell)] for row in rows]
+
+
+def read_cases(text: str) -> Cells | None:
+    """The cases of a definition, each a value and its condition without `if`."""
+    found = _CASES.match(text.removeprefix("\\{").strip())
+    if not found or ENVIRONMENT in found[1]:
+        return None
+    rows = _rows(found[1], _SIDE_BY_SIDE)
+    return [[_bare(cell) for cell in row] for row in rows]
+
+
+def _rows(inside: str, separator: re.Pattern[str]) -> Cells:
+    rows = [row for row in _ROW.split(inside) if row.strip()]
+    return [[cell.strip() for cell in separator.split(row)] for row in rows]
+
+
+def _bare(cell: str) -> str:
+    while (bare := _CONDITION.sub("", cell).strip()) != cell:
+        cell = bare
+    return cell
+
+
+# --- Names of answers: `x`, `f(2)`, `Area`, `\frac{AB}{CD}` ---------------------------
+
+_FUNCTION = (
+    r"(?!(?:sin|cos|tan|cot|sec|csc|log|ln|exp)(?![a-z]))(?:[A-Za-z]{1,3}"
+    r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
+    r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
+)
+_NAME = re.compile(
+    rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
+    rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
+    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
+)
+# A ratio, a length, an inverse or a derivative of names: in two unknowns an equation has no
+# other reading.
+_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
+_QUANTITY = re.compile(
+    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
+    r"|[A-Z]\^\{-1\}|\\frac\{d[a-zA-Z]\}\{d[a-z]\})$"
+)
+_OF_X = re.compile(r"[a-zA-Z]\(x\)$")
+
+
+def is_name(text: str) -> bool:
+    """Whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
+    return bool(_NAME.match(text)) and text not in NOT_NAMES
+
+
+def is_quantity(text: str) -> bool:
+    """Whether this names an answer, as a ratio or length may."""
+    # Names of coordinates have an order, which `_POINT_NAME` reads.
+    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
+
+
+def same_function(a: str, b: str) -> bool:
+    """Whether one name is `y` and the other `f(x)`, two names of the same function."""
+    return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
+
+
+def other_variable(a: str, b: str) -> bool:
+    """Whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
+    return (
+        a != b
+        and is_name(a)
+        and is_name(b)
+        and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
+    )
+
+
+# --- Compare --------------------------------------------------------------------------
+# Whether an answer equals the reference, as far as this is decidable without computer algebra.
+
+
+class UndecidedError(Exception):
+    """The exact tier cannot decide: a leaf is not a number."""
+
+
+_PRIME = re.compile(r"'(?!\d)|\\prime(?![a-zA-Z])")
+_MISSING = frozenset(
+    {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found", "tbd"}
+    | {"not provided", "no answer", "see solution", "see below", "omitted", "unknown"}
+)
+_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+
+
+def is_missing(reference: str) -> bool:
+    """Whether a reference denotes a missing value, such as `nan` or `None`."""
+    if len(reference) >= 20:
+        return False
+    text = _TEXT.fullmatch(reference.strip())
+    return (text[1] if text else reference).strip(" .").lower().lstrip("+-") in _MISSING
+
+
+def exactly(answer: str, reference: str) -> bool | None:
+    """True or False if numbers and structure decide, None if the symbolic tier must.
+
+    An answer over the limits is wrong if the reference is within them: the limits are part of the
+    definition of an answer, so most pathological answers earn a 0 and not a missing reward. An
+    answer within the limits whose evaluation never ends is still a timeout.
+    """
+    if answer == reference:
+        return None if not answer.isdecimal() and is_missing(reference) else True
+    if _integer(answer) and _integer(reference):
+        return int(answer) == int(reference)
+    if (a := read_simple(answer)) and (b := read_simple(reference)):
+        return same_number(a, b)
+    if is_missing(reference) or refusal(reference):
+        return None
+    if refusal(answer):
+        return False
+
+    try:
+        return same(plain(answer), plain(reference), _exact_leaf)
+    except UndecidedError:
+        return None
+
+
+def _integer(text: str) -> bool:
+    return len(text) < 300 and text.isdecimal() and text.isascii()
+
+
+def _exact_leaf(answer: str, reference: str) -> bool:
+    a, b = read_both(answer, reference)
+    if a and b:
+        return same_number(a, b)
+
+    if is_prose(answer) or is_prose(reference):
+        return False
+    if len(_PRIME.findall(answer)) != len(_PRIME.findall(reference)):
+        return False  # the parser ignores primes: `42'` would be 42
+    raise UndecidedError
+
+
+# --- Structure ------------------------------------------------------------------------
 
 SameLeaf = Callable[[str, str], bool]
 

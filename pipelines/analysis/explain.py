@@ -3,19 +3,413 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from ...operators import DataError, Operator
-from ...operators.visible import visible
+from ...operators import DataError, Operator, Scope
+from ...operators.change import surviving_rows
+from ...operators.columns import component_columns, numbers
+from ...operators.compute import pc
+from ...operators.groups import Array
+from ...operators.logs import visible
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ..engine.frame import Frame
+from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
-from ..recipe.stored_operator import StoredOperator
-from .row_lines import end_of, quoted, row_lines
-from .row_path import ROW, RowPath, has_row, row_paths
+from ..recipe.steps import StoredOperator
+from .evidence import evidence, has_evidence, seen_by
 from .stored import IDS, Stored, StoredSet
+
+# --- The evidence of one row in lines, for `rejuice explain` --------------------------
+
+_MOST_SEARCHED = 20_000
+"""Rows that are compared with a dropped one; of more, only those of its prompt."""
+
+
+def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[str]:
+    """What a step's values of a row rest on, a line for each; empty where there is nothing.
+
+    Args:
+        applied: the step, with the rows before it.
+        row: place of the row before the step.
+        most: characters of a text that are shown; the end of a longer one is left out.
+
+    Raises:
+        RejuiceError: what is on file does not fit the step.
+
+    Example:
+        >>> evidence_lines(applied, 0)
+        ['   found_by: boxed', '   found_at: 7:8']
+    """
+    if not has_evidence(applied.step, applied.before):
+        return []
+    rows = _compared_with(applied, row)
+    reasons = applied.result.change.reasons
+    taken = None if reasons is None else reasons.take(rows)
+    found = evidence(applied.step, seen_by(applied, rows), taken)
+    at = int(np.searchsorted(rows, row))
+    values = {name: column[at].as_py() for name, column in found.items()}
+    return [
+        f"   {name}: {_cut(_value_text(value), most)}"
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def _compared_with(applied: AppliedStep, row: int) -> Array:
+    """int64[M]: the row, and those that the step compares it with, ascending."""
+    operator, frame = applied.step.operator, applied.before
+    if operator.scope is Scope.ROW:
+        return np.array([row])
+    beyond = getattr(operator, "within", None) == "all" or getattr(operator, "unit", "") == "prompt"
+    if beyond and frame.num_rows <= _MOST_SEARCHED:
+        return np.arange(frame.num_rows)
+    return same_prompt(frame, row)
+
+
+def same_prompt(frame: Frame, row: int) -> Array:
+    """int64[M]: the rows of the prompt that a row belongs to, ascending."""
+    if "prompt_id" not in frame.column_names:
+        return np.array([row])
+    ids = frame.select(["prompt_id"])["prompt_id"]
+    same = pc.fill_null(pc.equal(ids, ids[row]), False)
+    rows: Array = np.flatnonzero(np.asarray(same))
+    return rows if len(rows) else np.array([row])
+
+
+def _value_text(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else visible(str(value), one_line=True)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+# --- How the reward and the advantage of one row come about, in lines -----------------
+
+
+def sum_lines(applied: AppliedStep, row: int) -> list[str]:
+    """The terms of a reward, or the rewards that an advantage compares; else nothing.
+
+    Args:
+        applied: the step, with the rows before it.
+        row: place of the row before the step.
+
+    Example:
+        >>> sum_lines(applied, 1)
+        ['   reward: accuracy 1 x 1 + format 1 x -0.1']
+    """
+    operator = applied.step.operator
+    if isinstance(operator, RewardSumMapper):
+        return _terms(operator, *_group(applied, row))
+    if isinstance(operator, GrpoAdvantageMapper):
+        return _compared(*_group(applied, row))
+    return []
+
+
+def _group(applied: AppliedStep, row: int) -> tuple[pa.Table, int]:
+    """The rows of the same prompt with what the step reads, and the place of the row in it."""
+    rows = same_prompt(applied.before, row)
+    before, operator = applied.before, applied.step.operator
+    table = before.select(operator.reads_of(before.column_names)).take(pa.array(rows))
+    return table, int(np.searchsorted(rows, row))
+
+
+def _terms(operator: RewardSumMapper, table: pa.Table, at: int) -> list[str]:
+    terms = []
+    for name, added_N in operator.contributions(table).items():
+        added, weight = added_N[at], operator.weight(name)
+        value = numbers(table, component_columns(name)[0])[at]
+        if np.isnan(added):
+            return []
+        if np.isfinite(value) and added == weight * value:
+            terms.append(f"{name} {weight:g} x {value:g}")
+        else:  # A closed gate, or a substitute for what is missing.
+            terms.append(f"{name} {added:g} ({_why(operator, name, value)})")
+    return [f"   reward: {' + '.join(terms)}"] if terms else []
+
+
+def _why(operator: RewardSumMapper, name: str, value: float) -> str:
+    if np.isfinite(value) or operator.on_missing != "group_mean":
+        return f"gate {operator.gates[name]} is closed" if name in operator.gates else "weight 0"
+    return "missing: mean of the group"
+
+
+def _compared(table: pa.Table, at: int) -> list[str]:
+    rewards = numbers(table, "reward")
+    rewards = rewards[np.isfinite(rewards)]
+    if len(rewards) < 2:
+        return []
+    mean, std = rewards.mean(), rewards.std(ddof=1)
+    return [
+        f"   advantage: of {len(rewards)} rewards, mean {mean:.4g}, standard deviation {std:.4g}"
+    ]
+
+
+# --- The way of one row through the steps of a stored set -----------------------------
+# id ──ids of each part──> part ──source, results──> AppliedStep... ──> RowPath
+
+ROW = "row"
+"""What may identify a row beside its ids: `row 5`, its number in the dataset."""
+
+
+class RowPath(NamedTuple):
+    """A row, from where it comes from to its end.
+
+    Attributes:
+        one: the set that it belongs to.
+        number: its row in the dataset, or among the rollouts of a training step, from 1; None where
+            a step made it.
+        source: the rows before the first step.
+        steps: all steps of the set.
+        places: its place in the rows before each step, as far as it got, and after the last where
+            it is left; -1 where it was not there yet.
+    """
+
+    one: StoredSet
+    number: int | None
+    source: Frame
+    steps: Sequence[AppliedStep]
+    places: tuple[int, ...]
+
+    @property
+    def dropped_by(self) -> AppliedStep | None:
+        """The step that dropped it; None: it is left."""
+        last = len(self.places) - 1
+        return self.steps[last] if last < len(self.steps) else None
+
+    @property
+    def end(self) -> Frame:
+        """The last rows that it is among, at the last of `places`."""
+        last = len(self.places) - 1
+        return self.steps[last - 1].after if last else self.source
+
+    def id(self, name: str) -> str | None:
+        """Its `response_id` or `prompt_id` at its end; None: it has none."""
+        if name not in self.end.column_names:
+            return None
+        found: str | None = self.end.select([name])[name][self.places[-1]].as_py()
+        return found
+
+
+def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
+    """The rows of a set that an id names.
+
+    Args:
+        one: the set.
+        name: `response_id`, `prompt_id` or `ROW`.
+        row: how the id begins, or `row 5`.
+
+    Raises:
+        DataError: what the steps did is not on file.
+
+    Example:
+        >>> [path] = row_paths(one, "response_id", "91b58da4")
+        >>> path.number, path.places, path.dropped_by
+        (1, (0, 0, 1, 1, 1, 1, 1, 1, 1), None)
+    """
+    for part in _parts(one, name, row):
+        first_row = sum(one.source(before).num_rows for before in range(part))
+        source = one.source(part)
+        steps = list(iterate_steps(one.recipe.steps, source, one.results(part)))
+        frames = [source, *(each.after for each in steps)]
+        for at, frame in enumerate(frames):
+            ends_N = np.ones(frame.num_rows, bool)
+            if at < len(steps):  # A row ends before the last frame only where a step drops it.
+                reasons = steps[at].result.change.reasons
+                if reasons is None:
+                    continue
+                ends_N = np.asarray(reasons.is_valid())
+            if ends_N.any():
+                ends_N = ends_N & _matching(frame, name, row, first_row)
+            for end in np.flatnonzero(ends_N):
+                places = _places(steps[:at], int(end))
+                number = None if places[0] < 0 else first_row + places[0] + 1
+                yield RowPath(one, number, source, steps, places)
+
+
+def has_row(one: StoredSet, name: str, row: str) -> bool:
+    """Whether a set was sampled with a row of that id; rows that steps added do not count."""
+    return name != ROW and any(_starts(one.ids(part), name, row) for part in range(one.parts))
+
+
+def _parts(one: StoredSet, name: str, row: str) -> Sequence[int]:
+    """Those that may have it: all, where it is not among the rows as sampled."""
+    every = range(one.parts)
+    if name == ROW or one.parts == 1:
+        return every
+    return [part for part in every if _starts(one.ids(part), name, row)] or every
+
+
+def _starts(ids: pa.Table, name: str, row: str) -> bool:
+    if name not in ids.column_names:
+        return False
+    return bool(pc.any(pc.starts_with(ids[name].cast(pa.string()), row)).as_py())
+
+
+def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.bool_]:
+    if name == ROW:
+        number = int(row[4:]) if row.startswith("row ") and row[4:].isdecimal() else 0
+        return np.array((frame.source_rows >= 0) & (frame.source_rows + first_row + 1 == number))
+    if name not in frame.column_names:
+        return np.zeros(frame.num_rows, bool)
+    return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
+
+
+def _places(steps: Sequence[AppliedStep], end: int) -> tuple[int, ...]:
+    """The places before each of the steps of the row that is at `end` after the last, and that."""
+    places = [end]
+    for each in reversed(steps):
+        rows = surviving_rows(each.result.change, each.result.rows_in)
+        last = places[0]
+        places.insert(0, last if rows is None or last < 0 else int(rows[last]))
+    return tuple(places)
+
+
+# --- The history of a row in lines: what each step read, wrote and decided ------------
+
+_WIDEST = 160
+_PACKED = 120
+_SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
+
+
+def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
+    """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
+
+    Args:
+        path: of the row.
+        everything: also token ids and log-probabilities, and texts at their full length.
+    """
+    widest, pack = (None, list) if everything else (_WIDEST, _packed)
+    ids = ((name, path.id(name)) for name in IDS)
+    lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
+    if path.number is not None:
+        origin = str(path.one.recipe.head.dataset_spec)
+        if path.one.training_step is not None:
+            origin = f"rollouts of {path.one.name}"
+        lines.append(f"{origin}, row {path.number:,}")
+        lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
+        lines += _turns(path.source, path.places[0])
+    for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
+        if after < 0:
+            continue
+        lines.append(f"{each.step.label}: {'kept' if before >= 0 else 'added'}")
+        names = list(each.result.change.columns)
+        was = [*_values(each.before, before, names, widest)] if before >= 0 else []
+        new = [x for x in _values(each.after, after, names, widest) if x not in was]
+        lines += pack(new)
+        if new:  # Otherwise the step left the row as it was.
+            lines += _explained(each.step.operator, each.after, after)
+            if before >= 0:
+                lines += pack([*evidence_lines(each, before), *sum_lines(each, before)])
+    if path.dropped_by is not None:
+        lines += evidence_lines(path.dropped_by, path.places[-1])
+    return [*lines, end_of(path)]
+
+
+def end_of(path: RowPath) -> str:
+    """Where a row is, or what dropped it and why."""
+    if (last := path.dropped_by) is not None:
+        reasons = last.result.change.reasons
+        slug = "" if reasons is None else reasons[path.places[-1]].as_py()
+        meaning = last.step.operator.reasons.get(slug, "not explained")
+        return f"{last.step.label}: dropped, {slug} ({meaning})"
+    if path.one.training_step is None:
+        return f"kept: it is in {path.one.recipe.head.export_path}"
+    reason = _by_training(path)
+    step = path.one.training_step
+    return f"training: dropped, {reason}" if reason else f"kept: step {step} trains on it"
+
+
+def quoted(text: str) -> str:
+    """On one line, with line breaks and spaces visible."""
+    return visible(json.dumps(text, ensure_ascii=False))
+
+
+def _by_training(path: RowPath) -> str:
+    """Why training itself dropped a row that all steps have left; empty: it did not."""
+    decisions = path.one.decisions()
+    steps = {each.step.name for each in path.steps}
+    own = decisions.filter(pc.equal(decisions["row_id"], pa.scalar(path.id("response_id"))))
+    return next((x["reason"] for x in own.to_pylist() if x["step"] not in steps), "")
+
+
+def _explained(operator: Operator, frame: Frame, row: int) -> list[str]:
+    names = [name for name in operator.writes() if name in frame.column_names]
+    written = {name: frame.select([name])[name][row].as_py() for name in names}
+    return [f"   {name}: {quoted(text)}" for name, text in operator.explain(written).items()]
+
+
+def _turns(dataset: Frame, row: int) -> list[str]:
+    """The turns of a trajectory that comes with the dataset: no step is there to explain them."""
+    if "turns" not in dataset.column_names:
+        return []
+    cell = dataset.select(["turns"])["turns"][row].as_py()
+    from ...operators.agents.explained import holds_turns, turn_lines
+
+    lines = turn_lines(cell) if holds_turns(cell) else {}
+    return [f"   {name}: {quoted(text)}" for name, text in lines.items()]
+
+
+def _packed(lines: Iterable[str]) -> list[str]:
+    """The same lines, with numbers and words that follow one another on one line."""
+    found: list[str] = []
+    for line in lines:
+        if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
+            joined = f"{found[-1]}, {line.strip()}"
+            if len(joined) <= _PACKED:
+                found[-1] = joined
+                continue
+        found.append(line)
+    return found
+
+
+def _is_short(line: str) -> bool:
+    """Whether a value is a number or a word; a text has a line of its own."""
+    return bool(_SHORT.fullmatch(line.strip()))
+
+
+def _values(frame: Frame, row: int, names: Iterable[str], widest: int | None) -> Iterator[str]:
+    for name in names:
+        if name in IDS or name not in frame.column_names:
+            continue
+        if widest is not None and _is_list_of_numbers(frame.schema.field(name).type):
+            continue  # Token ids say nothing to a reader, and fill the screen.
+        value = _value(frame, name, row, widest)
+        # A null is not shown: where a reward is missing, the column beside it gives the reason.
+        if value != "null":
+            yield f"   {visible(name)} = {value}"
+
+
+def _is_list_of_numbers(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        return False
+    return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+
+
+def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
+    value: Any = frame.select([name])[name][row].as_py()
+    if name == "prompt" and isinstance(value, list):
+        value = " / ".join(f"{message['role']}: {message['content']}" for message in value)
+    if name == "turns" and isinstance(value, list):
+        # They are listed one by one elsewhere. Not "turns": `turn_count` has only the policy's.
+        value = f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if widest is None:
+        return visible(text, one_line=True)
+    text = visible(" ".join(text.split()))
+    return text if len(text) <= widest else f"{text[:widest]}… ({len(text):,} characters)"
+
+
+# --- Explain what a recipe will do, and what a finished run did to one row ------------
 
 _MOST_ROWS = 20
 _MOST_LINES = 40

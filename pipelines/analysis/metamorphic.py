@@ -26,7 +26,7 @@ from ...operators.confidence import Interval95, wilson_interval
 from ...operators.groups import hash_each, mix, uniform_of
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.verifier.lists import read_collection
-from .verifiers import GradedRows
+from .audit import GradedRows
 
 MOST_PAIRS = 5_000
 """Distinct pairs that are checked; of more, a seeded sample."""

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ...operators import DataError, ResumableOperator
 from ...operators.compute import pc
 from ...operators.confidence import wilson_interval
 from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
+from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import asks_server
+from ..dataset.files import write_arrow
+from ..dataset.write import default_cache, mark_written, written_columns
+from ..engine import runner as engine
+from ..engine.progress import Progress
+from ..engine.report import Report
 from ..engine.steps import AppliedStep
+from ..recipe.read import load
+from ..recipe.recipe import Recipe
+from ..recipe.train import Train
 from .figures import component_advantages
-from .replay import Replayed
 from .rows import KEPT, RowTable, row_table
+from .stored import Stored, StoredSet
+from .whatif import Replayed
 
 NORMALISATIONS = ("std", "none", "leave_one_out")
 _QUARTERS = 4
@@ -157,3 +173,282 @@ def _asks(applied: AppliedStep) -> bool:
 def _seconds(before: Sequence[AppliedStep], rows: int) -> float | None:
     seconds = sum(each.result.seconds for each in before)
     return seconds / rows if rows and seconds else None
+
+
+# --- Cost -----------------------------------------------------------------------------
+# What a step of training is expected to take: prompts, tokens, requests and seconds.
+
+_STEPS = 10_000
+"""Training steps that are simulated."""
+_MOST_REFILLS = 9
+_ENOUGH = 0.05
+
+
+class RefillFigures(NamedTuple):
+    """Training steps that may sample more prompts so many times.
+
+    Attributes:
+        refills: `train.refill`.
+        short: the share of steps that have too few groups all the same.
+        prompts: the mean number that a step samples.
+    """
+
+    refills: int
+    short: float
+    prompts: float
+
+
+class StepCost(NamedTuple):
+    """What a step of training is expected to take; None: not known.
+
+    Attributes:
+        refills: with the recipe's `train.refill`, then with more, until few steps are short.
+        prompts: that are sampled.
+        responses: to them.
+        tokens: of the responses.
+        judge_calls: requests of the steps that ask a server.
+        sampling_s: seconds to sample.
+        steps_s: seconds in the steps of the recipe.
+        training_s: seconds of the whole step, with the update.
+    """
+
+    refills: tuple[RefillFigures, ...]
+    prompts: float
+    responses: float
+    tokens: float | None
+    judge_calls: float
+    sampling_s: float | None
+    steps_s: float | None
+    training_s: float | None
+
+
+def step_cost(found: Preview, train: Train, stored: Stored, one: StoredSet) -> StepCost:
+    """The cost of a step, if it goes as the stored responses went.
+
+    Args:
+        found: their preview.
+        train: of the recipe.
+        stored: the run that they are of.
+        one: the set of it.
+    """
+    refills = tuple(refill_figures(found.groups_left / found.prompts, train))
+    prompts = refills[0].prompts
+    responses = prompts * found.responses / found.prompts
+    tokens = None if found.tokens is None else found.tokens * responses
+    logged = [_mean_metric(stored, f"timing_s/{name}") for name in ("gen", "step")]
+    sampling = logged[0] if logged[0] is not None else _times(_sampling_s(stored, one), responses)
+    judge_calls, steps_s = found.judge_calls * responses, _times(found.seconds, responses)
+    return StepCost(refills, prompts, responses, tokens, judge_calls, sampling, steps_s, logged[1])
+
+
+def refill_figures(share: float, train: Train) -> list[RefillFigures]:
+    """Simulated steps, with the recipe's `refill` and with more, until few have too few groups.
+
+    A group is left with probability `share`, whatever becomes of the others. Refills are sampled as
+    training does: as many prompts as will fill the batch at the rate at which groups were left.
+
+    Args:
+        share: of groups that are left.
+        train: of the recipe.
+    """
+    found = [_simulated(share, train.prompts_per_step, train.refill)]
+    while found[-1].short > _ENOUGH and share > 0 and found[-1].refills < _MOST_REFILLS:
+        found.append(_simulated(share, train.prompts_per_step, found[-1].refills + 1))
+    return found
+
+
+def _simulated(share: float, wanted: int, refills: int) -> RefillFigures:
+    draw = np.random.default_rng(0)
+    requested_N = np.full(_STEPS, wanted)
+    left_N: Array = draw.binomial(requested_N, share)
+    for _ in range(refills):
+        missing_N = np.maximum(wanted - left_N, 0)
+        more_N = np.minimum(wanted, -(-missing_N * requested_N // np.maximum(left_N, 1)))
+        requested_N = requested_N + more_N
+        left_N = left_N + draw.binomial(more_N, share)
+    return RefillFigures(refills, float((left_N < wanted).mean()), float(requested_N.mean()))
+
+
+def _mean_metric(stored: Stored, name: str) -> float | None:
+    """The mean of a metric over training steps but the first, which compiles and loads."""
+    values = [point[name] for point in stored.points if name in point]
+    later: Sequence[float] = values[1:] or values
+    return float(np.mean(later)) if later else None
+
+
+def _sampling_s(stored: Stored, one: StoredSet) -> float | None:
+    """Seconds to sample a response of an export; None: nothing was sampled in that run."""
+    if stored.report is None:
+        return None
+    names = {x.name for x in one.recipe.steps if isinstance(x.operator, RolloutMapper)}
+    steps = [each for each in stored.report.steps if each.step in names]
+    rows = sum(each.rows_out for each in steps)
+    seconds = sum(each.seconds for each in steps)
+    return seconds / rows if rows and seconds else None
+
+
+def _times(each: float | None, n: float) -> float | None:
+    return None if each is None else each * n
+
+
+# --- Run a recipe on some of its prompts, beside its own export -----------------------
+
+
+def run_on_some(
+    recipe: Recipe,
+    overrides: Mapping[str, str],
+    prompts: int,
+    *,
+    progress: Progress,
+    warn: Callable[[str], object],
+) -> Report:
+    """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
+
+    The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
+
+    Args:
+        recipe: that samples.
+        overrides: with which it was read.
+        prompts: rows of the dataset.
+        progress: where progress is shown.
+        warn: called with each warning.
+
+    Raises:
+        DataError: it samples nothing.
+        RejuiceError: as `engine.run`.
+    """
+    sampling = (RolloutMapper, RecordedRolloutMapper)
+    if not any(isinstance(step.operator, sampling) for step in recipe.steps):
+        raise DataError("no step of the recipe samples responses", "run the recipe")
+    head = recipe.head
+    for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
+        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    table = recipe.opened().table()
+    if table.num_rows > prompts:
+        rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
+        table = table.take(pa.array(rows))
+    table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
+    folder = head.export_path.parent / "preview" / head.export_path.stem
+    folder.mkdir(parents=True, exist_ok=True)
+    write_arrow(folder / "prompts.arrow", table)
+    export = folder / "curated.parquet"
+    paths = {"dataset_path": str(folder / "prompts.arrow"), "export_path": str(export)}
+    cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
+    some = load(recipe.path, {**overrides, **paths})
+    return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)
+
+
+# --- Print what training on a recipe would get ----------------------------------------
+
+_WIDTH = 140
+_ROUNDING = 0.005
+_HEADINGS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
+
+
+def show_preview(
+    title: str,
+    found: Preview,
+    train: Train | None,
+    cost: StepCost | None,
+    console: Console,
+    *,
+    sampled: bool = False,
+) -> None:
+    """Print a preview.
+
+    Args:
+        title: of the run whose responses they are.
+        found: its figures.
+        train: the recipe's `train:`; None: it has none.
+        cost: of a step of training, where there is `train:`.
+        console: where to print.
+        sampled: whether the responses were sampled for it.
+    """
+    if not console.is_terminal:
+        console.width = _WIDTH
+    responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
+    how = "sampled for this preview" if sampled else "nothing is sampled or judged"
+    console.print(Text(f"{title}: {responses} to {prompts}; {how}."), soft_wrap=True)
+    console.print(_advantage_table(found))
+    lines = [*_lines(found), *(_training(cost, train) if train and cost else [_each(found)])]
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _advantage_table(found: Preview) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("advantages")
+    for name in NORMALISATIONS:
+        table.add_column(_HEADINGS[name], justify="right")
+    columns = [found.advantages[name] for name in NORMALISATIONS]
+    for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
+        table.add_row(heading, *(f"{column[at]:.3f}" for column in columns))
+    return table
+
+
+def _lines(found: Preview) -> list[str]:
+    left, signal = found.groups_left, found.without_signal
+    mass = dict(found.component_mass)
+    if mass and abs(rest := 1 - sum(mass.values())) > _ROUNDING:
+        mass["summed before sampling"] = rest  # Rewards that came with the responses.
+    components = ", ".join(f"{name} {share:.0%}" for name, share in mass.items())
+    quarters = ", ".join(f"{mass:.0%}" for mass in found.length_mass)
+    unit = "tokens" if found.tokens is not None else "characters: there are no token ids"
+    factor, low, high = found.refill
+    lines = [
+        f"rows left              {found.kept:,} of {found.responses:,}, in {left:,} groups",
+        f"groups without signal  {signal:,} of the {left:,} left",
+        f"gradient mass          {components or 'none: all advantages are 0'}",
+    ]
+    if quarters:
+        lines.append(f"  by length            {quarters} (quarters, the shortest first; {unit})")
+    if math.isfinite(factor):
+        prompts = f"{factor:.2f} prompts for each one left (95% {low:.2f} to {high:.2f})"
+        lines.append(f"refill                 {prompts}")
+    return lines
+
+
+def _training(cost: StepCost, train: Train) -> list[str]:
+    """What a step of training takes, and all of them."""
+    own, *more = cost.refills
+    tried = [f"{own.short:.0%} of steps with train.refill {own.refills}"]
+    tried += [f"{each.short:.0%} with {each.refills}" for each in more]
+    short = ", ".join(tried)
+    seconds = [
+        f"{_time(each)} {what}"
+        for each, what in (
+            (cost.sampling_s, "to sample"),
+            (cost.steps_s, "in the recipe's steps"),
+            (cost.training_s, "in all"),
+        )
+        if each is not None
+    ]
+    total = cost.training_s
+    taken = "time unknown until a step was trained"
+    if total is not None:
+        taken = _time(train.steps * total)
+    return [
+        f"  of {train.prompts_per_step:<18,}too few groups are left in {short}",
+        f"each step              {_counts(cost, 1)}",
+        f"  time                 {', '.join(seconds) or 'unknown: the responses were recorded'}",
+        f"{f'all {train.steps:,} steps':<23}{_counts(cost, train.steps)}; {taken}",
+    ]
+
+
+def _counts(cost: StepCost, steps: int) -> str:
+    tokens = "tokens unknown" if cost.tokens is None else f"{steps * cost.tokens:,.0f} tokens"
+    sampled = f"{steps * cost.prompts:,.0f} prompts, {steps * cost.responses:,.0f} responses"
+    return f"{sampled}, {tokens}, {steps * cost.judge_calls:,.0f} judge calls"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _each(found: Preview) -> str:
+    tokens = "tokens unknown" if found.tokens is None else f"{found.tokens:,.0f} tokens"
+    seconds = "" if found.seconds is None else f", {1000 * found.seconds:.2f} ms in the steps"
+    return f"for each response      {tokens}, {found.judge_calls:.2f} judge calls{seconds}"

@@ -7,22 +7,36 @@ Nothing is read before it is asked for, and long columns stay mapped from disk.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
+import xxhash
 
-from ...operators import DataError, Operator
+from ...operators import DataError, Operator, RejuiceError
+from ...operators.disk import in_user_cache
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
-from ..dataset.remote import AnyPath
+from ..dataset.files import write_file
+from ..dataset.remote import AnyPath, RemotePath, to_path
+from ..dataset.run_folder import run_folder
+from ..dataset.write import exported_rows
+from ..engine.audit_log import read_decisions
+from ..engine.finished import read_manifest
 from ..engine.frame import Frame
+from ..engine.plan import Plan
 from ..engine.report import Report
 from ..engine.steps import AppliedStep, RunStep, iterate_steps
+from ..recipe.read import load_without_code
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, is_sampling
-from ..recipe.stored_operator import StoredOperator
+from ..recipe.steps import Step, StoredOperator, is_sampling
 from ..recipe.trust import read_stored
+
+if TYPE_CHECKING:
+    pass
+
 
 IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
@@ -159,3 +173,206 @@ def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
 
 def _gives_responses(operator: Operator) -> bool:
     return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
+
+
+# --- Openers --------------------------------------------------------------------------
+# Who else opens stored runs: apart from `open`, so that registering one loads nothing.
+
+RECIPES = (".yaml", ".yml")
+"""The suffixes of recipes."""
+RUNS = Path("outputs")
+"""Where training puts the run of a recipe, unless another folder is given."""
+openers: list[Callable[[Path, range | None], Stored | None]] = []
+"""Open further kinds of runs: the package that trains adds its own. Each gets a path and the
+training steps that are wanted (None: all), and returns None where the path is not of its kind."""
+
+
+# --- Export ---------------------------------------------------------------------------
+# Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without.
+
+_NO_COMMITS = "dj-process saves no commits"
+
+
+def open_export(path: AnyPath, export: AnyPath) -> Stored:
+    """The stored run of an export.
+
+    Args:
+        path: as it was given.
+        export: the file or folder with the rows that are left; its run folder is beside it.
+
+    Raises:
+        RejuiceError: nothing was run to that path, or what is there cannot be read.
+    """
+    report = Report.read(export)
+    recipe = _recipe(report, run_folder(export))
+    found: Plan | None = None
+    incomplete = "" if report.cache else _NO_COMMITS
+    if report.cache:
+        try:
+            found = plan_of_run(recipe, report, run_folder(export))
+        except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
+            incomplete = error.found
+    one = _set(recipe, report, export, found, incomplete)
+    folder = run_folder(export)
+    local = folder if isinstance(folder, Path) else recipe.path.parent
+    return Stored(path, report.project_name, "export", (one,), recipe.path, local, report)
+
+
+def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
+    """The plan of a run, all of whose commits are there.
+
+    Args:
+        recipe: as it ran.
+        report: of the run.
+        folder: of the run. Where the code of an operator is missing, its manifest says where the
+            commits are.
+
+    Raises:
+        ChangedSinceError: the recipe, its data or its operators are not those of the run.
+        DataError: the cache is gone.
+    """
+    if not to_path(report.cache).exists():
+        raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
+    cache, chunk_rows = to_path(report.cache), report.chunk_rows
+    plan: Plan | None
+    if any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
+        manifest = read_manifest(folder)
+        plan = manifest and Plan.of_run(recipe, cache, chunk_rows, manifest.uses)
+    else:
+        plan = Plan.open(recipe, cache, chunk_rows)
+    if plan is None or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
+        raise ChangedSinceError(
+            "the recipe, its data or its operators have changed since the run", "run it again"
+        )
+    return plan
+
+
+class ChangedSinceError(DataError):
+    """The recipe, its data or its operators are not those of the run."""
+
+
+def _recipe(report: Report, folder: AnyPath) -> Recipe:
+    # A recipe of dj-process is nowhere but where the user has it; `rejuice run` keeps a copy.
+    kept = folder / "recipe.yaml"
+    if not kept.exists():
+        kept = Path(report.recipe)
+    if isinstance(kept, RemotePath):
+        text = kept.read_text()
+        kept = in_user_cache(f"recipes/{xxhash.xxh3_64_hexdigest(text.encode())}.yaml")
+        write_file(kept, text)
+    recipe = read_stored(kept, folder if isinstance(folder, Path) else kept.parent)
+    if len(recipe.steps) != len(report.steps):
+        return recipe
+    return with_written(recipe, [step.written for step in report.steps])
+
+
+def _set(
+    recipe: Recipe, report: Report, export: AnyPath, plan: Plan | None, incomplete: str
+) -> StoredSet:
+    steps = steps_after_sampling(recipe.steps)
+    final = cache(partial(exported_rows, export))
+    shared: dict[str, Any] = {
+        "name": "",
+        "training_step": None,
+        "kind": "answers",
+        "recipe": recipe,
+        "steps": steps,
+        "incomplete": incomplete,
+        "final": final,
+        "decisions": partial(read_decisions, run_folder(export)),
+        "fit": lambda other: steps_after_sampling(other.steps),
+    }
+    if plan is None:
+        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
+        right = "run it again" if report.cache else run
+        return StoredSet(
+            parts=1,
+            source=lambda _: Frame.of(final()),
+            base=lambda _: Frame.of(final()),
+            ids=lambda _: final(),
+            results=not_on_file(incomplete, right),
+            **shared,
+        )
+    first = steps[0] if steps else None
+    return StoredSet(
+        parts=len(plan.source.rows),
+        source=plan.source_frame,
+        base=lambda part: plan.frame_before(part, first),
+        ids=lambda part: _ids(plan.frame_before(part, first)),
+        results=partial(_committed, plan),
+        **shared,
+    )
+
+
+def _ids(frame: Frame) -> pa.Table:
+    return frame.select([name for name in IDS if name in frame.column_names])
+
+
+def _committed(plan: Plan, part: int) -> RunStep:
+    return plan.committed(part)
+
+
+# --- Open whatever a command has left on file: `open_stored(path)` --------------------
+
+__all__ = ["RECIPES", "open_stored", "run_of"]
+
+
+def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
+    """Open an export, its run folder, a recipe whose export was run, or what `openers` open.
+
+    Args:
+        path: `curated.parquet`, `curated.run`, `recipe.yaml`, and of training the folder of a run
+            or of one of its steps.
+        steps: of a training run, those that are wanted; None: all.
+
+    Raises:
+        RejuiceError: it is none of these, or it cannot be read.
+
+    Example:
+        >>> [part] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
+        >>> [step.name for step in part.steps]
+        ['math_verify_mapper', ...]
+    """
+    path = to_path(path)
+    if not path.exists() and not run_folder(path).is_dir():
+        raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
+    if _is_run_folder(path):
+        # A report is found from its folder, too.
+        written_to = to_path(Report.read(path).export_path)
+        return open_export(path, path.with_suffix(written_to.suffix))
+    if _is_run_folder(run_folder(path)) and path.suffix not in RECIPES:
+        return open_export(path, path)
+    if not isinstance(path, Path):
+        raise DataError(f"{path} is not a stored run", "give an export or its .run folder")
+    for opener in openers:
+        if (found := opener(path, steps)) is not None:
+            return found
+    if path.suffix in RECIPES:
+        export = load_without_code(path).head.export_path
+        if not _is_run_folder(run_folder(export)):
+            for opener in openers:  # A recipe that trains has a run where training puts it.
+                if (found := opener(RUNS / path.stem, steps)) is not None:
+                    return found
+            run = f"`rejuice run {shlex.quote(str(path))}`"
+            raise DataError(f"{path} has not been run", f"{run} first")
+        return open_export(path, export)
+    raise DataError(
+        f"{path} is not a stored run", "give an export, its .run folder, a recipe or a training run"
+    )
+
+
+def run_of(recipe: Path) -> AnyPath:
+    """The export of a recipe or, where there is none, the folder of its training run.
+
+    Raises:
+        RejuiceError: it cannot be read.
+    """
+    export = load_without_code(recipe).head.export_path
+    if _is_run_folder(run_folder(export)):
+        return export
+    own = recipe.resolve().parent
+    return own if (own / "steps").is_dir() else RUNS / recipe.stem  # A run keeps its recipe.
+
+
+def _is_run_folder(path: AnyPath) -> bool:
+    return path.suffix == ".run" and (path / "report.json").is_file()

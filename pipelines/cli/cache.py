@@ -2,19 +2,113 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..options import CacheDir, Debug
+from ..engine.cache import CacheEntry
+from .options import CacheDir, Debug
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..engine.cache.entries import Removal
+    from ..console import Console
+    from ..engine.cache import Removal
+
+
+# --- Print what a cache holds ---------------------------------------------------------
+
+_WIDTH = 140
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_DAY_S = 86_400
+_KINDS = {"source": "dataset", "step": "results", "samples": "samples, scores"}
+_USER_CACHES = {
+    "scores.answers": "answers of judges",
+    "scores.sqlite": "answers of judges, of an earlier version",
+    "tools.answers": "observations of tools",
+    "tools.sqlite": "observations of tools, of an earlier version",
+    "code-*.parsed": "parsed source files",
+}
+"""What the user's cache folder holds, by patterns of names."""
+
+
+def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
+    """Print a table with a line for each folder, and what all of them take."""
+    if not console.is_terminal:
+        console.width = _WIDTH
+    table = Table(box=None, pad_edge=False)
+    for heading in ("operator", "holds", "key"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("size", "chunks", "rows", "last used"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("used by", overflow="fold")
+    now = time.time()
+    for entry in entries:
+        table.add_row(
+            Text(entry.operator),
+            _KINDS[entry.kind],
+            entry.key,
+            size_text(entry.size),
+            f"{entry.chunks:,}",
+            "" if entry.rows is None else f"{entry.rows:,}",
+            _ago(now - entry.used),
+            Text(", ".join(_short(path) for path in entry.exports)),
+        )
+    console.print(table)
+    console.print(Text(total_line(entries)), soft_wrap=True)
+
+
+def total_line(entries: Iterable[CacheEntry]) -> str:
+    """What folders take together, and what of it cost something."""
+    every = list(entries)
+    samples = sum(entry.size for entry in every if entry.kind == "samples")
+    size = size_text(sum(entry.size for entry in every))
+    folders = "1 folder" if len(every) == 1 else f"{len(every):,} folders"
+    return f"{folders}, {size}, of which samples and scores {size_text(samples)}"
+
+
+def user_cache_lines(folder: Path) -> Iterator[str]:
+    """What the user's cache folder holds, a line for each cache."""
+    for pattern, content in _USER_CACHES.items():
+        for path in sorted(folder.glob(pattern)):
+            files = path.iterdir() if path.is_dir() else [path]
+            size = size_text(sum(file.stat().st_size for file in files))
+            yield f"{path}: {size}, {content}, for all recipes"
+
+
+def size_text(size: float) -> str:
+    """A number of bytes, such as `1.2 GB`."""
+    unit = 0
+    while size >= 1_000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1_000, unit + 1
+    digits = 0 if unit == 0 or size >= 100 else 1
+    return f"{size:.{digits}f} {_UNITS[unit]}"
+
+
+def _ago(seconds: float) -> str:
+    if seconds >= _DAY_S:
+        return f"{seconds / _DAY_S:.0f} d ago"
+    if seconds >= 3_600:
+        return f"{seconds / 3_600:.0f} h ago"
+    return f"{max(seconds, 0) / 60:.0f} min ago"
+
+
+def _short(path: AnyPath) -> str:
+    if isinstance(path, RemotePath):
+        return str(path)
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+# --- `rejuice cache`: what runs have saved, and what of it can go ---------------------
 
 app = typer.Typer(help="List and remove what runs have saved: finished chunks, samples, scores.")
 """The subcommand `cache`."""
@@ -39,10 +133,9 @@ DryRun = Annotated[
 @app.command("ls")
 def list_entries(path: CachePath = None, cache_dir: CacheDir = None, debug: Debug = False) -> None:
     """List what a cache holds: size, last use, and the exports of the finished runs that use it."""
-    from ...operators.user_cache import in_user_cache
-    from ..analysis.cache import show_cache, user_cache_lines
+    from ...operators.disk import in_user_cache
     from ..console import Console
-    from ..engine.cache.entries import cache_entries
+    from ..engine.cache import cache_entries
 
     show_cache(cache_entries(_cache(path, cache_dir)), Console())
     for line in user_cache_lines(in_user_cache("")):
@@ -61,7 +154,7 @@ def prune(
 
     A run that was stopped has not finished: its results are removed, and its samples stay.
     """
-    from ..engine.cache.entries import select_unused
+    from ..engine.cache import select_unused
 
     cache = _cache(path, cache_dir)
     _remove(cache, partial(select_unused, cache, samples=samples), dry_run=dry_run, again=False)
@@ -79,7 +172,7 @@ def rm(
     debug: Debug = False,
 ) -> None:
     """Remove the results of a step, whoever uses them: the next run computes them again."""
-    from ..engine.cache.entries import select_matching
+    from ..engine.cache import select_matching
 
     cache = _cache(path, cache_dir)
     select = partial(select_matching, cache, wanted, samples=samples)
@@ -87,9 +180,8 @@ def rm(
 
 
 def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again: bool) -> None:
-    from ..analysis.cache import show_cache, total_line
     from ..console import Console
-    from ..engine.cache.entries import remove
+    from ..engine.cache import remove
 
     selected = select() if dry_run else remove(cache, select, again=again)
     if not selected.removed:
@@ -121,10 +213,10 @@ def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
 def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
-    from ..analysis.open import RECIPES
+    from ..analysis.stored import RECIPES
     from ..dataset.run_folder import run_folder
     from ..dataset.write import default_cache
-    from ..engine.cache.entries import is_cache
+    from ..engine.cache import is_cache
     from ..engine.report import Report
     from ..recipe.read import load_without_code
 

@@ -62,7 +62,7 @@ def push(
     ] = False,
 ) -> None:
     """Push an export to the Hugging Face hub, with a card: columns, figures, funnel and recipe."""
-    from ...trainer.export.push import push as pushed
+    from ...trainer.export.huggingface import push as pushed
 
     found = pushed(export, repo, private=private or None)
     files = "1 file" if found.files == 1 else f"{found.files:,} files"

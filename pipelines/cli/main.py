@@ -13,8 +13,11 @@ import typer
 
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line
-from ..interrupts import signals_interrupt
-from ..options import (
+from ...operators.workers import signals_interrupt
+from ..console import safe_output, shown
+from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
+from .cache import app as cache
+from .options import (
     EPILOG,
     AllowEmpty,
     CacheDir,
@@ -30,17 +33,7 @@ from ..options import (
     Verify,
     overrides_of,
 )
-from ..terminal import safe_output, shown
-from .ablate import ablate
-from .audit import audit
-from .cache import app as cache
-from .diff import diff
-from .explain import explain
-from .preview import preview
-from .report import report
 from .trust import Trust, check_recipe_trusted
-from .view import view
-from .whatif import whatif
 
 if TYPE_CHECKING:
     from ..dataset.read import Dataset
@@ -100,11 +93,10 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from ..analysis.show_funnel import show_funnel
+    from ..analysis.funnel import show_funnel
     from ..console import Console
-    from ..engine.empty_result import check_not_empty
     from ..engine.progress import Progress
-    from ..engine.retryable import retry_hints
+    from ..engine.report import check_not_empty, retry_hints
     from ..engine.runner import run as run_recipe
     from ..engine.workers.choice import chosen_workers
     from ..recipe.read import load
@@ -182,12 +174,12 @@ def ops(
     ] = False,
 ) -> None:
     """List operators, flows and tools, or show one with its fields, columns and reasons."""
-    from ..analysis import opdocs
+    from ..analysis import reference
 
     if markdown:
-        typer.echo(opdocs.page(), nl=False)
+        typer.echo(reference.page(), nl=False)
     else:
-        typer.echo(opdocs.listing() if name is None else opdocs.entry(name), nl=False)
+        typer.echo(reference.listing() if name is None else reference.entry(name), nl=False)
 
 
 @app.command()
@@ -201,7 +193,7 @@ def schema(
     import json
 
     from ...operators.registry import load_files
-    from ..analysis.schema import recipe_schema
+    from ..analysis.reference import recipe_schema
 
     typer.echo(json.dumps(recipe_schema(load_files(custom or ())), indent=2))
 

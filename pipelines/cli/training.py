@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ...operators import RejuiceError
-from ..analysis.openers import RUNS, openers
-from ..options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
+from ..analysis.stored import RUNS, openers
+from .analysis import show_more
 from .export import app as export
 from .export import push
 from .main import StoppedError, app, more_checks, warn_of_groups
 from .main import main as run_app
-from .report import show_more
+from .options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
 from .trust import Trust, check_trusted
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ..analysis.stored import Stored
     from ..console import Console
     from ..dataset.read import Dataset
-    from ..recipe.code import RecipeCode
     from ..recipe.recipe import Recipe
     from ..recipe.train import Train
+    from ..recipe.trust import RecipeCode
 
 __all__ = ["app", "main"]
 
@@ -109,7 +109,7 @@ def train(
 
 def _code(recipe: Path, *, checkpoints: bool) -> RecipeCode:
     """The code of a training run, which verl's own loading of its checkpoints may run, too."""
-    from ..recipe.code import code_of
+    from ..recipe.trust import code_of
 
     others = ("its checkpoints, which verl unpickles",) if checkpoints else ()
     return code_of([recipe])._replace(others=others)
@@ -132,8 +132,8 @@ def _prepare(
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
     from ...trainer.cpu.fork_server import PreloadServer, is_given, is_supported
     from ...trainer.launch.checkpoints import last
+    from ...trainer.launch.checks import check_servers
     from ...trainer.launch.nodes import check_nodes
-    from ...trainer.launch.preflight import check_servers
     from ...trainer.launch.training import prepare, process_environment
     from ..recipe.trust import trust
 
@@ -200,7 +200,7 @@ def checkpoint(
     from ...trainer.launch.checkpoints import NeedsTrustError
     from ...trainer.launch.checkpoints import export as write
     from ..console import Console
-    from ..recipe.code import RecipeCode
+    from ..recipe.trust import RecipeCode
 
     console = Console(stderr=True)
     try:
@@ -355,8 +355,8 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
 
 
 def _dry_run(run: TrainingRun, resume: bool, console: Console) -> None:
-    from ...trainer.launch.dry_run import validate
     from ...trainer.launch.training import shell_script
+    from ...trainer.launch.verl_config import validate
 
     typer.echo(shell_script(run, resume=resume))
     with console.status("verl is validating its configuration (about ten seconds)"):

@@ -14,8 +14,8 @@ from ...operators import RecipeError
 if TYPE_CHECKING:
     from ..analysis.stored import Stored
     from ..dataset.remote import AnyPath
-    from ..recipe.code import RecipeCode
     from ..recipe.recipe import Recipe
+    from ..recipe.trust import RecipeCode
 
 Trust = Annotated[
     bool,
@@ -37,8 +37,7 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted, or the recipe cannot be read.
     """
-    from ..recipe.code import code_of
-    from ..recipe.trust import run_folder_of
+    from ..recipe.trust import code_of, run_folder_of
 
     if _is_recipe(path) and (folder := run_folder_of(path)) is not None:
         check_trusted(folder, code_of([path]), trusted)
@@ -55,7 +54,7 @@ def check_run_trusted(stored: Stored, path: Path, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted, or a recipe cannot be read.
     """
-    from ..recipe.code import code_of
+    from ..recipe.trust import code_of
 
     trust_own(stored, path)
     check_trusted(stored.folder, code_of(stored.recipes), trusted)
@@ -80,7 +79,7 @@ def open_trusted(
     Raises:
         RejuiceError: the code is not trusted, or as `opened`.
     """
-    from ..analysis.open_compared import opened
+    from ..analysis.whatif import opened
 
     check_recipe_trusted(recipe, trusted)
     return opened(
@@ -98,8 +97,7 @@ def trust_own(stored: Stored, path: Path) -> None:
     Raises:
         RecipeError: a recipe cannot be read.
     """
-    from ..recipe.code import code_of
-    from ..recipe.trust import run_folder_of, trust
+    from ..recipe.trust import code_of, run_folder_of, trust
 
     if not _is_recipe(path) or run_folder_of(path) is not None:
         return
@@ -120,7 +118,7 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     Raises:
         RecipeError: the code is not trusted.
     """
-    from ...operators.visible import visible
+    from ...operators.logs import visible
     from ..recipe.trust import is_trusted, trust
 
     named = ", ".join((*code.named, *code.others))
@@ -133,7 +131,7 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
 
 
 def _is_recipe(path: AnyPath) -> bool:
-    from ..analysis.openers import RECIPES
+    from ..analysis.stored import RECIPES
 
     return isinstance(path, Path) and path.suffix in RECIPES and path.is_file()
 

@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import source
-from .expressions import SELF, UNKNOWN, Values, assign, bound, forget, parameters, value
-from .source import Defined
+from . import catalogue
+from .catalogue import Defined
+from .constructor import SELF, UNKNOWN, Values, assign, bound, forget, parameters, value
 
 _OF_OPERATORS = ("__init__", "run", "process", "process_single", "process_batched")
 _OF_FILTERS = ("compute_stats_single", "compute_stats_batched", "compute_hash")
@@ -81,7 +81,7 @@ def needs(defined: Defined, fields: Mapping[str, Any]) -> Needs:
 def _lazy(file: Path) -> Mapping[str, Package]:
     """The names in a file of packages that are imported when they are used."""
     found = {}
-    for node in ast.walk(source.module(file)):
+    for node in ast.walk(catalogue.module(file)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             target, call = node.targets[0], node.value
             if isinstance(target, ast.Name) and ast.unparse(call.func) == "LazyLoader":
@@ -99,8 +99,8 @@ def _lazy(file: Path) -> Mapping[str, Package]:
 @cache
 def _pip_names() -> Mapping[str, str]:
     """Data-Juicer's own table of modules that pip knows by another name."""
-    file = source.package() / "utils" / "lazy_loader.py"
-    for node in ast.walk(source.module(file)):
+    file = catalogue.package() / "utils" / "lazy_loader.py"
+    for node in ast.walk(catalogue.module(file)):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_module_to_package":
             return dict(ast.literal_eval(node.value))
     return {}
@@ -109,14 +109,14 @@ def _pip_names() -> Mapping[str, str]:
 @cache
 def _models() -> Mapping[str, Defined]:
     """The functions that make the kinds of models."""
-    file = source.package() / "utils" / "model_utils.py"
+    file = catalogue.package() / "utils" / "model_utils.py"
     found = {}
-    for node in source.module(file).body:
+    for node in catalogue.module(file).body:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
             continue
         if ast.unparse(node.targets[0]) == _MODELS:
             for key, function in zip(node.value.keys, node.value.values, strict=True):
-                made = source.definition(file, ast.unparse(function))
+                made = catalogue.definition(file, ast.unparse(function))
                 if isinstance(key, ast.Constant) and made is not None:
                     found[str(key.value)] = made
     return found
@@ -144,7 +144,7 @@ class _DependencySearch:
 
     def follow_class(self, defined: Defined, given: Values, *, is_open: bool = False) -> None:
         """Follow what is called of a class that is made with the `given` values."""
-        within = _Class(list(source.lineage(defined)), {})
+        within = _Class(list(catalogue.lineage(defined)), {})
         for name in _METHODS:
             found = within.method(name)
             if found is not None:
@@ -320,7 +320,7 @@ class _Body:
             forget(local, self._values)
             self.block(local.body)
             return
-        defined = source.definition(self._file, name)
+        defined = catalogue.definition(self._file, name)
         if defined is not None:
             self._search.follow_name(defined, call, self._values)
 

@@ -2,26 +2,305 @@
 
 from __future__ import annotations
 
+import ast
+import logging
+import os
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from copy import deepcopy
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 
-from ...operators import EngineError, OperatorError
+from ...operators import EngineError, OperatorError, RejuiceError
 from ...operators.columns import find_path
-from .catalogue import find
-from .concurrent import REQUESTS, concurrent
-from .datasets import lowered, nested, rows_of
-from .failures import described
-from .fields import arguments
-from .installs import no_installs
+from ..ray_session import LOCAL, connected_to_ray
+from . import catalogue
+from .catalogue import Defined, ForeignKind, find
+from .datasets import ROW, lowered, nested, rows_of
+from .failures import described, no_installs
 from .needs import needs
-from .result import ROW
-from .servers import server
-from .watch import Failures, ServerLostError, watch_model, watching
-from .with_ray import needs_ray, run_with_ray
+from .settings import arguments
+from .watch import Failures, ServerLostError, calls_of_row, note_failed_row, watch_model, watching
+
+# --- Concurrent -----------------------------------------------------------------------
+# Operators of Data-Juicer that ask a model's server: many requests at once instead of one.
+#
+# Data-Juicer works through the rows one after the other and waits for each answer; only more
+# processes, each with all of its imports, would send more requests. Threads wait as well.
+
+REQUESTS = 16
+"""Requests at once, unless the step's `num_proc` says otherwise."""
+
+Rows = Mapping[str, list[Any]]
+
+
+def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
+    """A class that asks for several rows at once, and what it has to be made with.
+
+    Args:
+        kind: a mapper or filter of Data-Juicer's. One that works on batches decides itself how it
+            asks, and is given back as it is.
+        most: how many requests wait at once.
+    """
+    from data_juicer.ops.base_op import Filter, Mapper
+
+    base, name, method = Mapper, "process_batched", _process_batched
+    if issubclass(kind, Filter):
+        base, name, method = Filter, "compute_stats_batched", _compute_stats_batched
+    if getattr(kind, name, None) is not getattr(base, name):
+        return kind, {}
+    members = {name: method, "_requests": most, "__module__": kind.__module__}
+    # All rows that Data-Juicer hands over at once are asked for together.
+    return type(kind.__name__, (kind,), members), {"batch_mode": True, "batch_size": 1000}
+
+
+def _process_batched(self: Any, samples: Rows, *args: Any, **kwargs: Any) -> dict[str, list[Any]]:
+    def process(row: Any) -> Any:
+        before = deepcopy(row)
+        with calls_of_row() as calls:
+            after = self.process_single(row, *args, **kwargs)
+        # What the operator makes of an answer that did not come is no result: an empty text, [].
+        return _failed(before) if calls.failed else after
+
+    rows = _each(self, process, samples)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _compute_stats_batched(self: Any, samples: Any, *args: Any, **kwargs: Any) -> Any:
+    from data_juicer.utils.constant import Fields
+
+    def compute(row: Any) -> Any:
+        known = set(row[Fields.stats])
+        with calls_of_row() as calls:
+            after = self.compute_stats_single(row, *args, **kwargs)
+        found = {k: value for k, value in after[Fields.stats].items() if k not in known}
+        return _failed(after) if calls.failed or _without_record(found) else after
+
+    rows = _each(self, compute, samples)
+    samples[Fields.stats] = [row[Fields.stats] for row in rows]
+    return samples
+
+
+def _failed(row: Any) -> Any:
+    note_failed_row(row[ROW])
+    return row
+
+
+def _without_record(stats: Mapping[str, Any]) -> bool:
+    """Whether an answer could not be read: a filter that keeps it as `..._record` keeps nothing."""
+    return any(name.endswith("_record") and not value for name, value in stats.items())
+
+
+def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
+    """What `work` makes of each row, in their order; the first error ends the waiting."""
+    from data_juicer.core.data.dj_dataset import nested_obj_factory
+
+    columns = list(samples)
+    rows = [
+        nested_obj_factory(dict(zip(columns, row, strict=True)))
+        for row in zip(*(samples[name] for name in columns), strict=True)
+    ]
+    with ThreadPoolExecutor(self._requests) as pool:
+        # Each row in a context of its own: what is logged about it is counted with its step.
+        futures = [pool.submit(copy_context().run, work, row) for row in rows]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+# --- With ray -------------------------------------------------------------------------
+# Operators of Data-Juicer's that are written for Ray, such as its `ray_…_deduplicator`.
+
+PACKAGE = "ray"
+_MODES = "_supported_exec_modes"
+
+
+def needs_ray(defined: Defined) -> bool:
+    """Whether an operator runs under Ray only. Nothing is imported.
+
+    Args:
+        defined: its class.
+    """
+    for base in catalogue.lineage(defined):
+        for item in base.node.body if isinstance(base.node, ast.ClassDef) else ():
+            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == _MODES:
+                return "default" not in ast.literal_eval(item.value)
+    return False
+
+
+def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
+    """The rows that an operator for Ray leaves of a table, as they are.
+
+    The table is one block, so that the rows come to the operator in their order: of duplicates,
+    the first stays. What the operator adds, such as `__dj__is_unique`, is not kept.
+
+    Args:
+        operator: of Data-Juicer's, made for this table: it remembers what it has seen.
+        table: all rows, numbered in the column `ROW`.
+
+    Raises:
+        OperatorError: it failed in a task of Ray's.
+    """
+    import ray
+    from data_juicer.core.data.ray_dataset import RayDataset
+
+    kept = np.zeros(table.num_rows, bool)
+    with warnings.catch_warnings(), _quiet_ray(), TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
+        operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
+        dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
+        try:
+            blocks = ray.get(dataset.process([operator]).data.to_arrow_refs())
+        except ray.exceptions.RayTaskError as error:
+            raise OperatorError(f"failed under Ray with {_cause(error)}") from None
+        for block in blocks:
+            if block.num_rows:
+                kept[np.asarray(block[ROW])] = True
+    return table.filter(pa.array(kept))
+
+
+@contextmanager
+def _quiet_ray() -> Iterator[None]:
+    """Ray as this process has it, or else on this machine for a while; Ray Data is silent."""
+    with connected_to_ray(LOCAL):
+        import ray
+
+        context, log = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
+        before = context.enable_progress_bars, log.level
+        context.enable_progress_bars = False
+        log.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            context.enable_progress_bars = before[0]
+            log.setLevel(before[1])
+
+
+def _cause(error: Exception) -> str:
+    """The exception that an operator raised in a task: Ray's error has only its traceback."""
+    traceback = str(error).partition("\n\nThe above exception was the direct cause")[0]
+    return traceback.rstrip().splitlines()[-1].strip()
+
+
+# --- Servers --------------------------------------------------------------------------
+# The server that an operator of Data-Juicer's asks, from its fields and the environment.
+
+_DEFAULT_URL = "https://api.openai.com/v1"
+# As data_juicer.utils.model_utils reads them, in its order.
+_URLS = ("OPENAI_BASE_URL", "OPENAI_API_URL", "DASHSCOPE_BASE_URL")
+_KEYS = ("OPENAI_API_KEY", "DASHSCOPE_API_KEY", "SK")
+_MODELS = ("api_or_hf_model", "api_model")
+_WHICH_URL = "model_params: {base_url: ...} or OPENAI_BASE_URL"
+_WHICH_KEY = "OPENAI_API_KEY"
+
+
+class Server(NamedTuple):
+    """A server with OpenAI's API.
+
+    Attributes:
+        url: up to and with `/v1`.
+        key: empty where none is set.
+        model: that it is asked for; None: the first that it has.
+        is_chat: whether it is asked for chat completions.
+    """
+
+    url: str
+    key: str
+    model: str | None
+    is_chat: bool = True
+
+    def check(self) -> None:
+        """Try its address once, and whether it has the model and takes the key.
+
+        Nothing is tried where there is a proxy between, which Data-Juicer's clients use.
+
+        Raises:
+            EngineError: it is not up, or will answer no request.
+        """
+        from ...operators.servers.options import ServerOptions
+        from ...operators.servers.preflight import check_server
+
+        if not self.url.startswith(("http://", "https://")):
+            found = f"the address of its server is '{self.url}'"
+            raise EngineError(found, f"it must begin with http:// or https://; see {_WHICH_URL}")
+        if not self.key:
+            found = f"it has no key for {self.url}"
+            raise EngineError(found, f"give {_WHICH_KEY}; a server of your own takes any value")
+        if _is_beyond_proxy(self.url):
+            return
+        # Only of a chat is it known how to ask for the model, and Alibaba's has other names for it.
+        model = self.model if self.is_chat and "dashscope" not in self.url else None
+        try:
+            check_server(ServerOptions(base_url=self.url, patience_s=0), model, key=self.key)
+        except RejuiceError as error:
+            right = error.right.replace("api_key_env", _WHICH_KEY).replace("base_url", _WHICH_URL)
+            raise type(error)(error.found, right) from error.__cause__
+
+    def lost(self, error: ServerLostError) -> EngineError:
+        """The error that ends a run whose server is lost."""
+        if error.status is None and error.calls:
+            found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
+            return EngineError(found, "its log may say why")
+        if error.status is None:
+            found = f"{self.url} could not be reached: {error.found}"
+            return EngineError(found, "is the server up? then run again: finished chunks are kept")
+        found = f"{self.url} refuses requests: {error.found}"
+        if error.status == 404:
+            model = f"does it have the model '{self.model}', and " if self.model else ""
+            return EngineError(found, f"{model}is its address right? see {_WHICH_URL}")
+        return EngineError(found, f"is the key right? see {_WHICH_KEY}")
+
+
+def model_field(kind: ForeignKind) -> str | None:
+    """The field of an operator that names a model which may be behind a server."""
+    return next((name for name in _MODELS if name in kind.known), None)
+
+
+def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
+    """The server that an operator asks; None where it is not known, as with `litellm`.
+
+    Args:
+        kind: an operator for which `Needs.asks_server` is true.
+        fields: those of the recipe.
+    """
+    params = fields.get("model_params") or {}
+    defaults = {field.name: field.default for field in kind.fields}
+    name = model_field(kind)
+    if name is None or params.get("api_backend") == "litellm":
+        return None
+    url = params.get("base_url") or _first(_URLS) or _DEFAULT_URL
+    model, endpoint = (
+        fields.get(field, ast.literal_eval(defaults.get(field) or "None"))
+        for field in (name, "api_endpoint")
+    )
+    key = str(params.get("api_key") or _first(_KEYS))
+    return Server(str(url).rstrip("/"), key, model, "chat" in (endpoint or "chat"))
+
+
+def _is_beyond_proxy(url: str) -> bool:
+    from urllib.request import getproxies, proxy_bypass  # `rejuice check` asks no server.
+
+    parts = urlsplit(url)
+    proxies = {parts.scheme, "all"} & set(getproxies())
+    return bool(proxies) and not proxy_bypass(parts.hostname or "")
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
+
+
+# --- Run operator ---------------------------------------------------------------------
 
 
 class Ran(NamedTuple):

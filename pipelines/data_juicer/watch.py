@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Any
 
 from ...operators.change import merge_logged
-from ...operators.redaction import redact
+from ...operators.logs import redact
 
 _LONGEST_MESSAGE = 200
 _LIBRARY = "data_juicer"

@@ -39,8 +39,8 @@ from .json_types import (
     with_parts,
     with_texts,
 )
+from .remote import is_of_store
 from .schemas import MOST_KEYS, too_many_keys
-from .store_answers import is_of_store
 
 _LONGEST_LINE = 1 << 27
 """Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""

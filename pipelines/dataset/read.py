@@ -9,29 +9,251 @@ named by a hash of the content, so an unchanged dataset is read once, whatever i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import xxhash
+from numpy.typing import NDArray
 
 from ...operators import DataError
-from . import formats, parquet
-from .arrow_files import FORMAT
-from .checked import check_own_folder
-from .content_hash import fingerprint
-from .cut import chunked
-from .datafile import DataFile
+from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
+from . import json_lines, parquet
+from .datafile import DataFile, errors_of_format
+from .files import FORMAT, check_own_folder, open_input, read_file, write_file
 from .hub import HubDataset
-from .json_types import without_marks
-from .mixture import rows_by_weight, sampled
+from .json_types import is_too_deep, too_deep, without_marks
+from .parquet import chunked
 from .remote import AnyPath
-from .schemas import added, conform, unify
-from .selection import not_there
-from .source import Source, read_source, write_chunks, write_ranges
+from .schemas import added, conform, decoded, unify
+from .source import Source, not_there, read_source, write_chunks, write_ranges
 from .spec import DatasetPart, DatasetSpec, check_unique, files_of
+
+# --- Content hash ---------------------------------------------------------------------
+# Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.
+#
+# A file counts as unchanged if its size and the time of its last change are the same. `rejuice run
+# --verify` reads it again.
+
+_NAME = "content-hashes.json"
+_BLOCK = 16 << 20
+_RECENT_NS = 2_000_000_000
+"""A file may change twice within the resolution of its time: the hash of one so young is not
+kept."""
+
+
+class _Known(NamedTuple):
+    """A file's hash, and the size and time of the file that had it."""
+
+    size: int
+    mtime_ns: int
+    digest: str
+
+
+def fingerprint(
+    files: Sequence[DataFile], cache: AnyPath | None = None, *, verify: bool = False
+) -> str:
+    """Hash of the content of files and of their formats; their names and places do not matter.
+
+    Args:
+        files: of a dataset, in order.
+        cache: the folder in which hashes are kept; None: each file is read.
+        verify: read each file, whatever is kept.
+    """
+    kept = {} if cache is None else _kept(cache)
+    found = dict[str, _Known]()
+    digest = xxhash.xxh3_128()
+    for file in files:
+        name = str(file.path.absolute())
+        known = None if verify else kept.get(name)
+        if known is None or known[:2] != (file.size, file.mtime_ns):
+            known = _Known(file.size, file.mtime_ns, _hash(file))
+            if time.time_ns() - file.mtime_ns > _RECENT_NS:
+                found[name] = known
+        digest.update(f"{file.suffix} {known.digest}\n".encode())
+    if cache is not None and found.items() - kept.items():
+        cache.mkdir(parents=True, exist_ok=True)
+        write_file(cache / _NAME, json.dumps({**kept, **found}, indent=0))
+    return str(digest.hexdigest())
+
+
+def _hash(file: DataFile) -> str:
+    digest = xxhash.xxh3_128()
+    with file.open() as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    file.check_unchanged()
+    return str(digest.hexdigest())
+
+
+def _kept(cache: AnyPath) -> dict[str, _Known]:
+    """The hashes that are kept; none where their file is missing or damaged."""
+    with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
+        kept = parse_json(read_file(cache / _NAME))
+        return {str(name): _Known(*entry) for name, entry in kept.items()}
+    return {}
+
+
+# --- Mixture --------------------------------------------------------------------------
+# Mixtures of datasets as Data-Juicer reads them: a path with weights, and rows by weight.
+
+_SEED = 42
+"""Data-Juicer's own, `random_sample` of data_juicer/utils/sample.py."""
+
+
+def parse_mixture(text: str) -> list[str]:
+    """The paths of `0.5 a.jsonl 0.5 b.jsonl`, as Data-Juicer splits it, without their weights.
+
+    The weights do nothing there either: they only matter where `dataset: {max_sample_num: …}` is.
+
+    Raises:
+        ValueError: a quote is not closed.
+    """
+    return [word for word in shlex.split(text) if not _is_number(word)]
+
+
+def rows_by_weight(weights: Sequence[float], max_rows: int) -> list[int]:
+    """How many rows of each dataset are taken, as Data-Juicer's `get_sample_numbers` counts."""
+    share = np.array(weights, np.float64) / sum(weights)
+    rows, left = [], max_rows
+    for each in share:
+        rows.append(min(int(np.ceil(max_rows * each)), left))
+        left -= rows[-1]
+    return rows
+
+
+def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | None:
+    """Rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
+
+    The dataset is read twice: once to count it, once for the rows that are taken. Only these are
+    in memory. Where more rows are wanted than there are, some are taken several times.
+
+    Args:
+        read: gives the tables of the dataset.
+        rows: how many are taken.
+
+    Returns:
+        The rows; None where there are none.
+    """
+    total = sum(table.num_rows for table in read())
+    if not total or not rows:
+        return None
+    wanted_N = _drawn(total, rows)
+    order = np.argsort(wanted_N, kind="stable")
+    sorted_N = wanted_N[order]
+    taken, first = list[pa.Table](), 0
+    for table in read():
+        begin, end = np.searchsorted(sorted_N, [first, first + table.num_rows])
+        if begin < end:
+            taken.append(table.take(pa.array(sorted_N[begin:end] - first)))
+        first += table.num_rows
+    schema = unify([table.schema for table in taken])
+    together = pa.concat_tables([conform(table, schema) for table in taken])
+    place = np.empty_like(order)
+    place[order] = np.arange(rows)
+    return together.take(pa.array(place))
+
+
+def _drawn(total: int, rows: int) -> NDArray[np.int64]:
+    """int64[rows]: the rows that Data-Juicer's `random_sample` takes of so many."""
+    if rows == total:
+        return np.arange(total)
+    # As `datasets.Dataset.shuffle(seed)` shuffles.
+    shuffled_N = np.random.default_rng(_SEED).permutation(total)
+    return shuffled_N[np.arange(rows) % total]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+# --- Read a file of any format that datasets have, table by table ---------------------
+
+BLOCK = 16 << 20
+"""Bytes of a file of JSON lines that are parsed at once."""
+
+
+def read_batches(
+    file: DataFile,
+    *,
+    block: int | None = None,
+    rows: int = 65_536,
+    workers: int = 1,
+    columns: Sequence[str] | None = None,
+) -> Iterator[pa.Table]:
+    """Tables of a file, in order; each has its own schema.
+
+    Args:
+        file: of the dataset.
+        block: bytes of JSON lines per table, about; by default `BLOCK`.
+        rows: rows of a Parquet file per table, at most.
+        workers: threads that parse JSON lines.
+        columns: those that are read, as far as the file has them; None: all of them.
+
+    Raises:
+        DataError: it is damaged or not of its format, or a column is nested too deeply; names the
+            line of a file of lines.
+    """
+    for table in _batches(file, block or BLOCK, rows, workers, columns):
+        for field in table.schema:
+            if is_too_deep(field.type):
+                raise too_deep(field.name, str(file))
+        yield table
+
+
+def _batches(
+    file: DataFile, block: int, rows: int, workers: int, columns: Sequence[str] | None
+) -> Iterator[pa.Table]:
+    if file.suffix == ".parquet":
+        yield from parquet.read_batches(file, rows=rows, columns=columns)
+    elif file.suffix == ".arrow":
+        yield from _arrow_batches(file, columns)
+    else:
+        yield from json_lines.batches(file, block, workers=workers, columns=columns)
+
+
+def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    with errors_of_format(file, "Arrow"), open_input(file.path, mapped=True) as source:
+        # Hugging Face datasets write the stream format, most others the file format.
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        reader = opened(source)
+        if columns is not None:
+            there = [i for i, name in enumerate(reader.schema.names) if name in columns]
+            source.seek(0)
+            reader = opened(source, options=pa.ipc.IpcReadOptions(included_fields=there))
+        if is_file:
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            batches = iter(reader)
+        for batch in batches:
+            # Before anything is done with it: damaged offsets would abort the process.
+            batch.validate(full=True)
+            yield decoded(file, pa.Table.from_batches([batch]))
+
+
+def column_names(file: DataFile) -> list[str]:
+    """The names of the columns of a file; of one of JSON lines those of its first lines."""
+    if file.suffix == ".parquet":
+        return list(parquet.read_schema(file).names)
+    if file.suffix == ".arrow":
+        return next((table.column_names for table in _arrow_batches(file, None)), [])
+    return json_lines.first_keys(file, BLOCK)
+
+
+# --- Open a dataset, and cut it into chunks of whole groups ---------------------------
 
 _FIRST_BYTES = 1 << 20
 _FIRST_ROWS = 1_000
@@ -234,21 +456,19 @@ class Dataset:
     def _read(self, file: DataFile) -> Iterator[pa.Table]:
         """Tables of a file, with all columns in which selected ones may be."""
         columns = self.spec.selection.columns
-        return formats.read_batches(file, workers=self.workers, columns=columns)
+        return read_batches(file, workers=self.workers, columns=columns)
 
     def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
         """The first table of a file; nothing where it has no rows."""
         columns = self.spec.selection.columns
-        return islice(
-            formats.read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1
-        )
+        return islice(read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1)
 
     def _columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, table by table."""
         schema = pa.schema([self.schema.field(name) for name in names])
         selection = self.spec.selection
         for file in self.files:
-            for table in formats.read_batches(file, columns=selection.columns_of(names)):
+            for table in read_batches(file, columns=selection.columns_of(names)):
                 yield conform(selection.of(table, file.suffix), schema)
 
     def _schemas(self) -> Iterator[tuple[DataFile, pa.Schema]]:
@@ -272,7 +492,7 @@ class Dataset:
                     if not missing:
                         return
         if missing:
-            names = {name for file in self.files for name in formats.column_names(file)}
+            names = {name for file in self.files for name in column_names(file)}
             raise not_there(missing[0], names, self.spec)
 
 

@@ -8,8 +8,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from ...operators import DataError
-from .arrow_types import plain_type
-from .json_types import AS_TEXT, Path, converted, has_marks, unify_marked
+from .json_types import AS_TEXT, Path, converted, has_marks, plain_type, unify_marked
 
 MOST_KEYS = 1_000
 """Different keys that the objects of a column have at most: each is a column in every row."""

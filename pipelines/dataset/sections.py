@@ -19,8 +19,7 @@ import xxhash
 
 from ...operators import DataError
 from ...operators.records import HEADER_BYTES, Header, read_header
-from .checked import TABLE, damaged, owner, read_content
-from .files import written
+from .files import TABLE, damaged, owner, read_content, written
 from .remote import AnyPath, RemotePath, store_errors
 
 _SIZE = struct.Struct("<q")

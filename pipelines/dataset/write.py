@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -22,12 +24,147 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
-from .arrow_types import without_empty
-from .files import read_file, write_file, written
-from .remote import AnyPath, RemotePath
-from .run_folder import PART, PART_SUFFIX, is_folder
+from .datafile import DataFile
+from .files import open_input, read_arrow, read_file, write_file, written
+from .json_types import without_empty
+from .parquet import schema_metadata
+from .read import Dataset
+from .remote import AnyPath, RemotePath, to_path
+from .run_folder import PART, PART_SUFFIX, is_folder, run_folder
 from .schemas import conform
-from .spec import DatasetSpec
+from .spec import DatasetSpec, files_of
+
+# --- Written --------------------------------------------------------------------------
+# Which columns of a dataset steps have written: they may be computed again, all others are kept.
+#
+# An export as Parquet or Arrow says so in the metadata of its schema, wherever it is moved, and so
+# does a table that is read from it. Of any other export, the report in its run folder says it.
+
+_KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
+
+
+def mark_written(
+    schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
+) -> pa.Schema:
+    """The schema, with a mark at those of its columns that steps have written.
+
+    Args:
+        schema: of an export.
+        names: of columns that steps have written.
+        origins: by column, those from which it was computed.
+    """
+    marked = sorted(set(names) & set(schema.names))
+    metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
+    if origins:
+        known = {name: sorted(origins[name]) for name in marked if name in origins}
+        metadata[_FROM] = json.dumps(known)
+    return schema.with_metadata(metadata)
+
+
+class WrittenByRuns(NamedTuple):
+    """What runs have written of a dataset, as far as is known.
+
+    Attributes:
+        columns: that steps have written.
+        origins: by column that steps have written, those from which it was computed.
+    """
+
+    columns: frozenset[str] = frozenset()
+    origins: Mapping[str, frozenset[str]] = MappingProxyType({})
+
+
+def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
+    """The columns of a dataset that steps have written, see `written_of`."""
+    return written_of(dataset).columns
+
+
+def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
+    """What runs have written of a dataset.
+
+    Args:
+        dataset: the export of a run under Ray, or several exports, of which all have to say it.
+    """
+    spec = DatasetSpec.of(dataset)
+    if not spec.paths or len(spec.paths) < len(spec.parts):
+        return WrittenByRuns()  # A dataset of the hub is no export.
+    found = _all_of([_of_path(path) for path in spec.paths])
+    renamed = spec.selection.renamed
+    origins = {
+        new: frozenset(renamed(of)) for name, of in found.origins.items() for new in renamed([name])
+    }
+    return WrittenByRuns(frozenset(renamed(found.columns)), origins)
+
+
+def _of_path(path: AnyPath) -> WrittenByRuns:
+    """What runs have written of a file, a folder or the files of a pattern."""
+    reported = _reported(path)
+    try:
+        files = files_of(path)
+    except DataError:
+        return WrittenByRuns(reported)  # `dj-process` reads formats that we do not, such as CSV.
+    of_files = []
+    for file in files:
+        marked = _marked(file)
+        columns = marked.columns or (reported if file == path else _reported(file))
+        of_files.append(marked._replace(columns=columns))
+    found = _all_of(of_files)
+    return found._replace(columns=found.columns | reported)
+
+
+def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
+    """What all parts of a dataset say is written; a column may come of other ones in each."""
+    origins = dict[str, frozenset[str]]()
+    for part in parts:
+        for name, of in part.origins.items():
+            origins[name] = origins.get(name, frozenset()) | of
+    return WrittenByRuns(frozenset.intersection(*(part.columns for part in parts)), origins)
+
+
+def _marked(file: AnyPath) -> WrittenByRuns:
+    """What the metadata of a file says."""
+    metadata = _metadata(file)
+    try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
+        columns = frozenset(
+            name for name in parse_json(metadata.get(_KEY, b"[]")) if isinstance(name, str)
+        )
+    except (ValueError, TypeError):
+        columns = frozenset()
+    try:
+        origins = parse_json(metadata.get(_FROM, b"{}"))
+        return WrittenByRuns(
+            columns, {name: frozenset(map(str, of)) for name, of in origins.items()}
+        )
+    except (ValueError, TypeError, AttributeError):
+        return WrittenByRuns(columns)
+
+
+def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
+    """The metadata of a file's schema."""
+    metadata: Mapping[bytes, bytes] | None = None
+    if file.suffix == ".parquet":
+        metadata = schema_metadata(DataFile.of(file))
+    elif file.suffix == ".arrow":
+        with suppress(pa.ArrowInvalid), open_input(file) as source:
+            # An export is no stream.
+            metadata = pa.ipc.open_file(source).schema.metadata
+    return metadata or {}
+
+
+def _reported(export_path: AnyPath) -> frozenset[str]:
+    """The columns that the run to a path has written."""
+    try:
+        report = parse_json(read_file(run_folder(export_path) / "report.json"))
+        # The dataset of a run may differ from its export in nothing but the suffix.
+        if to_path(str(report["export_path"])).name != export_path.name:
+            return frozenset()
+        # Reports of version 0.4 and earlier only name the columns of which they have figures.
+        written = [step.get("written", step["columns"]) for step in report["steps"]]
+        return frozenset(str(name) for names in written for name in names)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return frozenset()  # There is none, or it is damaged.
+
+
+# --- Write ----------------------------------------------------------------------------
 
 Write = Callable[[pa.Table], None]
 _CACHE = ".rejuice"
@@ -172,3 +309,55 @@ def _as_json(value: Any) -> str:
 
 
 _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
+
+
+# --- Read the rows of an export: a file, or a folder of parts. It may have no row -----
+
+
+def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
+    """The rows of an export.
+
+    Args:
+        export: a file, or a folder of parts.
+        mapped: whether they may stay on disk until they are used; then it must not be removed.
+
+    Raises:
+        DataError: it is gone, damaged or not finished, or lacks a part.
+    """
+    in_parts = is_folder(export)
+    parts = parts_of(export) if in_parts else [export]
+    for part in parts if in_parts else ():
+        if not part.is_file():
+            raise DataError(f"{export} lacks {part.name}", "run its recipe again")
+    if export.suffix == ".arrow" and export.is_file():
+        return _checked(read_arrow(export, mapped=mapped), export)
+    if in_parts or (export.suffix == ".parquet" and export.is_file()):
+        import pyarrow.parquet as pq  # It loads clients of object stores.
+
+        try:
+            tables = []
+            for part in parts:
+                with open_input(part, mapped=mapped) as source:
+                    tables.append(pq.read_table(source))
+            return _checked(pa.concat_tables(tables), export)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError):
+            raise DataError(f"{export} is damaged", "run it again") from None
+    if export.is_file() and not export.stat().st_size:
+        return pa.table({})
+    if isinstance(export, RemotePath):
+        with TemporaryDirectory(prefix="rejuice-") as folder:
+            copy = Path(folder) / export.name
+            copy.write_bytes(export.read_bytes())
+            return Dataset(copy).table()
+    return Dataset(export).table()
+
+
+def _checked(table: pa.Table, export: AnyPath) -> pa.Table:
+    """The rows; damaged offsets would end the process where they are used."""
+    try:
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeDecodeError):
+        raise DataError(f"{export} is damaged", "run it again") from None
+    return table

@@ -16,11 +16,10 @@ import pyarrow as pa
 from ...operators.agents.flows.react import React
 from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
-from ...operators.agents.task import Task
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
 from ...operators.agents.tools.calculator import Calculator
-from ...operators.agents.trajectory import Trajectory, columns_of
+from ...operators.agents.trajectory import Task, Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.sampling import Group, Prompt, Sample
 from ..dataset.write import writer

@@ -6,12 +6,17 @@ tested by assertions about the function, and by what it prints.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 from ...operators import RejuiceError
 from .numbers import SPLITS, Split, hashed, pick, seeded, split_of
+from .recorded import write_rows
 
 Argument: TypeAlias = int | str | list[int]
 """What a function of a problem is given; a script reads it from one line."""
@@ -297,3 +302,48 @@ def code_row(problem: CodeProblem, seed: int, responses: int) -> dict[str, Any]:
         "tests": problem.inputs,
         "responses": [{"text": text, "student": student} for text, student in written],
     }
+
+
+# --- Write programming problems to a dataset file -------------------------------------
+
+RESPONSES = 8
+"""Recorded responses to each problem."""
+
+_TEXT = pa.string()
+_SCHEMA = pa.schema(
+    [
+        ("question", _TEXT),
+        ("code", _TEXT),
+        ("test_list", pa.list_(_TEXT)),
+        ("tests", pa.list_(pa.struct([("input", _TEXT), ("output", _TEXT)]))),
+        ("responses", pa.list_(pa.struct([("text", _TEXT), ("student", _TEXT)]))),
+    ]
+)
+
+
+def write_code_problems(
+    path: Path, *, seed: int = 0, prompts: int = 200, split: Split = "train"
+) -> None:
+    """Write one row per problem.
+
+    The columns are `question`; `code`, a solution; the tests as statements, `test_list`, and as
+    inputs and outputs, `tests`; and `responses`, a list of `{text, student}`.
+
+    Raises:
+        RejuiceError: there is no such format or split, or there are fewer problems.
+    """
+    problems = code_problems(seed, split, prompts)
+    write_rows(path, _SCHEMA, (code_row(problem, seed, RESPONSES) for problem in problems))
+
+
+def first_code_problems(*, seed: int, prompts: int, split: Split, most: int = 100) -> pa.Table:
+    """The first rows that `write_code_problems` would write, at most `most` of them.
+
+    It makes no array from Python's values, for which Arrow loads pandas.
+    """
+    from pyarrow import json as arrow_json
+
+    problems = code_problems(seed, split, min(prompts, most))
+    rows = (json.dumps(code_row(problem, seed, RESPONSES)) for problem in problems)
+    options = arrow_json.ParseOptions(explicit_schema=_SCHEMA)
+    return arrow_json.read_json(pa.BufferReader("\n".join(rows).encode()), parse_options=options)

@@ -10,21 +10,85 @@ import ast
 import inspect
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial, wraps
 from itertools import pairwise
 from types import FunctionType
 from typing import Any
 
-from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter
+import numpy as np
+import pyarrow as pa
+from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter, Selector
 from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 
+from ..data_juicer.datasets import ROW, nested, plain, rows_of
 from ..recipe.steps import number_steps
-from .current_run import current_run
-from .deduplicators import allow_on_ray
-from .ours import ProcessEntry, has_ours, is_ours
-from .selectors import keep_order
+from .step_in_run import ProcessEntry, current_run, has_ours, is_ours
+
+# --- Data-Juicer's deduplicators on Ray, in a recipe with an operator of ours ---------
+# Data-Juicer runs them with its default executor only, and refuses the recipe. Here the rows come
+# to the driver, which runs them there as that executor does: its memory is bounded by the data.
+
+_RAY = "ray"
+
+
+def allow_on_ray(ops: Iterable[Any], *, keep_hashes: bool) -> None:
+    """Let the deduplicators among the operators of a run work on Ray's datasets.
+
+    Args:
+        ops: of the run.
+        keep_hashes: whether their hashes are exported.
+    """
+    for op in ops:
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_deduplicators_of_theirs_are_allowed_on_ray
+        modes = op._supported_exec_modes
+        if isinstance(op, Deduplicator) and _RAY not in modes:
+            op._supported_exec_modes = (*modes, _RAY)
+            op.num_proc, op.auto_op_parallelism = None, False  # A driver of Ray must not fork.
+            op.run = partial(_run, op.run, keep_hashes)
+
+
+def _run(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any) -> Any:
+    import ray
+
+    for context in (dataset.context, ray.data.DataContext.get_current()):
+        context.execution_options.preserve_order = True  # The first of equal rows is kept.
+    blocks = ray.get(dataset.to_arrow_refs())
+    full = [plain(block) for block in blocks if block.num_rows]
+    if not full:
+        return dataset
+    table = pa.concat_tables(full, promote_options="permissive")
+    out, rows = rows_of(run(nested(table)))
+    kept = (out if keep_hashes else out.select(table.column_names)).take(pa.array(rows))
+    cuts = np.linspace(0, kept.num_rows, len(full) + 1).astype(int)
+    return ray.data.from_arrow([kept.slice(at, stop - at) for at, stop in pairwise(cuts)])
+
+
+# --- Selectors ------------------------------------------------------------------------
+# Data-Juicer's selectors, in a recipe with an operator of ours: rows stay in their order.
+#
+# Some of them sort, and so tear the groups apart that the steps after them work on. `rejuice run`
+# keeps the order, too.
+
+
+def keep_order(ops: Iterable[Any]) -> None:
+    """Let the selectors among the operators of a run give the rows in the order they came in."""
+    for op in ops:
+        if isinstance(op, Selector):
+            op.run = partial(_run_selector, op.run)
+
+
+def _run_selector(run: Callable[..., Any], dataset: Any, **kwargs: Any) -> Any:
+    from data_juicer.core.data import NestedDataset
+
+    numbered = NestedDataset(dataset.add_column(ROW, np.arange(len(dataset))))
+    kept = run(numbered, **kwargs)
+    order = np.argsort(np.asarray(kept.with_format("arrow")[ROW]))
+    return NestedDataset(kept.select(order).remove_columns(ROW))
+
+
+# --- Fresh statistics -----------------------------------------------------------------
 
 Callee = Callable[..., Any]
 

@@ -15,11 +15,9 @@ import pyarrow as pa
 import ray
 
 from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
-from ..data_juicer.datasets import plain
-from ..data_juicer.run_columns import filled
+from ..data_juicer.datasets import filled, plain
 from ..engine.audit_log import AuditLog
-from ..engine.frame import Frame
-from ..engine.group_starts import GroupStarts, check_contiguous
+from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.operator_call import apply_operator, apply_to_digests, digest
 from ..engine.steps import apply_steps, known_change, prefix_errors_with_step, run_step
 from ..recipe.steps import Step

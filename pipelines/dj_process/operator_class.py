@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import UnionType
+from pathlib import Path
+from types import SimpleNamespace, UnionType
 from typing import Any, Literal, Optional, Union, get_args, get_origin
 
+import data_juicer
 from data_juicer.ops.base_op import OPERATORS, Pipeline
 from data_juicer.utils.ray_utils import is_ray_mode
 from loguru import logger
@@ -16,16 +20,69 @@ from pydantic_core import to_jsonable_python
 
 from ...operators import Operator, RejuiceError, ResumableOperator, build
 from ...operators.config import field_docs
-from ..engine.empty_result import empty_result
+from ...operators.operator import on_definition
+from ..engine.report import empty_result
 from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
-from .class_source import class_source
-from .current_run import current_run
-from .ours import operator_of
 from .patches import change_runs
-from .pickling import reduce
-from .step_in_run import StepInRun
-from .stop import stop
+from .step_in_run import StepInRun, current_run, operator_of, stop
+
+# --- Class source ---------------------------------------------------------------------
+# Where Data-Juicer's tools find the source of a class that stands for an operator of ours.
+
+
+def class_source(kind: type[Operator]) -> dict[str, str]:
+    """`__module__` and `__qualname__` with which `inspect` finds the operator's source.
+
+    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all of
+    them where one class has none, lies outside the folder that Data-Juicer is installed in, or is
+    in a module whose name has fewer than three parts. The operator's own module may be any of
+    these: an editable install, a file on disk, a notebook. So its class gets a module to itself,
+    with the operator's file as a path from that folder.
+    """
+    documented = next(_with_source(kind))
+    name = f"{__name__}.{kind.name()}"
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_upstream_tools.py::test_the_searcher_lists_every_operator
+    root = Path(data_juicer.__file__).resolve().parent.parent
+    file = os.path.relpath(Path(inspect.getfile(documented)).resolve(), root)
+    # No module object: `inspect` would take it for the module of everything in the file.
+    sys.modules[name] = SimpleNamespace(__file__=str(root / file))  # type: ignore[assignment]
+    return {"__module__": name, "__qualname__": documented.__qualname__}
+
+
+def _with_source(kind: type[Operator]) -> Iterator[type]:
+    """The class and its bases, as far as their source can be read."""
+    for base in kind.__mro__:
+        try:
+            inspect.getsource(base)
+        except (OSError, TypeError):  # A class of a console, or one that no `class` statement made.
+            continue
+        yield base
+
+
+# --- Pickling of the operators that Data-Juicer builds --------------------------------
+# Their classes are made when Data-Juicer starts, and are in no module: what is pickled is the
+# operator's own class and the arguments. Any pickler can read it, in any process.
+
+
+def reduce(self: Any) -> tuple[Any, ...]:
+    """`__reduce__` of an operator: how it was built, and what Data-Juicer has set since."""
+    # The base class wraps methods in local functions, which the constructor makes again.
+    state = {name: value for name, value in vars(self).items() if not callable(value)}
+    return _rebuild, (self.operator_class, self._init_args, self._init_kwargs), state
+
+
+def _rebuild(kind: type[Operator], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    # Not at the top of the file: this import registers our operators, whoever is first.
+    from data_juicer.ops import OPERATORS
+
+    if kind.name() not in OPERATORS.modules:  # One on disk, read before its class was registered.
+        for call in on_definition:
+            call(kind)
+    return OPERATORS.modules[kind.name()](*args, **kwargs)
+
+
+# --- The class that stands for an operator of ours in Data-Juicer ---------------------
 
 
 def register(kind: type[Operator]) -> type[Any]:

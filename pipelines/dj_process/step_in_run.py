@@ -2,26 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
 
+from data_juicer.ops.base_op import OPERATORS
 from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
 from ..dataset.files import remove_folder
 from ..dataset.run_folder import run_folder
 from ..dataset.spec import DatasetSpec
-from ..engine.audit_log import StepLog
-from ..engine.decision_files import write_decisions
+from ..engine.audit_log import StepLog, write_decisions
 from ..engine.report import Report, StepReport
-from ..recipe.dataset_block import checked_block, dataset_paths, parts, selection
-from ..recipe.head import position
+from ..recipe.head import checked_block, dataset_paths, parts, position, selection
 from ..recipe.steps import Step, step_names
 from ..recipe.yaml_text import YAMLError, parse_document
-from .current_run import CurrentRun
-from .ours import operator_of
+
+# --- The run of Data-Juicer that a step of ours is called in --------------------------
+
+
+class CurrentRun(NamedTuple):
+    """A run of Data-Juicer that is under way.
+
+    Attributes:
+        settings: its configuration.
+        skipped: entries of `process` that it does not run again, as it goes on from a checkpoint.
+        process: the entries that it runs.
+        export_path: what it writes.
+    """
+
+    settings: Mapping[str, Any]
+    skipped: list[dict[str, Any]]
+    process: list[dict[str, Any]]
+    export_path: str
+
+
+def current_run() -> CurrentRun | None:
+    """The run that called this function; None where none did, as when a step is used from Python.
+
+    Data-Juicer's global configuration is no answer: it stays when the run has ended, and it is that
+    of the last of several.
+    """
+    executor = next(_executors(inspect.currentframe()), None)
+    if executor is None:
+        return None
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_checkpoint.py::test_a_resumed_run_ends_as_if_it_had_never_stopped
+    manager: Any = getattr(executor, "ckpt_manager", None)
+    skipped = []
+    # `ray_partitioned` has a manager of another kind, and begins with the first step.
+    if getattr(manager, "ckpt_available", False):
+        # The file still has what the run began with; the manager adds what the run has done.
+        skipped = json.loads(Path(manager.ckpt_op_record).read_text("utf-8"))
+    settings = executor.cfg
+    return CurrentRun(settings, skipped, settings.process, str(executor.exporter.export_path))
+
+
+def _executors(frame: FrameType | None) -> Iterator[Any]:
+    """The executors of Data-Juicer whose methods are being called, the innermost first."""
+    from data_juicer.core.executor.base import ExecutorBase
+
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, ExecutorBase):
+            yield owner
+        frame = frame.f_back
+
+
+# --- Ours -----------------------------------------------------------------------------
+# What of Data-Juicer's is ours: among its operators, and in the `process` of its recipes.
+
+ProcessEntry = dict[str, Any]
+"""An entry of `process`: an operator's name and its fields."""
+
+
+def operator_of(name: str) -> type[Operator] | None:
+    """The operator of ours that Data-Juicer knows by a name; None where it is another's."""
+    operator: type[Operator] | None = getattr(OPERATORS.modules.get(name), "operator_class", None)
+    return operator
+
+
+def is_ours(op: Any) -> bool:
+    """Whether an operator that Data-Juicer has built stands for one of ours."""
+    return hasattr(op, "operator_class")
+
+
+def has_ours(process: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a recipe has an operator of ours."""
+    return any(operator_of(name) is not None for entry in process for name in entry)
+
+
+# --- How a failure of ours ends a run of Data-Juicer ----------------------------------
+
+_COMMANDS = frozenset({"dj-process", "dj-analyze", "process_data", "analyze_data"})
+"""The command line, also as a module or a script."""
+
+
+def stop(error: RejuiceError) -> NoReturn:
+    """Raise the error; from Data-Juicer's command line, end the process with its one line.
+
+    Data-Juicer's executors stop on an exception of a `Pipeline` whatever `skip_op_error` says,
+    but print three traces of it. `SystemExit` passes them, and nothing that skips errors of
+    operators takes it for one. Who calls Data-Juicer from Python, as `dj-mcp` does, has handlers
+    of exceptions.
+
+    Raises:
+        RejuiceError: outside of the command line.
+        SystemExit: in it, with status 1.
+    """
+    if Path(sys.argv[0]).stem not in _COMMANDS:
+        raise error
+    logger.error(str(error))
+    logger.disable("data_juicer")
+    raise SystemExit(1)
+
+
+# --- Step in run ----------------------------------------------------------------------
 
 
 class StepInRun:

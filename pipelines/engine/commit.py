@@ -18,17 +18,18 @@ from ...operators import Change
 from ...operators.columns import flat
 from ...operators.groups import Array
 from ...operators.records import HEADER_BYTES, Header
-from ..dataset.checked import (
+from ..dataset.files import (
     LINK,
     DamagedError,
+    check_is_folder,
     checked_header,
     damaged,
     owner,
     read_content,
     table_in,
     write_checked,
+    write_file,
 )
-from ..dataset.files import check_is_folder, write_file
 from ..dataset.remote import AnyPath
 from .retries import counter_of, retry_count, write_retry_count
 from .steps import StepResult

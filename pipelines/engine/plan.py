@@ -17,19 +17,16 @@ from typing import NamedTuple
 
 from ...operators import Operator, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
-from ..dataset.arrow_files import FORMAT
-from ..dataset.checked import DamagedError, check_own_folder, damaged
-from ..dataset.files import check_is_folder
+from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
 from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
-from ..recipe.stored_operator import StoredOperator
+from ..recipe.steps import Step, StoredOperator
 from . import commit
+from . import paid_chunks as kept_chunk
 from .frame import Frame
-from .kept import chunk as kept_chunk
-from .kept.folder import kept_name
+from .paid_rows import kept_name
 from .retries import retry_count
 from .steps import RunStep, StepResult, apply_steps
 

@@ -28,19 +28,28 @@ from ...operators.change import concatenate
 from ...operators.check import RowTypes, checked
 from ...operators.operator import RowsOfChunk
 from ..dataset.remote import AnyPath
+from . import paid_chunks as kept_chunk
 from .commit import link
-from .failing_rows import located_at
 from .frame import Frame
-from .kept import chunk as kept_chunk
-from .kept.folder import ChunkLock, KeptRows, chunk_path, is_finished, journalled, row_keys
-from .kept.journal import Entry, Journal, journals
-from .kept.syncer import Syncer
 from .operator_call import (
     apply_operator,
     attribute_operator_errors,
     have_failures_kept,
+    located_at,
     read_columns,
     without_dictionaries,
+)
+from .paid_rows import (
+    ChunkLock,
+    Entry,
+    Journal,
+    KeptRows,
+    Syncer,
+    chunk_path,
+    is_finished,
+    journalled,
+    journals,
+    row_keys,
 )
 from .progress import StepProgress
 from .steps import StepResult

@@ -23,13 +23,13 @@ from ...operators.groups import Array
 from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
+from . import paid_chunks as kept_chunk
 from .commit import load, save
-from .kept import chunk as kept_chunk
-from .kept.folder import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .operator_call import apply_operator, read_columns
+from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
+from .report import MISSING, may_fail
 from .retries import count_retry, retry_count
-from .retryable import MISSING, may_fail
 from .steps import StepResult
 
 _OPTION = "--retry_missing"

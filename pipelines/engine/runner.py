@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 from ...operators import (
     DataError,
@@ -26,8 +27,9 @@ from ...operators import (
     ResumableOperator,
 )
 from ...operators.disk import kind_of
-from ...operators.sampling.token_count import listening
+from ...operators.sampling.protocol import listening
 from ..data_juicer.settings import setting_warnings
+from ..dataset.files import DamagedError, remove_file
 from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.run_folder import is_folder
 from ..dataset.write import check_export_path, default_cache
@@ -35,26 +37,17 @@ from ..recipe.columns import checked_schema
 from ..recipe.group_warnings import group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .cache.lock import use_cache
+from .cache import use_cache
 from .chunks import check_chunk_rows, default_chunk_rows
-from .commit import save
-from .damage import undamaged
+from .commit import RetriesGoneError, save
 from .dataset_step import run_dataset_step, write_digest
-from .export.finish import (
-    check_may_replace_export,
-    check_run_folder_is_free,
-    report_head,
-    write_export,
-)
-from .export.finished import finished_report
-from .export.sole_writer import sole_writer
-from .frame import Frame
-from .group_starts import NO_GROUP_STARTS, GroupStarts, check_contiguous
-from .identity import identity_lines
-from .located_errors import prefix_errors_with_file
+from .export import check_may_replace_export, check_run_folder_is_free, report_head, write_export
+from .finished import finished_report, sole_writer
+from .frame import NO_GROUP_STARTS, Frame, GroupStarts, check_contiguous
+from .paid_rows import ChunkLock, is_finished, is_kept
 from .plan import Plan, Stage, kept_folder
 from .preflight import Preflight
-from .progress import Progress, StepProgress
+from .progress import Progress, StepProgress, prefix_errors_with_file
 from .report import Report
 from .resumable import ChunkToRun, Computed, run_resumable
 from .retry import (
@@ -65,8 +58,52 @@ from .retry import (
     reopen_failed,
     step_to_retry,
 )
-from .steps import StepResult, apply_steps, prefix_errors_with_step, run_step
+from .steps import StepResult, apply_steps, identity_lines, prefix_errors_with_step, run_step
 from .workers.local import LocalWorkers, OpenWorkers, Workers
+
+# --- Damage ---------------------------------------------------------------------------
+# What is damaged in the cache counts as missing: it is removed, and computed again.
+
+T = TypeVar("T")
+
+
+def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[str], object]) -> T:
+    """What `first` returns or, each time that it finds a damaged file, what `again` returns.
+
+    Each damaged file costs one pass over the work that was done before it, in which the commits
+    are loaded, and not computed: what is removed may be a chunk of the source, or what a later
+    commit links to, so the work is planned again. Damage is rare, and passes are at most as many as
+    files are damaged.
+
+    Args:
+        first: some work on the cache, which goes on where it was when it is done once more.
+        again: the same work, as it begins after a file was removed.
+        warn: called with a line for each file.
+
+    Raises:
+        DamagedError: a file is damaged once more, after it was written again.
+    """
+    removed, work = set[AnyPath](), first
+    while True:
+        try:
+            return work()
+        except DamagedError as error:
+            path = error.path
+            if path is None or path in removed:
+                raise
+            removed.add(path)
+            if isinstance(error, RetriesGoneError):
+                warn(error.found)
+            elif is_kept(path):
+                with ChunkLock(path), suppress(DamagedError):
+                    is_finished(path)  # What is still good of it stays, and the rest is named.
+            else:
+                remove_file(path)
+                warn(f"{error.found}: it was removed, and what was in it is computed again")
+            work = again
+
+
+# --- Run a recipe over chunks: stage by stage, each step of each chunk committed once ---
 
 
 @dataclass

@@ -27,10 +27,8 @@ from ..dataset.run_folder import is_folder
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .frame import Frame
-from .group_starts import GroupStarts, check_contiguous
-from .identity import identity_lines
-from .steps import iterate_steps
+from .frame import Frame, GroupStarts, check_contiguous
+from .steps import identity_lines, iterate_steps
 
 _SHOWN = 40
 _WRITTEN = 100

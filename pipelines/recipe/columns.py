@@ -2,31 +2,277 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-from ...operators import ALL, DataError, PromptTemplateMapper, RecipeError, Scope
+from ...operators import ALL, DataError, RecipeError, Scope
 from ...operators.columns import columns_of
 from ...operators.errors import suggest
+from ...operators.mapper.math_verify_mapper import MathVerifyMapper
+from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
+from ..data_juicer.datasets import KINDS
 from ..data_juicer.steps import ForeignOperator
-from ..dataset.arrow_types import is_text
 from ..dataset.datafile import suffix_of
+from ..dataset.json_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform
-from ..dataset.selection import not_there
+from ..dataset.source import not_there
 from ..dataset.spec import DatasetSpec
-from ..dataset.write import check_export_path
-from ..dataset.written import WrittenByRuns, written_of
-from .computed_from import check_current
-from .first_rows import check_first_rows
-from .helper_columns import check_helper_columns
+from ..dataset.write import WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
 from .steps import Step
+
+# --- First rows -----------------------------------------------------------------------
+# Whether the first rows of a dataset have references, and such that can be graded against.
+#
+# So a wrong `reference_pattern` is found before anything is sampled.
+
+_SHOWN = 40
+
+
+def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
+    """Find the references of the first rows, where the recipe begins with `prompt_template_mapper`.
+
+    Args:
+        recipe: as it was read.
+        rows: the first ones of its dataset.
+
+    Raises:
+        DataError: a row has no reference, and the step does not drop such rows.
+        RecipeError: no row has one, or the verifier can use none.
+    """
+    step, path = recipe.steps[0], recipe.head.dataset_spec
+    operator = step.operator
+    if not isinstance(operator, PromptTemplateMapper):
+        return
+    there = rows.column_names
+    if operator.reference is None or not set(operator.reads_of(there)) <= set(there):
+        return  # There are none, or a column begins further down.
+    try:
+        references = operator.first_references(rows)
+    except DataError as error:
+        raise error.at(f"{path}, step {step.number} {step.name}") from None
+    verifies = any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps)
+    found = _problem(operator, references, verifies=verifies)
+    if found is not None:
+        what, right = found
+        what = f"of the first {rows.num_rows:,} rows of {path}, {what}"
+        raise RecipeError(what, right, where=recipe.where(step))
+
+
+def _problem(
+    operator: PromptTemplateMapper, references: Sequence[str], *, verifies: bool
+) -> tuple[str, str] | None:
+    """What is wrong with the references, and what would be right; None if some can be used."""
+    pattern, column = operator.reference_pattern, operator.reference
+    if not references:
+        if pattern is None:
+            return f"none has a reference in column '{column}'", "name the column in `reference`"
+        found = f"none matches reference_pattern {pattern!r} in column '{column}'"
+        return found, "change the pattern, or put rows that match it first"
+    # Whole numbers can be graded against, which is known without the verifier.
+    if not verifies or any(text.isdecimal() for text in references):
+        return None
+    from ...operators.verifier import check_reference
+
+    if any(check_reference(text) is None for text in references):
+        return None
+    first = " ".join(references[0].split())
+    shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
+    reason = check_reference(references[0])
+    found = f"none has a reference that can be graded against: {shown!r} ({reason})"
+    if pattern is None:
+        return found, "take the answer out of it by reference_pattern, such as '#### (.*)'"
+    if re.compile(pattern).groups:
+        return found, "let the first group of reference_pattern be the bare answer"
+    return found, "put the answer into a group of reference_pattern, as in '#### (.*)'"
+
+
+# --- Helper columns -------------------------------------------------------------------
+# Whether the statistics and tags that steps of Data-Juicer's name are there when they run.
+
+
+def check_helper_columns(recipe: Recipe, schema: pa.Schema) -> None:
+    """Check that each statistic or tag that a step names may be there.
+
+    Args:
+        recipe: as it was read.
+        schema: of its dataset.
+
+    Raises:
+        RecipeError: one is neither in the dataset, nor does an earlier step write it.
+    """
+    for at, step in enumerate(recipe.steps):
+        if not isinstance(step.operator, ForeignOperator):
+            continue
+        for column, name in step.operator.named_entries:
+            kind = KINDS[column]
+            if not _is_in(schema, column, name) and not _is_written(
+                recipe.steps[:at], column, name
+            ):
+                what = f"{kind} '{name}'" if name else f"a {kind}"
+                raise RecipeError(
+                    f"no step before it writes {what}",
+                    f"put a step that writes {what} before it",
+                    where=recipe.where(step),
+                )
+
+
+def _is_in(schema: pa.Schema, column: str, name: str) -> bool:
+    if column not in schema.names:
+        return False
+    kind = schema.field(column).type
+    # What a JSON text holds is only known when it is read.
+    return not name or not pa.types.is_struct(kind) or kind.get_field_index(name) >= 0
+
+
+def _is_written(steps: Sequence[Step], column: str, name: str) -> bool:
+    return any(
+        step.operator.may_write(column, name)
+        if isinstance(step.operator, ForeignOperator)
+        else column in step.operator.writes()
+        for step in steps
+    )
+
+
+# --- Computed from --------------------------------------------------------------------
+# From which columns each column was computed: what is computed of a response that is sampled anew
+# is no longer true.
+
+Origins = Mapping[str, Collection[str]]
+"""By column, the columns from which it was computed, directly or by way of others."""
+
+
+class _Followed:
+    """The columns of rows while they go through steps.
+
+    Args:
+        columns: of the dataset.
+        origins: of those that a run has written.
+    """
+
+    def __init__(self, columns: Iterable[str], origins: Origins) -> None:
+        self.there = set(columns)
+        self.origins = {name: frozenset(of) for name, of in origins.items()}
+        self.stale = dict[str, tuple[str, Step]]()  # with what was replaced, and by which step
+
+    def apply(self, step: Step) -> None:
+        """Follow the columns through a step."""
+        operator = step.operator
+        reads = [name for name in operator.reads_of(self.there) if name in self.there]
+        writes, removed = frozenset(operator.writes()), frozenset(operator.removes())
+        of = frozenset(reads).union(*(self.origins.get(name, ()) for name in reads))
+        if "prompt" in writes and "response" in of:
+            # The new prompts are about the responses, and so is what was computed of these.
+            self.origins.clear()
+            of = frozenset()
+        for name in sorted(writes & self.there):
+            # A response that an operator changes, and does not replace, is still the same one; what
+            # says something about it, such as a verdict, is another one then.
+            about = name != "response" and "response" in self.origins.get(name, ())
+            if name in reads and not about:
+                continue
+            for other, its in self.origins.items():
+                if name in its and other not in writes | removed and other in self.there:
+                    self.stale.setdefault(other, (name, step))
+        for name in removed | writes:
+            self.origins.pop(name, None)
+            self.stale.pop(name, None)
+        self.origins.update(dict.fromkeys(operator.writes(), of))
+        self.there = (self.there - removed) | writes
+
+
+def check_current(
+    steps: Sequence[Step],
+    columns: Iterable[str],
+    origins: Origins,
+    where: Callable[[Step], str],
+) -> None:
+    """Check that no column is left of something that a later step has replaced.
+
+    Args:
+        steps: of a recipe.
+        columns: of the dataset.
+        origins: of those columns of it that a run has written.
+        where: what to call a step in a message.
+
+    Raises:
+        RecipeError: a verdict, say, is of a response that a later step samples anew.
+    """
+    followed = _Followed(columns, origins)
+    for at, step in enumerate(steps):
+        if _is_unknown(step):
+            if isinstance(step.operator, ForeignOperator) and step.operator.keeps_columns:
+                continue
+            return  # What it adds and removes is only known once it has run.
+        for name in step.operator.reads_of(followed.there):
+            if name in followed.stale:
+                raise _error(name, followed.stale, steps[:at], where, f", and {step.name} reads it")
+        followed.apply(step)
+    for name in followed.stale:
+        raise _error(name, followed.stale, steps, where, "")
+
+
+def _error(
+    name: str,
+    stale: Mapping[str, tuple[str, Step]],
+    before: Sequence[Step],
+    where: Callable[[Step], str],
+    why: str,
+) -> RecipeError:
+    replaced, step = stale[name]
+    writers = [s for s in before if name in s.operator.writes() and s.number < step.number]
+    others = sorted(stale.keys() - {name})
+    also = f" (as are {', '.join(others)})" if others else ""
+    if replaced in step.operator.reads():
+        keep = f"write another column than '{replaced}'"
+    elif writers:
+        without = f"read its export without '{replaced}' (`columns`)"
+        keep = f"run the steps before this one as a recipe of their own, and {without}"
+    else:
+        keep = f"read the dataset without '{replaced}' (`columns`)"
+    if writers:
+        writer = f"step {writers[-1].number} {writers[-1].name}"
+        right = f"put {writer} after this step, too, or leave it out"
+    else:
+        writer = "the run that made the dataset"
+        right = f"let a step after this one compute {name} again, or leave it out of the dataset"
+    return RecipeError(
+        f"replaces '{replaced}', of which {writer} computed '{name}'{also}{why}: "
+        "it would stay as it was",
+        f"{right}; to keep it as it is, {keep}",
+        where=where(step),
+    )
+
+
+def computed_from(
+    steps: Sequence[Step], columns: Iterable[str], origins: Origins
+) -> dict[str, frozenset[str]]:
+    """From which columns each column was computed after some steps, as far as is known.
+
+    Args:
+        steps: of a recipe.
+        columns: of the dataset.
+        origins: of those columns of it that a run has written.
+    """
+    followed = _Followed(columns, origins)
+    for step in steps:
+        if not _is_unknown(step):
+            followed.apply(step)
+    return followed.origins
+
+
+def _is_unknown(step: Step) -> bool:
+    return isinstance(step.operator, ForeignOperator) or step.operator.reads() == ALL
+
+
+# --- Columns --------------------------------------------------------------------------
 
 
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...operators import RecipeError
 from ...operators.errors import shown, suggest
-from ...operators.redaction import know_named
+from ...operators.logs import know_named
 from ...operators.registry import load_files
 from ..data_juicer.steps import MissingPackageError
 from .head import check_keys, checked_head, data_juicer_only, position

@@ -20,7 +20,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.selection import SUFFIX
+from ..dataset.source import SUFFIX
 from ..dataset.spec import DatasetSpec
 from .head import Head, checked_head, data_juicer_only, position
 from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
-from rejuice.operators.chunk_results import KnownResult, ToCompute, results_of_chunks
-from rejuice.operators.feed import Feed
+from rejuice.operators.chunk_results import Feed, KnownResult, ToCompute, results_of_chunks
 from rejuice.operators.operator import RowsOfChunk
 
 KNOWN = 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rejuice.operators import feed as module
-from rejuice.operators.feed import ASK_AGAIN_S, Feed
+from rejuice.operators import chunk_results as module
+from rejuice.operators.chunk_results import ASK_AGAIN_S, Feed
 
 
 @pytest.fixture(autouse=True)

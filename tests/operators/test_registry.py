@@ -7,8 +7,8 @@ import pytest
 from rejuice.operators import Kind, OperatorError, RecipeError, get, installed, registry
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
 from rejuice.operators.registry import conflicts, find, load_all, load_file, load_files, owner
-from rejuice.pipelines.analysis import opdocs
-from rejuice.pipelines.analysis.schema import recipe_schema
+from rejuice.pipelines.analysis import reference
+from rejuice.pipelines.analysis.reference import recipe_schema
 
 SCORER = '''
 from rejuice.operators import Filter, Mapper
@@ -60,12 +60,12 @@ def test_the_operators_of_another_distribution_are_found(install):
 
 @pytest.mark.slow
 def test_an_operator_with_any_name_is_listed_under_its_kind(install):
-    before = opdocs.listing()
+    before = reference.listing()
     install("brief", "1.2", "brief", [("brevity_scorer", "BrevityScorer")])
     line = f"  {'brevity_scorer':<28}Score how brief a response is.  [brief 1.2]"
-    assert line in opdocs.listing().split("\n\n")[0].splitlines()
-    assert opdocs.listing().replace(f"{line}\n", "") == before
-    assert opdocs.entry("brevity_scorer") in opdocs.page().split("## Filters")[0]
+    assert line in reference.listing().split("\n\n")[0].splitlines()
+    assert reference.listing().replace(f"{line}\n", "") == before
+    assert reference.entry("brevity_scorer") in reference.page().split("## Filters")[0]
     assert "brevity_scorer" in recipe_schema()["$defs"]
 
 
@@ -76,15 +76,15 @@ def test_a_name_that_two_distributions_register_is_refused_with_both(install, re
         "operator 'brevity_scorer' is registered by brief 1.2 (brief:BrevityScorer) "
         "and by concise 0.1 (concise:BrevityScorer)"
     )
-    for use in (find, get, opdocs.entry):
+    for use in (find, get, reference.entry):
         with pytest.raises(RecipeError) as caught:
             use("brevity_scorer")
         assert str(caught.value) == f"{problem}; uninstall all but one of them"
     assert get("odd_filter").__module__ == "concise"
     assert get("pass_rate_filter") is PassRateFilter
     assert "brevity_scorer" not in installed()
-    assert opdocs.listing().endswith(f"Not usable\n  {'brevity_scorer':<28}{problem}\n")
-    assert "Keep odd ones.  [concise 0.1]" in opdocs.listing()
+    assert reference.listing().endswith(f"Not usable\n  {'brevity_scorer':<28}{problem}\n")
+    assert "Keep odd ones.  [concise 0.1]" in reference.listing()
     assert "brevity_scorer" not in recipe_schema()["$defs"]
 
 
@@ -128,7 +128,7 @@ def test_what_cannot_be_used_is_reported_with_its_owner(install):
         "no_filter": where.format("no_filter", "brief 1.2", "names Filter; call it 'filter'"),
         "wrong_filter": where.format("wrong_filter", "brief 1.2", "names OddFilter; call it 'odd_filter'"),
     }  # fmt: skip
-    assert all(why in opdocs.listing() for why in unusable.values())
+    assert all(why in reference.listing() for why in unusable.values())
     with pytest.raises(OperatorError, match=r"of broken 3 in rejuice\.operators does not import"):
         get("broken_filter")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sampling.opened_thought import opened_thought
+from rejuice.operators.sampling.rollout import opened_thought
 from rejuice.operators.thoughts import (
     TAGS,
     after_thoughts,

@@ -1,6 +1,6 @@
 import pytest
 
-from rejuice.operators.visible import visible
+from rejuice.operators.logs import visible
 
 
 @pytest.mark.parametrize(

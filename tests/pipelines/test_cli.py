@@ -15,7 +15,7 @@ import yaml
 from command import HEAVY, heavy_after, runner
 
 from rejuice.operators import __version__, installed
-from rejuice.pipelines.analysis import opdocs
+from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,7 +126,7 @@ class EmptyRowMapper(Operator):
 """
 
 
-@pytest.mark.recommended("pipelines/analysis/show_funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
+@pytest.mark.recommended("pipelines/analysis/funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
 @pytest.mark.parametrize(
     ("process", "ids"),
     [
@@ -286,10 +286,10 @@ def test_check(rejuice, recipe, tmp_path):
 
 @pytest.mark.slow
 def test_ops(rejuice):
-    assert rejuice("ops") == (0, opdocs.listing(), "")
-    assert rejuice("ops", "--markdown") == (0, opdocs.page(), "")
+    assert rejuice("ops") == (0, reference.listing(), "")
+    assert rejuice("ops", "--markdown") == (0, reference.page(), "")
     for name in [*installed(), "react", "search"]:
-        assert rejuice("ops", name) == (0, opdocs.entry(name), "")
+        assert rejuice("ops", name) == (0, reference.entry(name), "")
     code, out, err = rejuice("ops", "pas_rate_filter")
     assert (code, out) == (2, "")
     assert err == (

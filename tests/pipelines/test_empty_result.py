@@ -11,9 +11,13 @@ from fake_judge import FakeJudge
 
 from rejuice.operators import EmptyResultError, GroupSizeFilter, Mapper, PolicyRolloutMapper
 from rejuice.pipelines import EmptyRunError, Recipe, run
-from rejuice.pipelines.engine.empty_result import check_not_empty
-from rejuice.pipelines.engine.report import Report, StepReport
-from rejuice.pipelines.engine.retryable import count_dropped, retry_hints
+from rejuice.pipelines.engine.report import (
+    Report,
+    StepReport,
+    check_not_empty,
+    count_dropped,
+    retry_hints,
+)
 
 ADVICE = "fix that, or accept it with --allow_empty"
 
@@ -58,7 +62,7 @@ def test_what_was_computed_is_found_again_and_the_status_is_the_same(rejuice, em
     assert (code, out.count("cached"), err.splitlines(keepends=True)[-1]) == (1, 3, LINE)
 
 
-@pytest.mark.recommended("pipelines/engine/empty_result.py", ", or accept it with --allow_empty")
+@pytest.mark.recommended("pipelines/engine/report.py", ", or accept it with --allow_empty")
 def test_an_empty_result_can_be_allowed(rejuice, emptied):
     assert rejuice("run", emptied, "-q", "--allow_empty") == (0, "", "")
 
@@ -113,8 +117,8 @@ def responses(n):
     return [{"prompt_id": "p", "prompt": prompt, "response": f"response {k}"} for k in range(n)]
 
 
-@pytest.mark.recommended("pipelines/engine/empty_result.py", " and add --retry_missing {…}")
-@pytest.mark.recommended("pipelines/engine/retryable.py", "add --retry_missing {…} to retry")
+@pytest.mark.recommended("pipelines/engine/report.py", " and add --retry_missing {…}")
+@pytest.mark.recommended("pipelines/engine/report.py", "add --retry_missing {…} to retry")
 def test_a_judge_that_fails_on_every_row_is_a_failure(rejuice, recipe_file):
     with FakeJudge(says={k: ["I would rather not."] for k in range(4)}) as server:
         path = recipe_file(judging(server), responses(4))
@@ -195,8 +199,8 @@ def test_a_chunk_without_rows_is_no_failure(rejuice, recipe_file, rollouts):
     assert 0 < report["rows_out"] < report["rows_in"]
 
 
-@pytest.mark.recommended("pipelines/engine/empty_result.py", " and add --retry_dropped")
-@pytest.mark.recommended("pipelines/engine/retryable.py", "add --retry_dropped to retry")
+@pytest.mark.recommended("pipelines/engine/report.py", " and add --retry_dropped")
+@pytest.mark.recommended("pipelines/engine/report.py", "add --retry_dropped to retry")
 def test_dropped_prompts_that_may_pass_name_the_option(tmp_path):
     operator = PolicyRolloutMapper()
     dropped = {"bad_response": 2, "timeout": 1, "prompt_too_long": 4}

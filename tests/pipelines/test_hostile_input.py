@@ -15,10 +15,10 @@ from rejuice.operators import LengthFilter, RejuiceError
 from rejuice.operators.errors import shown
 from rejuice.operators.json_text import is_very_deep, parse_json
 from rejuice.operators.sampling.recording import Recording
-from rejuice.pipelines.analysis.page.blocks import embedded_json
-from rejuice.pipelines.dataset.written import written_columns
-from rejuice.pipelines.engine.decision_files import decided_rows
-from rejuice.pipelines.engine.export.finished import _checksum, read_manifest
+from rejuice.pipelines.analysis.page.content import embedded_json
+from rejuice.pipelines.dataset.write import written_columns
+from rejuice.pipelines.engine.audit_log import decided_rows
+from rejuice.pipelines.engine.finished import _checksum, read_manifest
 from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.recipe import Recipe

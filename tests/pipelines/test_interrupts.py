@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rejuice.pipelines.interrupts import signals_interrupt
+from rejuice.operators.workers import signals_interrupt
 
 
 def test_signals_interrupt_unless_they_are_ignored():

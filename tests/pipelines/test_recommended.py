@@ -8,8 +8,8 @@ from command import runner
 from filelock import FileLock
 
 from rejuice.operators import DataError, RecipeError, get
-from rejuice.pipelines.analysis import opdocs
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis import reference
+from rejuice.pipelines.analysis.stored import open_stored
 
 STEPS = [{"length_filter": {"min": 1}}, {"length_filter": {"max": 9}}]
 ROWS = [{"response": "a"}, {"response": ""}]
@@ -48,7 +48,7 @@ def commands(message):
 
 @pytest.mark.slow
 @pytest.mark.recommended("operators/registry.py", "see `rejuice ops`")
-@pytest.mark.recommended("pipelines/analysis/opdocs.py", "see `rejuice ops`")
+@pytest.mark.recommended("pipelines/analysis/reference.py", "see `rejuice ops`")
 @pytest.mark.recommended("pipelines/recipe/steps.py", "`rejuice ops` lists them")
 def test_the_list_of_operators(rejuice, recipe_file):
     recipe_file(["qqqqqqqq"], ROWS)
@@ -61,15 +61,13 @@ def test_the_list_of_operators(rejuice, recipe_file):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/opdocs.py", "Written by `rejuice ops --markdown`")
+@pytest.mark.recommended("pipelines/analysis/reference.py", "Written by `rejuice ops --markdown`")
 def test_the_page_of_operators(rejuice):
-    (command,) = commands(opdocs.page().split("\n\n")[1])
-    assert rejuice(command) == opdocs.page()
+    (command,) = commands(reference.page().split("\n\n")[1])
+    assert rejuice(command) == reference.page()
 
 
-@pytest.mark.recommended(
-    "pipelines/engine/export/finish.py", "give another --export_path, or --overwrite"
-)
+@pytest.mark.recommended("pipelines/engine/export.py", "give another --export_path, or --overwrite")
 def test_an_export_of_another_recipe(rejuice, recipe):
     recipe("one.yaml")
     recipe("two.yaml")
@@ -80,7 +78,7 @@ def test_an_export_of_another_recipe(rejuice, recipe):
     rejuice("rejuice run two.yaml --overwrite")
 
 
-@pytest.mark.recommended("pipelines/engine/export/sole_writer.py", "give another --export_path")
+@pytest.mark.recommended("pipelines/engine/finished.py", "give another --export_path")
 def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
     recipe("one.yaml")
     (tmp_path / "out").mkdir()
@@ -90,7 +88,7 @@ def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
         rejuice("rejuice run one.yaml --export_path out/y.parquet")
 
 
-@pytest.mark.recommended("pipelines/analysis/open.py", "`rejuice run {…}`")
+@pytest.mark.recommended("pipelines/analysis/stored.py", "`rejuice run {…}`")
 def test_the_run_that_is_to_be_opened(rejuice, recipe):
     path = recipe()
     with pytest.raises(DataError) as error:

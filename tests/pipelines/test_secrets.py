@@ -26,17 +26,15 @@ from echo_server import CONTROLS, FORMS, KINDS, EchoServer
 from rich.table import Table
 from rich.text import Text
 
-from rejuice.operators import RecipeError, RejuiceError, redaction
+from rejuice.operators import RecipeError, RejuiceError, logs
 from rejuice.operators.agents.tool import Observation, ToolError
-from rejuice.operators.logs import logger
-from rejuice.operators.redaction import REDACTED, know, know_named, redact, redact_bytes
-from rejuice.pipelines.analysis.page.blocks import embedded_json, packed_json
-from rejuice.pipelines.console import Console
+from rejuice.operators.logs import REDACTED, know, know_named, logger, redact, redact_bytes
+from rejuice.pipelines.analysis.page.content import embedded_json, packed_json
+from rejuice.pipelines.console import Console, safe_output
 from rejuice.pipelines.data_juicer import watch
-from rejuice.pipelines.data_juicer.credentials import refuse_credentials
+from rejuice.pipelines.data_juicer.steps import refuse_credentials
 from rejuice.pipelines.data_juicer.watch import ServerLostError, watching
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.terminal import safe_output
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"back_off_s": 0.002, "timeout_s": 20, "patience_s": 0.1, "attempts": 2, "give_up_s": 0.05}
@@ -46,7 +44,7 @@ CONTROL = re.compile(r"[^\n\t -~\xa0-\u200a\u2010-\u2027\u2030-\ufffd]")
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
-    monkeypatch.setattr(redaction, "_known", {})
+    monkeypatch.setattr(logs, "_known", {})
 
 
 @pytest.fixture
@@ -155,7 +153,7 @@ def test_every_form_of_a_secret():
     letters = 'abnrtu/+"\\&%<-_=.~ 012AZ'
     for _ in range(30):
         secret = "".join(random.choice(letters) for _ in range(20)).strip().rjust(20, "x")
-        redaction._known = {}
+        logs._known = {}
         know(secret)
         within = [b64encode(f"{user}:{secret}".encode()).decode() for user in ("", "u", "us")]
         of_json = json.dumps(secret)

@@ -8,7 +8,7 @@ from fake_judge import FakeJudge
 
 from rejuice.operators.agents.trajectory import turns_of
 from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.demo.agents import write_trajectories
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import run

@@ -14,7 +14,7 @@ from djrows import rows
 
 from rejuice.operators import RecipeError, RejuiceError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.data_juicer import catalogue, source
+from rejuice.pipelines.data_juicer import catalogue
 from rejuice.pipelines.engine.steps import run_in_memory
 
 OFFLINE = {
@@ -79,7 +79,7 @@ def operators() -> list[str]:
     """
     found = []
     for kind in (*catalogue.KINDS, *catalogue.OTHER_KINDS):
-        for file in sorted((source.package() / "ops" / kind).rglob("*.py")):
+        for file in sorted((catalogue.package() / "ops" / kind).rglob("*.py")):
             text = file.read_text("utf-8")
             names = re.findall(r'OPERATORS\.register_module\(\s*"(\w+)"', text)
             if re.search(r"OPERATORS\.register_module\(OP_NAME", text):

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 from page_fixture import Page
 
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 
 WEIGHT = "--reward_sum_mapper.weights.accuracy"
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rejuice.operators.servers.loop_thread import LoopThread
+from rejuice.operators.servers.concurrency import LoopThread
 
 
 class Trouble(Enum):

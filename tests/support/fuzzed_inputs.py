@@ -43,9 +43,9 @@ from tiny_run import ROWS, run_tiny
 from trained_run import write_trained
 
 from rejuice.operators.registry import load_all
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli import main
-from rejuice.pipelines.engine.export import finished
+from rejuice.pipelines.engine import finished
 
 DONE, LINE = "done", "one line"
 RIGHT = (DONE, LINE)

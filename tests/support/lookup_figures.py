@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import SeededTask, Task
-from rejuice.operators.agents.trajectory import TrajectoryGroup, columns_of
+from rejuice.operators.agents.trajectory import SeededTask, Task, TrajectoryGroup, columns_of
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 from rejuice.operators.sampling.transformers_engine import TransformersEngine

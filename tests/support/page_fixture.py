@@ -18,7 +18,7 @@ from rejuice.pipelines.analysis.page.content import (
     PageStep,
 )
 from rejuice.pipelines.analysis.page.evidence import COLUMN as EVIDENCE
-from rejuice.pipelines.analysis.page.of_rows import slug_column
+from rejuice.pipelines.analysis.page.rows import slug_column
 from rejuice.pipelines.analysis.rows import RowTable
 from rejuice.pipelines.engine.report import StepReport
 

@@ -18,7 +18,7 @@ import os, pathlib, random, signal, time
 import pyarrow as pa
 from rejuice.operators import Change, Mapper, ResumableOperator
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
-from rejuice.operators.servers.judge_cache import key_of, open_cache
+from rejuice.operators.servers.judge import key_of, open_cache
 
 done = 0  # rows sampled by this process
 pause = lambda: time.sleep(float(os.environ.get("PAUSE", "0")))

@@ -11,10 +11,9 @@ from rejuice.operators.agents.flow import Flow
 from rejuice.operators.agents.model import ModelError
 from rejuice.operators.agents.play import Limits, Model
 from rejuice.operators.agents.runner import play_trajectory
-from rejuice.operators.agents.task import Task
 from rejuice.operators.agents.tool import Tool
 from rejuice.operators.agents.toolbox import Toolbox
-from rejuice.operators.agents.trajectory import Trajectory
+from rejuice.operators.agents.trajectory import Task, Trajectory
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample
 from rejuice.operators.sampling.tokenizer import Messages

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from rejuice.operators.text.embedding_batches import Batching, TextBatch
+from rejuice.operators.text.embedding import Batching, TextBatch
 
 
 def response_lengths(groups: int, size: int, longest: int = 1024) -> npt.NDArray[np.int64]:

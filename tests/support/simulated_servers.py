@@ -9,7 +9,7 @@ import aiohttp
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.servers.client import OpenAIClient, Request
-from rejuice.operators.servers.concurrently import run_concurrently
+from rejuice.operators.servers.concurrency import run_concurrently
 from rejuice.operators.servers.options import ServerOptions
 from rejuice.operators.servers.wire import AttemptError, HttpResponse, RetryClass
 

@@ -8,10 +8,16 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rejuice.operators.chunk_results import Feed
 from rejuice.operators.errors import EngineError
-from rejuice.operators.feed import Feed
-from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
-from rejuice.operators.sampling.token_count import token_listener
+from rejuice.operators.sampling.protocol import (
+    Failure,
+    Group,
+    Prompt,
+    Sample,
+    Settings,
+    token_listener,
+)
 
 CAPACITY = 4
 """Prompts that one is given at a time."""

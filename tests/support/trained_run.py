@@ -6,7 +6,7 @@ import numpy as np
 from fake_run import line, write_run
 from tiny_run import AFTER, run_tiny
 
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.trainer.run import TrainingRun
 from rejuice.trainer.verl.curation import at_progress, curate, drop_rows
 from rejuice.trainer.verl.step_files import StepFiles

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
-from rejuice.operators.sampling.token_count import token_listener
+from rejuice.operators.sampling.protocol import (
+    Failure,
+    Group,
+    Prompt,
+    Sample,
+    Settings,
+    token_listener,
+)
 
 
 class WaveEngine:

@@ -14,8 +14,8 @@ from rejuice.operators.servers import preflight
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.trainer.cpu import fork_server
-from rejuice.trainer.launch import checks, dry_run, prompts, training
-from rejuice.trainer.launch import preflight as launch_preflight
+from rejuice.trainer.launch import checks, prompts, training, verl_config
+from rejuice.trainer.launch import checks as launch_preflight
 
 RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
 TEMPLATE, ROLLOUT, VERIFY, FORMAT, SUM = PROCESS
@@ -33,7 +33,7 @@ def rejuice(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     for module in (prompts, launch_preflight):
         monkeypatch.setattr(module, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    monkeypatch.setattr(verl_config, "validate", lambda run, resume: None)
     monkeypatch.setattr(cli, "_need", lambda *_: None)
     return runner(monkeypatch, capsys, tmp_path)
 

@@ -16,7 +16,7 @@ from rejuice.operators import RejuiceError
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.recipe.train import Profile, Train
 from rejuice.trainer.cpu import fork_server
-from rejuice.trainer.launch import checkpoints, dry_run, outcome, prompts, training
+from rejuice.trainer.launch import checkpoints, outcome, prompts, training, verl_config
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
@@ -213,7 +213,7 @@ def test_quiet(rejuice, recipe, verl):
 
 @pytest.mark.parametrize("words", [[], ["--dry-run"]])
 def test_a_deduplicator_is_warned_of(rejuice, verl, tmp_path, monkeypatch, words):
-    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    monkeypatch.setattr(verl_config, "validate", lambda run, resume: None)
     process = [*PROCESS[:-1], "exact_deduplicator", PROCESS[-1]]
     recipe = write_recipe(tmp_path / "try.yaml", process=process)
     code, _, err = rejuice("train", recipe, *words)
@@ -309,7 +309,7 @@ def test_what_is_not_installed_is_reported_at_once(
     )
     assert rejuice("train", recipe, *words) == (2, "", f"rejuice: {message}\n")
     assert verl.launched == []
-    monkeypatch.setattr(dry_run, "validate", lambda run, resume: None)
+    monkeypatch.setattr(verl_config, "validate", lambda run, resume: None)
     assert rejuice("train", recipe, *words, "--dry-run")[0] == 0
 
 
@@ -523,7 +523,7 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
 def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
     recipe = write_recipe(tmp_path / "try.yaml", dataset_path="not_there.jsonl")
     requested = []
-    monkeypatch.setattr(dry_run, "validate", lambda run, resume: requested.append(run))
+    monkeypatch.setattr(verl_config, "validate", lambda run, resume: requested.append(run))
     before = sorted(tmp_path.iterdir())
     code, out, err = rejuice("train", recipe, "--dry-run", "--steps", "7")
     assert (code, err) == (0, "verl accepts the configuration.\n")

@@ -9,10 +9,17 @@ from fake_run import write_recipe
 
 from rejuice.operators import RecipeError
 from rejuice.operators.config import field_docs
-from rejuice.pipelines.analysis.opdocs import table
+from rejuice.pipelines.analysis.reference import table
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.train import Cpu, Gpu, Lora, Megatron, Train, Verification
-from rejuice.pipelines.recipe.validation import ValidationSet
+from rejuice.pipelines.recipe.train import (
+    Cpu,
+    Gpu,
+    Lora,
+    Megatron,
+    Train,
+    ValidationSet,
+    Verification,
+)
 from rejuice.trainer.run import TrainingRun
 
 ROOT = Path(__file__).resolve().parents[2]

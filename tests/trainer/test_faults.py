@@ -25,7 +25,7 @@ import yaml
 from fake_judge import FakeJudge, scores_of, verdict
 
 from rejuice.operators.verifier import verify
-from rejuice.trainer.launch import checkpoints, processes
+from rejuice.trainer.launch import checkpoints, training
 from rejuice.trainer.report import metrics
 
 pytestmark = pytest.mark.slow
@@ -174,7 +174,7 @@ class Training:
                 running.wait()
                 raise
             output = running.stderr.read().replace(f"{self.folder}/", "RUN/")
-        assert processes.of_run(self.folder) == []
+        assert training.of_run(self.folder) == []
         lines = output.replace(str(self.folder), "RUN").splitlines()
         return Ended(running.returncode, lines)
 
@@ -221,12 +221,12 @@ class Training:
     def kill(self, word: str) -> None:
         """Kill the process of the run that has this word in its command line."""
         found = self._with(word)
-        assert len(found) == 1, [p.cmdline()[:3] for p in processes.of_run(self.folder)]
+        assert len(found) == 1, [p.cmdline()[:3] for p in training.of_run(self.folder)]
         found[0].kill()
 
     def _with(self, word: str) -> list[psutil.Process]:
         found = []
-        for process in processes.of_run(self.folder):
+        for process in training.of_run(self.folder):
             with suppress(psutil.Error):  # It has just ended.
                 if word in " ".join(process.cmdline()):
                     found.append(process)

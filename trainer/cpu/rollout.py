@@ -25,21 +25,79 @@ from safetensors.torch import save_file
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica
 
-from ...operators.cores import usable_cores
-from ...operators.first_failures import FirstFailures
+from ...operators.agents.runner import AgentRunner
+from ...operators.agents.trajectory import SeededTask, TrajectoryGroup
+from ...operators.errors import FirstFailures
 from ...operators.sampling.engines import process_count
 from ...operators.sampling.processes import EngineProcesses
-from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings
-from ...operators.sampling.seeds import prompt_seed
-from ...operators.sampling.tokenizer import Messages
+from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, prompt_seed
+from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
+from ...operators.workers import usable_cores
+from ..policies import policy_path
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun
-from ..verl.actor_failures import reason_of
-from ..verl.failures import report_sampler_failure
+from ..verl.failures import reason_of, report_sampler_failure
 from ..verl.trajectories import fail, prompt_batch, put, put_trajectories
 from ..verl.types import Slot
-from .agents import Agents
 from .fork_server import PYTHON
+
+# --- Agents ---------------------------------------------------------------------------
+# Agents on a CPU: the recipe's flow, beside the sampler that its policy samples from.
+
+
+class Agents:
+    """Plays the prompts of a run by its recipe's flow.
+
+    Args:
+        run: the run.
+        engine: samples the policy's turns, with whatever weights it has.
+
+    Raises:
+        RejuiceError: the flow or a tool cannot be used.
+    """
+
+    def __init__(self, run: TrainingRun, engine: Engine) -> None:
+        assert run.split.agents is not None
+        self._run, self._mapper, self._engine = run, run.split.agents, engine
+        self._runners: dict[Settings, AgentRunner] = {}
+
+    def play(
+        self, prompts: Sequence[tuple[Slot, int]], settings: Settings
+    ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
+        """Groups as they finish, each with the index of its prompt; every index exactly once.
+
+        Args:
+            prompts: rows of one file of the run's, each with its seed.
+            settings: of every turn; n is the number of trajectories.
+
+        Raises:
+            EngineError: the engine or the tools have failed.
+            OperatorError: the flow has a bug.
+        """
+        index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
+        # Not from verl, which would carry all columns of a prompt with each of its rows.
+        tasks = self._mapper.tasks(self._run.prompts(prompts[0][0].split), index)
+        seeded = (SeededTask(task, seed) for task, (_, seed) in zip(tasks, prompts, strict=True))
+        yield from self._runner(settings).run(seeded, settings.n)
+
+    def _runner(self, settings: Settings) -> AgentRunner:
+        # Tools belong to the event loop of their runner.
+        key = settings._replace(n=1)
+        if key not in self._runners:
+            encode = chat_encoder(policy_path(self._run.policy), self._mapper.chat_template_kwargs)
+            self._runners[key] = AgentRunner(
+                self._mapper.open_flow(),
+                self._mapper.open_tools(),
+                self._engine,
+                key,
+                policy=self._run.policy,
+                encode=encode,
+                max_prompt_tokens=self._run.config.max_prompt_tokens,
+            )
+        return self._runners[key]
+
+
+# --- Rollout --------------------------------------------------------------------------
 
 _NAME = "rejuice-sampler"
 _G = TypeVar("_G")

@@ -23,12 +23,10 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
-from ..held_out import HeldOutSet, held_out_sets
 from ..launch.prompts import make_held_out, make_prompts
 from ..policies import policy_path
 from ..run import is_prepared
-from ..split import SplitRecipe
-from .answers import answers_only
+from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
 from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 
 _REWARD = '''\

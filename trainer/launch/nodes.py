@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators.errors import RejuiceError
-from ...pipelines.engine.workers.shared_folder import on_each_node, reads_text
+from ...pipelines.engine.workers.on_ray import on_each_node, reads_text
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ..policies import policy_path
 from ..run import TrainingRun
-from .ray_address import ADDRESS, ray_address
+from .overrides import ADDRESS, ray_address
 
 _TOKEN = ".shared"
 _SHARE = "put it on a file system that all nodes share"

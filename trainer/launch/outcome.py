@@ -12,8 +12,7 @@ from rich.text import Text
 from ...pipelines.console import Console
 from ..report import metrics
 from ..report.curves import draw
-from ..report.left_out import left_out_lines
-from ..report.watch import figures, spell, validation_figures
+from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import TrainingRun
 from . import checkpoints
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +16,9 @@ from typing import Any
 import yaml
 
 from ...operators.errors import RecipeError, suggest
+from ..run import TrainingRun
+from .failure import last_error
+from .overrides import environment, overrides
 
 NAME = "verl"
 """Name of the configuration, for `--config-name`; its file is `verl.yaml`."""
@@ -176,3 +184,32 @@ def _keys(config: Any) -> Iterator[str]:
     tree = OmegaConf.to_container(config, resolve=False)
     assert isinstance(tree, dict)
     yield from walk(tree, "")
+
+
+# --- verl's own validation of what a run would launch, without a run ------------------
+
+
+def validate(run: TrainingRun, *, resume: bool = False) -> None:
+    """Compose verl's configuration and have verl validate it; takes some seconds.
+
+    Raises:
+        RecipeError: verl does not know a key, or refuses the configuration.
+    """
+    values = overrides(run, resume)
+    check_keys(values)
+    with tempfile.TemporaryDirectory() as folder:
+        write_config(Path(folder), values)
+        done = subprocess.run(
+            [sys.executable, "-m", "rejuice.trainer.launch.compose", folder],
+            env={**os.environ, **environment(run)},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    if done.returncode:
+        found = last_error(done.stderr) or f"exit status {done.returncode}"
+        raise RecipeError(f"verl could not validate its configuration: {found}")
+    problem = json.loads(done.stdout.splitlines()[-1])
+    if problem is not None:
+        raise RecipeError(problem)

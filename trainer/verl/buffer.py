@@ -27,33 +27,55 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from ...operators.errors import DataError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.train import TURN_MEAN
-from ..held_out import HeldOutSet
 from ..policies import Policy, Sampling, policy_path
 from ..run import TrainingRun
-from ..split import ACCURACY, advantage_operator, grading_steps, loss_agg_mode
+from ..split import ACCURACY, HeldOutSet, advantage_operator, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import register
-from .agent_figures import agent_figures
 from .curation import Curated, Curation, at_progress, threads
 from .failures import errors_recorded
-from .pending_groups import (
+from .figures import SampleTables, agent_figures, signal_figures
+from .judging import AnswerQueue
+from .rollouts import read, read_trajectories, write_turns
+from .step import (
     PendingGroups,
+    StepPart,
     drop_excess_groups,
     drop_untrainable,
     format_drop_counts,
+    nothing_to_train_on,
     number_of_groups,
+    plan_step,
+    release,
+    tokens_sampled,
 )
-from .polling import poll_interval
-from .queued_answers import AnswerQueue
-from .rollouts import read, read_trajectories, write_turns
-from .sample_table import SampleTables
-from .schedule import plan_step
-from .signal_figures import signal_figures
 from .step_files import Clock, StepFiles, response_figures
-from .step_part import StepPart, nothing_to_train_on, release, tokens_sampled
 from .types import StepPlan, TrajectoryKey, VerificationPrompts
 from .validation import ValidationGroups, set_figures
 from .verl_trainer import VerlTrainer
+
+# --- How often to look whether groups have ended --------------------------------------
+# TransferQueue notifies nobody and counts nothing: to see one group end, all keys are listed.
+
+_SHORTEST_S, _LONGEST_S = 0.02, 1.0
+_DELAY_SHARE = 0.01
+"""A group is seen this late at most, as a share of the time waited."""
+_LISTING_SHARE = 0.1
+"""Listing takes this share of the time at most."""
+
+
+def poll_interval(waited_s: float, listing_s: float) -> float:
+    """Seconds until keys are listed again.
+
+    Args:
+        waited_s: how long groups have been waited for.
+        listing_s: how long the last listing took.
+    """
+    by_delay = min(max(_SHORTEST_S, waited_s * _DELAY_SHARE), _LONGEST_S)
+    return max(by_delay, listing_s / _LISTING_SHARE)
+
+
+# --- Buffer ---------------------------------------------------------------------------
 
 
 class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]

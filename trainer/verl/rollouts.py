@@ -14,10 +14,10 @@ from tensordict import NonTensorStack, TensorDict
 from ...operators.agents.trajectory import Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.groups import Array
-from ...operators.sampling.seeds import prompt_seed
+from ...operators.sampling.protocol import prompt_seed
 from ..policies import Policy, Sampling
+from .advantage import WEIGHT, turn_weights
 from .trajectories import TRAJECTORY, plain
-from .turn_loss import WEIGHT, turn_weights
 from .types import Rollouts, TrajectoryKey
 
 _TOKENS = {

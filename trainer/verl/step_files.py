@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
-from ...pipelines.data_juicer.run_columns import filled
-from ...pipelines.dataset.written import mark_written
+from ...pipelines.data_juicer.datasets import filled
+from ...pipelines.dataset.write import mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
 from .curation import Curated
-from .signal_figures import missing_figures
+from .figures import missing_figures
 
 
 class Clock:

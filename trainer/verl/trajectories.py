@@ -11,7 +11,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from ...operators.agents.trajectory import POLICY, TrajectoryGroup, Turn
 from ...operators.sampling.protocol import Group
-from ..held_out import RESPONSES
+from ..split import RESPONSES
 from .types import OwnSettings, PromptBatch, Slot, TrajectoryKey
 
 _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_model")}

@@ -28,7 +28,7 @@ from ...operators.confidence import Z_95, wilson_interval
 from ...operators.groups import Array, Groups
 from ...operators.judgements import same_text
 from ..split import ACCURACY
-from .pending_groups import PendingGroups
+from .step import PendingGroups
 from .trajectories import plain
 from .types import TrajectoryKey
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from ...operators import Change
 from ...operators.columns import flat
 from ...operators.json_text import parse_json
-from ...pipelines.analysis.lines import Lines
+from ...pipelines.analysis.rows import Lines
 from ...pipelines.engine.frame import Frame
 from ...pipelines.recipe.steps import Step
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .turn_loss import LossSettings
+from .advantage import LossSettings
 
 
 class VerlTrainer:

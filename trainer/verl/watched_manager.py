@@ -17,8 +17,7 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from ...operators.errors import EngineError
-from .actor_failures import reason_of
-from .failures import report_sampler_failure
+from .failures import reason_of, report_sampler_failure
 from .trajectories import fail, prompt_batch
 from .types import Slot
 

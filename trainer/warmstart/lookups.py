@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...operators.agents.flows.react import React
 from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
-from ...operators.agents.task import Task
 from ...operators.agents.toolbox import Toolbox
 from ...operators.agents.tools.calculator import Calculator
 from ...operators.agents.tools.search import Search
+from ...operators.agents.trajectory import Task
 from ...operators.sampling.protocol import Group, Prompt, Sample
-from ...operators.servers.loop_thread import LoopThread
+from ...operators.servers.concurrency import LoopThread
 from ...pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
 from ...pipelines.demo.numbers import seeded
 from ...pipelines.demo.templates import WORDS

@@ -14,15 +14,14 @@ from typing import Any, ClassVar
 
 import orjson
 
+from ...json_text import json_objects
 from ...sampling.tokenizer import Messages
 from ...thoughts import without_thoughts
 from ..flow import Flow
-from ..json_text import json_objects
 from ..model import FrozenModel
 from ..play import Play, TrajectoryEnd
-from ..task import Task
 from ..tool import ToolFunction, described
-from ..trajectory import POLICY_ENDS
+from ..trajectory import POLICY_ENDS, Task
 
 _ANALYSE = """\
 Analyse a query that is to be answered with the help of tools: its objective, the skills and the

@@ -77,7 +77,7 @@ class HttpSearch(Tool, ServerOptions):
         Raises:
             EngineError: the server is not up, or does not answer.
         """
-        from ...servers.loop_thread import LoopThread
+        from ...servers.concurrency import LoopThread
 
         thread = LoopThread(f"check of {self.base_url}")
         try:
@@ -86,7 +86,7 @@ class HttpSearch(Tool, ServerOptions):
             thread.close()
 
     async def close(self) -> None:
-        from ...servers.shared import close_shared_client
+        from ...servers.concurrency import close_shared_client
 
         await close_shared_client(self)
 
@@ -110,7 +110,7 @@ class HttpSearch(Tool, ServerOptions):
             EngineError: see `call`; a server that is down is a ServerDownError.
         """
         from ...servers.client import Request
-        from ...servers.shared import shared_client
+        from ...servers.concurrency import shared_client
 
         if self.style == "search_r1":
             body = {"queries": [query], "topk": self.k, "return_scores": True}

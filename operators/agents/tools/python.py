@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, PrivateAttr
 
-from ...cores import usable_cores
 from ...sandbox.run import Execution, Sandbox, SandboxError, SandboxLimits, Stop, check_confinement
+from ...workers import usable_cores
 from ..tool import Observation, Tool, ToolError
 
 _TRACEBACK_LINES = 6  # of an exception, as the policy sees it

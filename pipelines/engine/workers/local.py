@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Self
 
 from ....operators import EngineError
-from ....operators.parent_process import exit_with_parent
 from ....operators.registry import load_file
+from ....operators.workers import exit_with_parent
 from ...recipe.steps import Step
 from ..plan import Plan
 

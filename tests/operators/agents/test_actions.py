@@ -4,7 +4,7 @@ import pytest
 from hostile_text import in_linear_time
 
 from rejuice.operators.agents import Action
-from rejuice.operators.agents.actions import Answer, Call, Malformed, read_json, read_line
+from rejuice.operators.agents.flows.react import Answer, Call, Malformed, read_json, read_line
 
 
 def line(text, cut_off=False):

@@ -8,8 +8,8 @@ from vllm_server import EMBEDDED, VllmServer, vllm_python
 from rejuice.operators.agents import Task
 from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
+from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.sampling import openai_engine
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions

@@ -4,7 +4,7 @@ from functools import reduce
 
 import pytest
 
-from rejuice.operators.agents.argument_schema import ArgumentSchema
+from rejuice.operators.agents.tools.mcp import ArgumentSchema
 
 pytest.importorskip("jsonschema")
 

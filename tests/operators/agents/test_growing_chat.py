@@ -7,7 +7,7 @@ from played import END, ScriptedPolicy, encode, played
 
 import rejuice.operators.sampling
 from rejuice.operators.agents.flows.react import React
-from rejuice.operators.agents.growing_chat import GrowingChat
+from rejuice.operators.agents.play import GrowingChat
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError, chat_encoder, decoded
 

@@ -7,7 +7,7 @@ from each import check_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.agents.json_text import json_objects, json_value
+from rejuice.operators.json_text import json_objects, json_value
 
 CONTROL = frozenset(map(chr, range(32)))
 

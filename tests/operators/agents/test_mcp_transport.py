@@ -5,14 +5,14 @@ import gzip
 
 import pytest
 
-from rejuice.operators.agents import mcp_transport
+from rejuice.operators.agents import mcp_connection
 
 httpx2 = pytest.importorskip("httpx2")
 
 
 def fetched(monkeypatch, *, headers=(), body=b"", kind="application/json"):
     """The body that a client has of such an answer, where 1,000 bytes are the most."""
-    monkeypatch.setattr(mcp_transport, "LARGEST", 1000)
+    monkeypatch.setattr(mcp_connection, "LARGEST", 1000)
     lines = ["HTTP/1.1 200 OK", "Connection: close", f"Content-Type: {kind}", *headers, "", ""]
 
     async def answer(reader, writer):
@@ -23,7 +23,7 @@ def fetched(monkeypatch, *, headers=(), body=b"", kind="application/json"):
     async def main():
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            async with mcp_transport.http_client({"X": "own"}, 30) as client:
+            async with mcp_connection.http_client({"X": "own"}, 30) as client:
                 return (await client.get(address)).content
 
     return asyncio.run(main())

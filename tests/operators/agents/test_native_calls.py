@@ -5,9 +5,8 @@ from fake_chat import FakeChat
 
 from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import SeededTask, Task
 from rejuice.operators.agents.tools.calculator import Calculator
-from rejuice.operators.agents.trajectory import POLICY
+from rejuice.operators.agents.trajectory import POLICY, SeededTask, Task
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Settings

@@ -11,8 +11,7 @@ from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.play import Limits, TrajectoryEnd
 from rejuice.operators.agents.trajectory import FAILURES, POLICY_ENDS, Turn, columns_of
 from rejuice.operators.errors import EngineError, OperatorError
-from rejuice.operators.sampling.protocol import Failure
-from rejuice.operators.sampling.seeds import turn_seed
+from rejuice.operators.sampling.protocol import Failure, turn_seed
 
 
 class Echo(Tool):

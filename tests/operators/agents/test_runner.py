@@ -17,13 +17,12 @@ from wave_engine import WaveEngine
 from rejuice.operators.agents import Flow, Task, Tool, ToolError
 from rejuice.operators.agents.flows.react import React
 from rejuice.operators.agents.runner import AgentRunner
-from rejuice.operators.agents.task import SeededTask
 from rejuice.operators.agents.tools.calculator import Calculator
+from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.errors import EngineError, OperatorError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
 from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Failure, Settings
-from rejuice.operators.sampling.token_count import listening
+from rejuice.operators.sampling.protocol import Failure, Settings, listening
 from rejuice.operators.sampling.tokenizer import chat_encoder
 
 SHORT = Settings(max_tokens=8)

@@ -6,7 +6,7 @@ import threading
 import pytest
 from wave_engine import WaveEngine
 
-from rejuice.operators.agents.sampler import EngineSampler, turn_sampler
+from rejuice.operators.agents.runner import EngineSampler, turn_sampler
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
 

@@ -11,11 +11,10 @@ from fake_search import FakeSearch
 from fake_server import Trouble
 
 from rejuice.operators.agents.model import FrozenModel
-from rejuice.operators.agents.play import Limits, Play, TrajectoryEnd
-from rejuice.operators.agents.task import Budgets, Task
-from rejuice.operators.agents.time_limit import TimeLimit
+from rejuice.operators.agents.play import Limits, Play, TimeLimit, TrajectoryEnd
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.http_search import HttpSearch
+from rejuice.operators.agents.trajectory import Budgets, Task
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left", "slow_at_once")
 

@@ -8,8 +8,7 @@ from pydantic import TypeAdapter
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.agents.tool import Observation, Tool, ToolError
-from rejuice.operators.agents.tool_cache import CachedTool, ToolCacheMode, cached, user_cache
-from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.toolbox import CachedTool, Toolbox, ToolCacheMode, cached, user_cache
 from rejuice.operators.agents.tools.calculator import Calculator
 
 CALLS: list[str] = []

@@ -9,7 +9,7 @@ from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.deduplicator.equal_hashes import occurred_before
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
-from rejuice.operators.fields import build
+from rejuice.operators.registry import build
 
 
 def table(*groups, column="response"):

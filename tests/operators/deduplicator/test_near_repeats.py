@@ -6,9 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.deduplicator import equal_hashes
-from rejuice.operators.deduplicator import near_repeats as module
+from rejuice.operators.deduplicator import minhash_deduplicator as module
 from rejuice.operators.deduplicator.equal_hashes import EqualHashes
-from rejuice.operators.deduplicator.near_repeats import Signatures, near_repeats, rows_per_band
+from rejuice.operators.deduplicator.minhash_deduplicator import (
+    Signatures,
+    near_repeats,
+    rows_per_band,
+)
 from rejuice.operators.groups import mix
 from rejuice.operators.text.minhash import PERMUTATIONS, jaccard
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.column_range_filter import ColumnRangeFilter
+from rejuice.operators.registry import build
 
 
 def reasons(operator, values, kind=None):

@@ -3,8 +3,8 @@ import pytest
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.column_value_filter import ColumnValueFilter
+from rejuice.operators.registry import build
 
 
 def reasons(values, **fields):

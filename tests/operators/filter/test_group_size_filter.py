@@ -3,8 +3,8 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.group_size_filter import GroupSizeFilter
+from rejuice.operators.registry import build
 
 
 def table(prompts):

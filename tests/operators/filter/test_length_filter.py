@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.length_filter import LengthFilter
+from rejuice.operators.registry import build
 
 TEXTS = ["", "ab", "a b", " a  b c ", "é\u00a0ü", None]
 

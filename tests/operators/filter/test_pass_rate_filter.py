@@ -3,8 +3,8 @@ import pytest
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
+from rejuice.operators.registry import build
 
 
 def table(**verdicts_of_group):

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.filter.reward_std_filter import RewardStdFilter
+from rejuice.operators.registry import build
 
 
 def table(*groups, column="reward"):

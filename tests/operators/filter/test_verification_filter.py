@@ -7,9 +7,9 @@ from judged_rows import generated, judged_rows
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
-from rejuice.operators.fields import build
 from rejuice.operators.filter.verification_filter import VerificationFilter
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+from rejuice.operators.registry import build
 
 
 def reasons(table, **fields):

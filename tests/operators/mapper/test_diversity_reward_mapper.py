@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from rejuice.operators import RecipeError
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper import diversity_reward_mapper as module
 from rejuice.operators.mapper.diversity_reward_mapper import DiversityRewardMapper
+from rejuice.operators.registry import build
 from rejuice.operators.text import embedding
-from rejuice.operators.text.embedding import hashed_ngram
-from rejuice.operators.text.sentence_model import ModelOptions
+from rejuice.operators.text.embedding import ModelOptions, hashed_ngram
 
 LETTERS = {"c": "correct", "w": "wrong_answer", "n": "no_answer", "t": "timeout", "?": None}
 MEASURES = ["centroid", "pairwise", "vendi", "dra"]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper, has_one_box, is_tagged
+from rejuice.operators.registry import build
 
 THINK_ANSWER = [("<think>", "</think>"), ("<answer>", "</answer>")]
 

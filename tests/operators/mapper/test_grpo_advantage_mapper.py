@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.registry import build
 
 
 def table(*groups):

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapper, judgement_in
+from rejuice.operators.registry import build
 
 YES, NO = r"\boxed{Yes}", r"\boxed{No}"
 

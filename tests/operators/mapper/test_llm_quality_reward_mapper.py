@@ -24,12 +24,12 @@ from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.change import split
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.operator import RowsOfChunk
-from rejuice.operators.servers.answer_log import HEADER_BYTES
+from rejuice.operators.registry import build
+from rejuice.operators.servers.answer_cache import HEADER_BYTES
 from rejuice.operators.servers.client import OpenAIClient
-from rejuice.operators.servers.judge_cache import key_of, open_cache, user_cache
+from rejuice.operators.servers.judge import key_of, open_cache, user_cache
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left", "slow_at_once")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "concurrency": 3, "attempts": 6}

@@ -3,8 +3,8 @@ import pytest
 
 from rejuice.operators import RecipeError, verifier
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
+from rejuice.operators.registry import build
 from rejuice.operators.verifier import Verdict
 
 STRING = pa.string()

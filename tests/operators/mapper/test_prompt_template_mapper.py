@@ -10,8 +10,8 @@ from rejuice.operators import DataError, RecipeError
 from rejuice.operators.chats import fill
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, content_ids
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from rejuice.operators.registry import build
 
 
 def table(questions, answers=None):

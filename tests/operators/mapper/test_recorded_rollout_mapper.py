@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import content_ids
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
+from rejuice.operators.registry import build
 
 
 def written(change):

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT, component
-from rejuice.operators.fields import build
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
+from rejuice.operators.registry import build
 from rejuice.operators.sampling import Group, Sample
 from rejuice.pipelines.engine.steps import run_in_memory
 

@@ -11,11 +11,11 @@ from verdict_letters import VERDICTS
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
 from rejuice.operators.columns import MESSAGES, content_ids
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
+from rejuice.operators.registry import build
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import run_in_memory

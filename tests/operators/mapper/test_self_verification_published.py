@@ -17,8 +17,8 @@ from verdict_letters import VERDICTS
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator, run
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
+from rejuice.operators.registry import build
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import run_in_memory

@@ -11,11 +11,11 @@ from judged_rows import generated, judged_rows
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+from rejuice.operators.registry import build
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load

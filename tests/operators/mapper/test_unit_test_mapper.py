@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.unit_test_mapper import UnitTestMapper
+from rejuice.operators.registry import build
 from rejuice.operators.sandbox import grading
 from rejuice.operators.sandbox import run as sandbox
 

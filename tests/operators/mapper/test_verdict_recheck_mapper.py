@@ -10,12 +10,12 @@ from verdict_letters import VERDICTS
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
-from rejuice.operators.fields import build
 from rejuice.operators.mapper import verdict_recheck_mapper
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from rejuice.operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
+from rejuice.operators.registry import build
 from rejuice.operators.verifier.pool import GradingOutcome
 from rejuice.pipelines.engine.steps import run_in_memory
 

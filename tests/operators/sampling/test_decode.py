@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rejuice.operators.groups import mix
-from rejuice.operators.sampling.decode import choose, gumbel, response_keys, token_keys
 from rejuice.operators.sampling.protocol import Settings
+from rejuice.operators.sampling.transformers_engine import choose, gumbel, response_keys, token_keys
 
 pytestmark = pytest.mark.slow
 

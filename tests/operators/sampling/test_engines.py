@@ -23,7 +23,7 @@ def opened(monkeypatch):
     made = []
     free = SimpleNamespace(available=10**9)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
-    monkeypatch.setattr("rejuice.operators.cores.usable_cores", lambda: 8)
+    monkeypatch.setattr("rejuice.operators.workers.usable_cores", lambda: 8)
     monkeypatch.setattr(
         processes, "EngineProcesses", lambda build, **arguments: made.append(arguments)
     )

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.feed import Feed
-from rejuice.operators.sampling.on_demand import OnDemand
+from rejuice.operators.chunk_results import Feed
+from rejuice.operators.sampling.processes import OnDemand
 from rejuice.operators.sampling.protocol import Prompt
 
 

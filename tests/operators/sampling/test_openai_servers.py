@@ -7,14 +7,13 @@ from fake_server import FakeServer
 from kinds_of_server import KINDS, KindOfServer, Vllm
 
 from rejuice.operators.errors import EngineError, RecipeError
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.openai_wire import read_group
+from rejuice.operators.registry import build
+from rejuice.operators.sampling.openai_engine import OpenAIEngine, read_group
 from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.protocol import Failure, Prompt, Sample, Settings
-from rejuice.operators.servers.dialect import Dialect
+from rejuice.operators.servers.options import Dialect
 from rejuice.operators.servers.wire import AttemptError
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -410,7 +409,9 @@ def test_a_thought_that_is_put_back_has_its_tokens():
     assert (found.text, len(found.token_ids)) == ("<think>\n3 * 4", 9)
 
 
-@pytest.mark.recommended("operators/sampling/openai_wire.py", "start it without --reasoning-parser")
+@pytest.mark.recommended(
+    "operators/sampling/openai_engine.py", "start it without --reasoning-parser"
+)
 @pytest.mark.parametrize(
     ("choices", "found"),
     [

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from stub_engine import CAPACITY, StubEngine
 
 from rejuice.operators import __version__
-from rejuice.operators.cores import usable_cores
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import engine_process
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
-from rejuice.operators.sampling.protocol import Prompt, Settings
-from rejuice.operators.sampling.token_count import listening
+from rejuice.operators.sampling.protocol import Prompt, Settings, listening
+from rejuice.operators.workers import usable_cores
 
 pytestmark = pytest.mark.slow
 
@@ -218,7 +217,7 @@ def test_closing_twice(two):
 
 def test_usable_cores_obey_affinity():
     program = (
-        "import os; from rejuice.operators.cores import usable_cores\n"
+        "import os; from rejuice.operators.workers import usable_cores\n"
         "print(usable_cores()); os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "print(usable_cores())"
     )

@@ -56,7 +56,7 @@ def test_tokens_do_not_depend_on_the_batch(engine, groups, monkeypatch, rows):
 
 def test_differences_between_batches_stay_below_the_tie_margin(engine, groups):
     """Logits of a response on its own, and beside others, differ by what `TIE_MARGIN` allows."""
-    from rejuice.operators.sampling.decode import TIE_MARGIN
+    from rejuice.operators.sampling.transformers_engine import TIE_MARGIN
 
     paths = [
         [*group.prompt_token_ids, *sample.token_ids]

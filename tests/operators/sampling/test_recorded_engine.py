@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rejuice.operators import EngineError
 from rejuice.operators.columns import ROW_CONTRACT
 from rejuice.operators.sampling import Failure, Group, Prompt, Sample, Settings, recording
-from rejuice.operators.sampling.recorded_engine import RecordedEngine
+from rejuice.operators.sampling.recording import RecordedEngine
 
 TWO = Settings(n=2, max_tokens=9)
 NAMES = (

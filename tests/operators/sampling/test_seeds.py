@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rejuice.operators.groups import mix
-from rejuice.operators.sampling.seeds import prompt_seed, prompt_seeds, turn_seed
+from rejuice.operators.sampling.protocol import prompt_seed, prompt_seeds, turn_seed
 
 # Computed by version 0.4.0, by policy_rollout_mapper (step 0) and by the trainer's loop.
 PINNED = {

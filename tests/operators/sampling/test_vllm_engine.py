@@ -14,8 +14,7 @@ from vllm_server import EMBEDDED, vllm_python
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import vllm_engine
 from rejuice.operators.sampling.options import VllmOptions
-from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings
-from rejuice.operators.sampling.token_count import listening
+from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings, listening
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.operators.sampling.vllm_engine import Difference, VllmEngine, pack_again, vllm_process
 

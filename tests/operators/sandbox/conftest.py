@@ -1,9 +1,14 @@
 import pytest
 
-from rejuice.operators.sandbox.assert_style import Program
-from rejuice.operators.sandbox.grading import Grader, Submission, shared_sandbox
+from rejuice.operators.sandbox.grading import (
+    Grader,
+    Program,
+    StdinCase,
+    Submission,
+    assert_cases,
+    shared_sandbox,
+)
 from rejuice.operators.sandbox.run import SandboxLimits
-from rejuice.operators.sandbox.suite import StdinCase, assert_cases
 
 
 @pytest.fixture

@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.sandbox.assert_style import AssertRunner, Program
-from rejuice.operators.sandbox.grading import shared_sandbox
+from rejuice.operators.sandbox.grading import (
+    AssertCase,
+    AssertRunner,
+    BadTestsError,
+    Program,
+    shared_sandbox,
+)
 from rejuice.operators.sandbox.judge import judge
 from rejuice.operators.sandbox.plain_data import decode, encode
 from rejuice.operators.sandbox.run import SandboxLimits
-from rejuice.operators.sandbox.suite import AssertCase, BadTestsError
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rejuice.operators.sandbox.bpf import AARCH64, X86_64, build_filter
+from rejuice.operators.sandbox.confine import AARCH64, X86_64, build_filter
 
 PID = 4321
 ALLOWED, REFUSED, KILLED = 0x7FFF0000, 0x00050001, 0x80000000

@@ -2,7 +2,7 @@ from each import check_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sandbox.printed import same_output
+from rejuice.operators.sandbox.grading import same_output
 
 
 def test_white_space_at_ends_does_not_count():

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from rejuice.operators.errors import RecipeError
-from rejuice.operators.sandbox import confine, execution, program, run
+from rejuice.operators.sandbox import confine, program, run
 from rejuice.operators.sandbox.run import (
     Execution,
     Sandbox,
@@ -68,22 +68,22 @@ def test_how_programs_end(sandbox, source, expected):
 
 
 def test_too_slow(sandbox, monkeypatch):
-    now, read = [0.0], execution.RunningProgram._read
+    now, read = [0.0], run.RunningProgram._read
 
     def read_until_late(running, stream):
         found = read(running, stream)
         now[0] += PATIENT.seconds
         return found
 
-    monkeypatch.setattr(execution.RunningProgram, "_read", read_until_late)
-    monkeypatch.setattr(execution.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run.RunningProgram, "_read", read_until_late)
+    monkeypatch.setattr(run.time, "monotonic", lambda: now[0])
     source = "print('first', flush=True)\nwhile True: pass"
     assert sandbox.run(source, limits=PATIENT) == Execution("timeout", "first\n", "", None)
 
 
 def test_its_processor_time_is_limited_even_if_nobody_looks_at_the_clock(sandbox, monkeypatch):
     source = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
-    monkeypatch.setattr(execution.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(run.time, "monotonic", lambda: 0.0)
     found = sandbox.run(source, limits=SandboxLimits(seconds=0.1))
     assert (found.status, found.exit_code) == ("timeout", -signal.SIGKILL)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from each import check_each
 
-from rejuice.operators.sandbox.suite import (
+from rejuice.operators.sandbox.grading import (
     AssertCase,
     BadTestsError,
     StdinCase,

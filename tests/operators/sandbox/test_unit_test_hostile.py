@@ -2,10 +2,8 @@
 
 import pytest
 
-from rejuice.operators.sandbox import assert_style
-from rejuice.operators.sandbox.grading import shared_sandbox
-from rejuice.operators.sandbox.suite import AssertCase
-from rejuice.operators.sandbox.weak import weaknesses
+from rejuice.operators.sandbox import grading
+from rejuice.operators.sandbox.grading import AssertCase, shared_sandbox, weaknesses
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +193,7 @@ def test_a_test_that_never_has_enough(verdicts, monkeypatch):
     """The program may keep a test going, but not for ever."""
     code = "class Q:\n    def size(self): return 1\n    def pop(self): pass"
     test = "q = Q()\nwhile q.size() > 0:\n    q.pop()"
-    monkeypatch.setattr(assert_style, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(grading, "MOST_ROUNDS", 3)
     assert verdicts(code, test) == ["timeout"]
 
 
@@ -242,7 +240,7 @@ def test_a_program_gets_the_arguments_of_its_own_calls_and_nothing_else(verdicts
 
 
 def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
-    runner = assert_style.AssertRunner(shared_sandbox(), limits)
+    runner = grading.AssertRunner(shared_sandbox(), limits)
     for test, why in {
         "assert f(3).startswith('hello')": ("object",),
         "assert f(3).count('a')": ("object",),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.fields import build
+from rejuice.operators.registry import build
 from rejuice.operators.selector.diverse_response_selector import (
     DiverseResponseSelector,
     farthest_points,

@@ -12,7 +12,7 @@ from verdict_letters import VERDICTS
 
 from rejuice.operators import RecipeError
 from rejuice.operators.check import check_operator, run
-from rejuice.operators.fields import build
+from rejuice.operators.registry import build
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers.answer import AnswerToken, ScorerAnswer, read_answer
+from rejuice.operators.servers.verdict import AnswerToken, ScorerAnswer, read_answer
 from rejuice.operators.servers.wire import AttemptError, RetryClass
 
 

@@ -3,14 +3,14 @@
 import asyncio
 from types import SimpleNamespace
 
-from rejuice.operators.servers import bodies
+from rejuice.operators.servers import client
 from rejuice.operators.servers.wire import AttemptError
 
 
 def read_all(monkeypatch, sizes, connections):
     """What becomes of answers of so many bytes, of at most 1,000 each; and the most in memory."""
-    monkeypatch.setattr(bodies, "LARGEST", 1000)
-    monkeypatch.setattr(bodies, "_SMALLEST_SHARE", 10)
+    monkeypatch.setattr(client, "LARGEST", 1000)
+    monkeypatch.setattr(client, "_SMALLEST_SHARE", 10)
     inside, most = 0, 0
 
     async def read(reader, size):
@@ -33,7 +33,7 @@ def read_all(monkeypatch, sizes, connections):
             inside -= mine
 
     async def main():
-        reader = bodies.Bodies(connections)
+        reader = client.Bodies(connections)
         return await asyncio.gather(*(read(reader, size) for size in sizes))
 
     return asyncio.run(main()), most
@@ -48,6 +48,6 @@ def test_large_answers_are_read_one_after_the_other(monkeypatch):
 
 
 def test_an_answer_that_is_too_large_keeps_nobody_waiting(monkeypatch):
-    monkeypatch.setattr(bodies, "bad_response", lambda detail: AttemptError("", "too large", None))
+    monkeypatch.setattr(client, "bad_response", lambda detail: AttemptError("", "too large", None))
     found, _ = read_all(monkeypatch, [5000, 900, 5000, 900], 40)
     assert found == ["too large", 900, "too large", 900]

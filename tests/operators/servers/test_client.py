@@ -20,9 +20,9 @@ from virtual_server import VirtualServer
 from virtual_time import run_in_virtual_time
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.servers import bodies, wire
+from rejuice.operators.servers import client, wire
 from rejuice.operators.servers.client import OpenAIClient, Request
-from rejuice.operators.servers.concurrently import run_concurrently
+from rejuice.operators.servers.concurrency import run_concurrently
 from rejuice.operators.servers.endpoints import ServerDownError
 from rejuice.operators.servers.options import DialectServer, ServerOptions
 from rejuice.operators.servers.wire import AttemptError, ChatChoice, ChatCompletion, parse_body
@@ -148,7 +148,7 @@ def ask(*numbers, way=POST, at_once=99, jitter=False, model="m", server=None, **
     with pytest.MonkeyPatch.context() as patch:
         if not jitter:
             patch.setattr("random.uniform", lambda low, high: high)
-        patch.setattr(bodies, "LARGEST", 1 << 20)
+        patch.setattr(client, "LARGEST", 1 << 20)
         # No request may take a day, or one that is never given up would never end.
         return run_in_virtual_time(asyncio.wait_for(work(patch), 86_400))
 

@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rejuice.operators import feed as feed_module
-from rejuice.operators.servers import concurrently
-from rejuice.operators.servers.concurrently import RefillRequest, work_on_demand
-from rejuice.operators.servers.loop_thread import LoopThread
+from rejuice.operators import chunk_results as feed_module
+from rejuice.operators.servers import concurrency
+from rejuice.operators.servers.concurrency import LoopThread, RefillRequest, work_on_demand
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def thread():
 
 def test_an_item_that_is_found_later_does_not_wait_for_the_one_under_way(thread, monkeypatch):
     """The first one ends once the second one has begun."""
-    for module in (feed_module, concurrently):
+    for module in (feed_module, concurrency):
         monkeypatch.setattr(module, "ASK_AGAIN_S", 0.01)
 
     @asynccontextmanager

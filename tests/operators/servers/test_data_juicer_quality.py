@@ -17,12 +17,15 @@ from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.fields import build
-from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.servers import data_juicer_quality
-from rejuice.operators.servers.answer import ScorerAnswer
-from rejuice.operators.servers.data_juicer_quality import read_scores, record, schema
-from rejuice.operators.servers.verdict import MalformedError
+from rejuice.operators.mapper import llm_quality_reward_mapper
+from rejuice.operators.mapper.llm_quality_reward_mapper import (
+    LlmQualityRewardMapper,
+    data_juicer_schema,
+    read_scores,
+    record,
+)
+from rejuice.operators.registry import build
+from rejuice.operators.servers.verdict import MalformedError, ScorerAnswer
 
 QUESTION = "What is {1 + 1}?"
 
@@ -182,9 +185,9 @@ def test_the_request_asks_as_data_juicer_does_and_for_its_schema():
     assert "meticulous data quality assessor" in system["content"]
     assert "Compare with similar data points" in system["content"]
     assert user["content"].count(QUESTION) == user["content"].count("response 0 {x}") == 1
-    assert body["response_format"]["json_schema"]["schema"] == schema()
+    assert body["response_format"]["json_schema"]["schema"] == data_juicer_schema()
     example = system["content"].split("Example Response:")[1]
-    jsonschema.validate(json.loads(example[example.index("{") :]), schema())
+    jsonschema.validate(json.loads(example[example.index("{") :]), data_juicer_schema())
 
 
 def test_half_of_an_emoji_in_an_answer_is_kept_escaped():
@@ -235,7 +238,7 @@ def test_fields_that_do_not_fit_are_refused_in_one_line(fields, line):
 
 def test_the_prompt_needs_data_juicer(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    data_juicer_quality._texts.cache_clear()
+    llm_quality_reward_mapper._texts.cache_clear()
     with pytest.raises(EngineError, match=r"^prompt: data_juicer needs the package py-data-juicer"):
         LlmQualityRewardMapper(model="m", prompt="data_juicer")
 

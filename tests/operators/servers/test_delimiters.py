@@ -5,8 +5,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers.delimiters import escaped, filled, lookalikes, mark_of
-from rejuice.operators.servers.prompt import TEMPLATE
+from rejuice.operators.servers.judge_prompt import TEMPLATE, escaped, filled, lookalikes, mark_of
 
 NAMES = ("question", "response")
 OWN = "Question: {question}\n### Student's answer\n[BEGIN]{response}[END]\nIs it right?"
@@ -43,7 +42,7 @@ def test_what_is_filled_in_stays_between_its_two_delimiters(question, response):
 def test_a_text_that_has_the_mark_of_its_request_gets_another(monkeypatch):
     """As if somebody had found one: it takes about 2**64 hashes."""
     made = iter(["00ff" * 4, "11ff" * 4])
-    monkeypatch.setattr("rejuice.operators.servers.delimiters._hash", lambda _: next(made))
+    monkeypatch.setattr("rejuice.operators.servers.judge_prompt._hash", lambda _: next(made))
     assert mark_of("q", "</response " + "00FＦ" * 4) == "11ff" * 4
 
 

@@ -7,14 +7,19 @@ from pydantic import ValidationError
 
 from rejuice.operators.agents.flows.agentflow import Agentflow
 from rejuice.operators.agents.model import FrozenModel
-from rejuice.operators.servers.advice import advice
-from rejuice.operators.servers.dialect import Dialect
-from rejuice.operators.servers.message import ChatMessage
-from rejuice.operators.servers.options import ScorerOptions, ServerOptions, dialect_of, probed_url
+from rejuice.operators.servers.options import (
+    Dialect,
+    ScorerOptions,
+    ServerOptions,
+    dialect_of,
+    probed_url,
+)
 from rejuice.operators.servers.wire import (
     AttemptError,
     ChatChoice,
     ChatCompletion,
+    ChatMessage,
+    advice,
     error_text,
     parse_body,
 )

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pytest
 from fake_judge import FakeJudge, Trouble, verdict
 
-from rejuice.operators.code_digest import modules_of
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.servers.failures import RawAnswer, keep_failures, raw_answers
-from rejuice.operators.servers.judge_cache import open_cache
+from rejuice.operators.servers.judge import open_cache
+from rejuice.operators.servers.judged_mapper import RawAnswer, keep_failures, raw_answers
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 2}
@@ -136,9 +135,3 @@ def test_a_file_that_is_no_cache(judged, tmp_path):
     operator, _ = judged("http://nowhere.invalid/v1", rows_of(None), cache=cache)
     cache.write_text("no database, and long enough to be taken for one" * 9)
     assert raw_answers(operator, rows_of(1)) == [None]
-
-
-def test_what_keeps_failures_is_no_part_of_the_key_of_a_judge():
-    modules = modules_of({LlmQualityRewardMapper.__module__})
-    assert "rejuice.operators.servers.judge" in modules
-    assert "rejuice.operators.servers.failures" not in modules

@@ -4,7 +4,7 @@ import asyncio
 
 from virtual_time import run_in_virtual_time
 
-from rejuice.operators.servers.in_flight import InFlight
+from rejuice.operators.servers.concurrency import InFlight
 
 
 def test_a_caller_that_leaves_does_not_end_the_work_that_another_one_waits_for():

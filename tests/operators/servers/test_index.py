@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers import answer_index
-from rejuice.operators.servers.answer_index import AnswerIndex
+from rejuice.operators.servers import answer_cache
+from rejuice.operators.servers.answer_cache import AnswerIndex
 
 
 @pytest.fixture(autouse=True, scope="module")
 def merged_often():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer_index, "_FEWEST_MERGED", 3)
+        patch.setattr(answer_cache, "_FEWEST_MERGED", 3)
         yield
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rejuice.operators import EngineError
-from rejuice.operators.servers.judge_cache import key_of, open_cache
+from rejuice.operators.servers.judge import key_of, open_cache
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "temperature": 0.0}
 

@@ -6,9 +6,9 @@ from fake_judge import FakeJudge
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.fields import build
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.mapper.llm_verify_mapper import LlmVerifyMapper
+from rejuice.operators.registry import build
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "patience_s": 60.0, "attempts": 3}

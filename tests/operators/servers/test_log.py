@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.servers import answer_log
-from rejuice.operators.servers.answer_log import (
+from rejuice.operators.servers import answer_cache
+from rejuice.operators.servers.answer_cache import (
     HEADER_BYTES,
     LogReader,
     LogWriter,
@@ -55,7 +55,7 @@ def test_a_reader_finds_what_is_appended_later(tmp_path):
 
 @pytest.mark.parametrize("block", [64, 100, 1 << 20])
 def test_a_flipped_bit_loses_one_record_at_most_wherever_it_is(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(answer_log, "_BLOCK", block)
+    monkeypatch.setattr(answer_cache, "_BLOCK", block)
     path, written = tmp_path / "a.log", [record_of(number) for number in range(4)]
     data = b"".join(map(encoded, written))
     for at in range(len(data)):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rejuice.operators.servers.loop_thread import LoopThread
+from rejuice.operators.servers.concurrency import LoopThread
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_left_open_and_closed_by_atexit():
     """In Python 3.12 that is too late for new threads."""
     program = """
         import asyncio, atexit
-        from rejuice.operators.servers.loop_thread import LoopThread
+        from rejuice.operators.servers.concurrency import LoopThread
 
         async def work(put):
             put(await asyncio.to_thread(int, "4"))

@@ -1,11 +1,11 @@
 import os
 
-from rejuice.operators.servers import open_files
-from rejuice.operators.servers.open_files import OpenFiles
+from rejuice.operators.servers import answer_cache
+from rejuice.operators.servers.answer_cache import OpenFiles
 
 
 def test_the_file_that_was_used_least_recently_is_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr(open_files, "_MOST_OPEN", 2)
+    monkeypatch.setattr(answer_cache, "_MOST_OPEN", 2)
     files = OpenFiles()
     for number in range(3):
         (tmp_path / str(number)).write_text(str(number))

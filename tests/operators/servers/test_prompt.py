@@ -1,4 +1,4 @@
-from rejuice.operators.servers.prompt import system_message
+from rejuice.operators.servers.judge_prompt import system_message
 
 
 def test_dimensions_without_an_explanation_are_named():

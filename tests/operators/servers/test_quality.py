@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers.quality import WRITTEN, quality_columns, reward_of
+from rejuice.operators.servers.verdict import WRITTEN, quality_columns, reward_of
 
 
 @given(st.lists(st.floats(1, 5), min_size=1, max_size=9))

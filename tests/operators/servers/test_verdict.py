@@ -7,8 +7,13 @@ from each import check_each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rejuice.operators.servers.answer import AnswerToken, ScorerAnswer
-from rejuice.operators.servers.verdict import MalformedError, read_verdict, schema
+from rejuice.operators.servers.verdict import (
+    AnswerToken,
+    MalformedError,
+    ScorerAnswer,
+    read_verdict,
+    schema,
+)
 from rejuice.operators.thoughts import answer_part
 
 TWO = ("accuracy", "grammar")

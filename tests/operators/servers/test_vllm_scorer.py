@@ -16,8 +16,7 @@ from vllm_server import EMBEDDED, VllmServer, vllm_python
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.servers.answer import read_answer
-from rejuice.operators.servers.verdict import read_verdict, schema
+from rejuice.operators.servers.verdict import read_answer, read_verdict, schema
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 DIMENSIONS = ("accuracy", "grammar")

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling.openai_wire import read_group, request_body
+from rejuice.operators.sampling.openai_engine import read_group, request_body
 from rejuice.operators.sampling.protocol import Group, Prompt, Sample, Settings
 from rejuice.operators.servers.wire import (
     AttemptError,

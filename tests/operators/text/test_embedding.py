@@ -12,12 +12,12 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.groups import Groups
 from rejuice.operators.text.embedding import (
     DIMENSIONS,
+    SentenceEmbedder,
     embedder,
     group_grams,
     hashed_ngram,
     usable_texts,
 )
-from rejuice.operators.text.sentence_embedder import SentenceEmbedder
 
 HAS = {
     name: importlib.util.find_spec(name) is not None

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from response_lengths import filled_up_to, response_lengths
 
-from rejuice.operators.text.embedding_batches import TOKEN_BUDGET, of_fixed_shape, of_similar_length
+from rejuice.operators.text.embedding import TOKEN_BUDGET, of_fixed_shape, of_similar_length
 
 LENGTHS = st.lists(st.integers(1, 600), max_size=40).map(lambda lengths: np.array(lengths, int))
 

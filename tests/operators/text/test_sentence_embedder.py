@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from tiny_embedder import save_embedder
 
-from rejuice.operators.text import sentence_embedder
-from rejuice.operators.text.embedding_batches import of_fixed_shape, of_similar_length
-from rejuice.operators.text.sentence_embedder import SentenceEmbedder
+from rejuice.operators.text import embedding
+from rejuice.operators.text.embedding import SentenceEmbedder, of_fixed_shape, of_similar_length
 
 
 class _Announced(deque):
@@ -35,7 +34,7 @@ def embed(monkeypatch):
 
     device = SimpleNamespace(type="cpu")
     model = SimpleNamespace(device=device, default_prompt_name=None, prompts={})
-    monkeypatch.setattr(sentence_embedder, "load_model", lambda *_: model)
+    monkeypatch.setattr(embedding, "load_model", lambda *_: model)
     embed = SentenceEmbedder("folder")
     embed.passes, embed._encode, embed._waiting = [], encode, _Announced()
     return embed

@@ -10,9 +10,8 @@ from tiny_embedder import LONGEST, edit_json, save_embedder
 from tiny_policy import END
 
 from rejuice.operators import RecipeError
-from rejuice.operators.text import embedding_batches
-from rejuice.operators.text.sentence_embedder import SentenceEmbedder
-from rejuice.operators.text.sentence_model import ModelOptions, load_model
+from rejuice.operators.text import embedding
+from rejuice.operators.text.embedding import ModelOptions, SentenceEmbedder, load_model
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,7 +67,7 @@ def by_hand(folder, texts, *, causal=False, pool=lambda vectors: vectors[-1]):
 @pytest.mark.parametrize("batching", ["of_fixed_shape", "of_similar_length"])
 def test_the_vectors_are_those_of_the_last_token_of_a_model_without_a_causal_mask(folder, batching):
     embed = embedder(folder, attention="bidirectional")
-    embed.batching = getattr(embedding_batches, batching)
+    embed.batching = getattr(embedding, batching)
     right = by_hand(folder, TEXTS)
     assert np.abs(embed(TEXTS) - right).max() < 1e-4
     assert np.abs(by_hand(folder, TEXTS, causal=True) - right).max() > 0.01
@@ -102,7 +101,7 @@ def test_a_vector_does_not_depend_on_whether_others_in_the_batch_are_padded(fold
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", ["bidirectional", "causal"])
 def test_transformers_honours_is_causal_with_and_without_padding(folder, implementation, kind):
-    from rejuice.operators.text.sentence_model import attention_kinds
+    from rejuice.operators.text.embedding import attention_kinds
 
     model = loaded(folder, attention=kind)
     model.transformers_model.set_attn_implementation(implementation)

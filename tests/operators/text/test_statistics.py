@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.text.special_characters import special_characters
-from rejuice.operators.text.statistics import statistics
+from rejuice.operators.text.statistics import special_characters, statistics
 
 
 def theirs(texts, n):

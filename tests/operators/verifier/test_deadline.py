@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from rejuice.operators.verifier.deadline import WALL_FACTOR, Clocks, Deadline, processor_seconds
-from rejuice.operators.verifier.pool import Pool
+from rejuice.operators.verifier.pool import WALL_FACTOR, Clocks, Deadline, Pool, processor_seconds
 
 ENDLESS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")

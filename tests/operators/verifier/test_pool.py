@@ -19,8 +19,13 @@ import psutil
 import pytest
 
 from rejuice.operators.verifier import Verdict, verify, verify_batch
-from rejuice.operators.verifier.deadline import Clocks
-from rejuice.operators.verifier.pool import Pool, WorkerPoolError, close_shared_pool, shared_pool
+from rejuice.operators.verifier.pool import (
+    Clocks,
+    Pool,
+    WorkerPoolError,
+    close_shared_pool,
+    shared_pool,
+)
 
 # Within every textual limit, and without end: only the deadline stops them.
 pytestmark = pytest.mark.alone

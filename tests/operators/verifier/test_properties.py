@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.verifier import check_reference, extract_answer, verify, verify_batch
-from rejuice.operators.verifier.compare import exactly
+from rejuice.operators.verifier.structure import exactly
 
 integers = st.integers(-(10**15), 10**15)
 REPEATED = r"\boxed{ } { \boxed{1} <think> </think> <answer> </answer> #### $ = - ( ) [ , 1, \ * ."

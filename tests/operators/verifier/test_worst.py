@@ -21,7 +21,6 @@ import psutil
 import pytest
 from each import check_each
 
-from rejuice.operators.cores import usable_cores
 from rejuice.operators.verifier import (
     Slug,
     Verdict,
@@ -32,8 +31,8 @@ from rejuice.operators.verifier import (
     verify_batch,
     worker,
 )
-from rejuice.operators.verifier.deadline import WALL_FACTOR
-from rejuice.operators.verifier.pool import Pool, shared_pool
+from rejuice.operators.verifier.pool import WALL_FACTOR, Pool, shared_pool
+from rejuice.operators.workers import usable_cores
 
 pytestmark = pytest.mark.alone
 GSM8K = Path(__file__).resolve().parents[3] / "../shared/data/gsm8k"

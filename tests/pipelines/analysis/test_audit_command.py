@@ -99,7 +99,7 @@ def test_a_bad_label_is_one_line(rejuice, tmp_path):
     assert rejuice("audit", "tiny.yaml", "--labels", "audit.jsonl") == (2, "", f"rejuice: {message}\n")  # fmt: skip
 
 
-@pytest.mark.recommended("pipelines/analysis/strata.py", "--sample {…} is too few for {…} strata")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "--sample {…} is too few for {…} strata")
 def test_a_sample_that_is_too_small(rejuice, tmp_path):
     run_tiny(tmp_path)
     code, out, err = rejuice("audit", "tiny.yaml", "--sample", 5)
@@ -220,8 +220,8 @@ def test_the_help_loads_nothing_heavy(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/show_signs.py", "rows: add --rows {…}")
-@pytest.mark.recommended("pipelines/analysis/show_signs.py", "--rows {…}")
+@pytest.mark.recommended("pipelines/analysis/show_audit.py", "rows: add --rows {…}")
+@pytest.mark.recommended("pipelines/analysis/show_audit.py", "--rows {…}")
 def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):
     """In each group the wrong half is boxed, and the right half is not."""
     rows = [

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 from recorded_recipes import OVERRIDES, TABLES, recipe_path
 
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.rows import KEPT, stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine import run
 from rejuice.pipelines.recipe import load
 

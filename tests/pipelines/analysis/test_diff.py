@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
-from rejuice.pipelines.analysis.change import new_responses, set_change
-from rejuice.pipelines.analysis.diff import diff_of
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.recipes import recipe_differences
+from rejuice.pipelines.analysis.diff import diff_of, new_responses, recipe_differences, set_change
 from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.read import load
 
 EASY = [*PROCESS[:5], {"pass_rate_filter": {"max": 1.0}}, *PROCESS[6:]]
@@ -116,7 +114,7 @@ def test_the_command(rejuice, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/show_diff.py", "details      {…} --rows {…}{…}")
+@pytest.mark.recommended("pipelines/analysis/diff.py", "details      {…} --rows {…}{…}")
 def test_rows_of_a_figure(rejuice, runs):
     _, out, _ = rejuice("diff", runs["tiny"], runs["weighed"])
     kinds = out.splitlines()[-1].partition("--rows ")[2].replace(" or", "").split(", ")
@@ -174,8 +172,8 @@ def test_the_split_is_exact(runs, weights, most):
         fields = {f"reward_sum_mapper.weights.{k}": str(v) for k, v in named.items()}
         if at:
             fields["pass_rate_filter.max"] = str(most)
-        from rejuice.pipelines.analysis.replay import replay, whole
         from rejuice.pipelines.analysis.rows import row_table
+        from rejuice.pipelines.analysis.whatif import replay, whole
 
         base, before = whole(one)
         steps = one.fit(load(runs["tiny"], fields))

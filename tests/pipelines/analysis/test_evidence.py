@@ -17,7 +17,7 @@ from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.text.embedding import hashed_ngram
 from rejuice.pipelines.analysis.evidence import evidence, has_evidence, seen_by
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.pipelines.recipe.read import load

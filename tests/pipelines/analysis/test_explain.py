@@ -8,12 +8,11 @@ import pytest
 from rejuice.operators import DataError
 from rejuice.pipelines.analysis.explain import explain_recipe
 from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.dataset.checked import read_checked
+from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.dataset.files import read_checked
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.code import code_of
 from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.trust import trust
+from rejuice.pipelines.recipe.trust import code_of, trust
 
 ROWS = [
     {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.verifier.answer import extract_answer
-from rejuice.pipelines.analysis.found import answer_evidence, found_answer
+from rejuice.pipelines.analysis.evidence import answer_evidence, found_answer
 
 
 def checked(response):

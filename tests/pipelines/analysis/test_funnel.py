@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from rejuice.pipelines.analysis.show_funnel import LOG_WIDTH, show_funnel
+from rejuice.pipelines.analysis.funnel import LOG_WIDTH, show_funnel
 from rejuice.pipelines.engine.report import Report, StepReport
 
 STEPS = (

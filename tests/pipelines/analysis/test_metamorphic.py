@@ -9,8 +9,8 @@ from each import check_each
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.verifier import Verdict, verify_batch
 from rejuice.pipelines.analysis import metamorphic
+from rejuice.pipelines.analysis.audit import GradedRows
 from rejuice.pipelines.analysis.metamorphic import CHANGE, KEEP, metamorphic_checks
-from rejuice.pipelines.analysis.verifiers import GradedRows
 
 PAIRS = [
     ("1234", "1234"),

@@ -8,19 +8,19 @@ from each import check_each
 
 from rejuice.operators import RecipeError, get, installed
 from rejuice.operators.agents.registry import FLOWS, TOOLS
-from rejuice.pipelines.analysis import opdocs
-from rejuice.pipelines.analysis.schema import recipe_schema
+from rejuice.pipelines.analysis import reference
+from rejuice.pipelines.analysis.reference import recipe_schema
 from rejuice.pipelines.data_juicer import catalogue, needs
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_everything_is_listed_once_with_what_it_does():
-    listed = [line.split()[0] for line in opdocs.listing().splitlines() if line.startswith("  ")]
+    listed = [line.split()[0] for line in reference.listing().splitlines() if line.startswith("  ")]
     flows, tools = list(FLOWS.installed()), list(TOOLS.installed())
     assert sorted(listed) == sorted([*installed(), *flows, *tools])
     assert listed[-len(flows) - len(tools) :] == [*flows, *tools]
-    for line in opdocs.listing().splitlines():
+    for line in reference.listing().splitlines():
         if line.startswith("  "):
             assert len(line.split(maxsplit=1)) == 2, f"{line} is empty"
             assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
@@ -38,7 +38,7 @@ def check_fields(kind, text):
 
 def test_an_entry_names_every_field_and_reason():
     def check(name):
-        kind, text = get(name), opdocs.entry(name)
+        kind, text = get(name), reference.entry(name)
         assert text.startswith(f"### {name}\n")
         check_fields(kind, text)
         for slug, meaning in kind.reasons.items():
@@ -51,7 +51,7 @@ def test_a_flow_or_tool_is_a_table_of_its_fields():
     cases = [*FLOWS.installed(), *TOOLS.installed()]
 
     def check(name):
-        kind, text = (FLOWS.find(name) or TOOLS.get(name)), opdocs.entry(name)
+        kind, text = (FLOWS.find(name) or TOOLS.get(name)), reference.entry(name)
         assert text.startswith(f"### {name}\n")
         assert "Scope" not in text
         check_fields(kind, text)
@@ -60,14 +60,14 @@ def test_a_flow_or_tool_is_a_table_of_its_fields():
 
 
 def test_what_the_fields_of_a_field_require():
-    text = opdocs.entry("agentflow")
+    text = reference.entry("agentflow")
     assert "| `frozen` | fields | required | The model of all frozen modules" in text
     assert "| `frozen.model` | string | required | Name of the model on the server. |" in text
     assert "| `frozen.temperature` | number | `0.0` |" in text
 
 
 def test_an_entry_by_hand():
-    text = opdocs.entry("length_filter")
+    text = reference.entry("length_filter")
     assert "| `unit` | `characters`, `words`, `tokens` | `characters` | What to count. |" in text
     assert (
         "| `min` | integer or null | `null` | Shortest length to keep; none by default. |" in text
@@ -76,18 +76,18 @@ def test_an_entry_by_hand():
 
 
 @pytest.mark.recommended(
-    "pipelines/analysis/opdocs.py", "Not installed, and needed by default: `pip install {…}`."
+    "pipelines/analysis/reference.py", "Not installed, and needed by default: `pip install {…}`."
 )
 def test_an_entry_of_data_juicers_by_hand(monkeypatch):
     monkeypatch.setattr(needs, "find_spec", lambda name: None)
-    text = opdocs.entry("llm_quality_score_filter")
+    text = reference.entry("llm_quality_score_filter")
     assert "\nFilter to keep samples with a high quality score estimated by a language" in text
     assert "needed by default: `pip install torch openai`" in text
     assert "| `api_or_hf_model` | str | `'gpt-4o'` | API or huggingface model name. |" in text
     assert "| `try_num` | PositiveInt | `3` | The number of retry attempts when there is" in text
     assert "| `text_key` | str | `'text'` | the key name of field that stores" in text
     assert "| `batch_size` | int | `1000` |" in text
-    text = opdocs.entry("llm_extract_mapper")
+    text = reference.entry("llm_extract_mapper")
     assert "| `output_schema` |" in text
     assert " required | " in text
 
@@ -95,37 +95,37 @@ def test_an_entry_of_data_juicers_by_hand(monkeypatch):
 @pytest.mark.slow
 def test_every_operator_of_data_juicers_is_a_table_of_its_fields():
     for name in catalogue.names():
-        rows = [line for line in opdocs.entry(name).splitlines() if line.startswith("| `")]
+        rows = [line for line in reference.entry(name).splitlines() if line.startswith("| `")]
         assert [line.split("`")[1] for line in rows] == list(catalogue.find(name).known)
         assert all(len(line.replace("\\|", "").split("|")) == 6 for line in rows), name
 
 
 def test_an_operator_that_is_not_there():
     with pytest.raises(RecipeError, match="did you mean 'length_filter'"):
-        opdocs.entry("lenght_filter")
+        reference.entry("lenght_filter")
     with pytest.raises(RecipeError, match="did you mean 'agentflow'"):
-        opdocs.entry("agent_flow")
+        reference.entry("agent_flow")
     with pytest.raises(RecipeError, match="did you mean 'http_search'"):
-        opdocs.entry("htp_search")
+        reference.entry("htp_search")
     with pytest.raises(RecipeError) as caught:
-        opdocs.entry("zzz")
+        reference.entry("zzz")
     assert str(caught.value) == "unknown operator, flow or tool 'zzz'; see `rejuice ops`"
 
 
 def test_the_page_holds_every_entry():
-    page = opdocs.page()
+    page = reference.page()
     assert page.startswith("# Operators\n")
     operators, _, parts = page.partition("## Flows of agents\n")
-    assert all(opdocs.entry(name) in operators for name in installed())
+    assert all(reference.entry(name) in operators for name in installed())
     flows, _, tools = parts.partition("## Tools of agents\n")
-    assert all(opdocs.entry(name) in flows for name in FLOWS.installed())
-    assert all(opdocs.entry(name) in tools for name in TOOLS.installed())
+    assert all(reference.entry(name) in flows for name in FLOWS.installed())
+    assert all(reference.entry(name) in tools for name in TOOLS.installed())
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("operators.md", opdocs.page),
+        ("operators.md", reference.page),
         ("recipe.schema.json", lambda: json.dumps(recipe_schema(), indent=2) + "\n"),
     ],
 )

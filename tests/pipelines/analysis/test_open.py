@@ -9,8 +9,7 @@ from tiny_run import AFTER, PROCESS, ROWS, run_tiny, write_tiny
 
 from rejuice.operators import DataError
 from rejuice.operators.cache_key import cache_key_json
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.stored import steps_after_sampling
+from rejuice.pipelines.analysis.stored import open_stored, steps_after_sampling
 from rejuice.pipelines.engine.plan import kept_folder, operator_key
 from rejuice.pipelines.recipe.read import load
 

@@ -7,10 +7,9 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.cost import refill_figures, step_cost
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.preview import preview
-from rejuice.pipelines.analysis.replay import replay, whole
+from rejuice.pipelines.analysis.preview import preview, refill_figures, step_cost
+from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.whatif import replay, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.recipe.read import load
 from rejuice.pipelines.recipe.train import Train
@@ -137,7 +136,7 @@ def test_refills_sample_as_many_as_training_does():
     assert 20 < half[-1].prompts < 25
 
 
-@pytest.mark.recommended("pipelines/cli/preview.py", "or accept it with --allow_empty")
+@pytest.mark.recommended("pipelines/cli/analysis.py", "or accept it with --allow_empty")
 def test_nothing_left_exits_1(tiny):
     nothing = ["preview", str(tiny.path), "--pass_rate_filter.min", "0.9"]
     run = CliRunner().invoke(app, nothing)

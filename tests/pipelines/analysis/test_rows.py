@@ -11,8 +11,8 @@ from tiny_run import PROCESS, ROWS, run_tiny
 from rejuice.operators import Change
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.rows import KEPT, row_table, stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps
 from rejuice.pipelines.recipe.steps import Step, number_steps

@@ -11,7 +11,7 @@ from each import check_each
 from typer.testing import CliRunner
 
 from rejuice.operators import RecipeError, installed
-from rejuice.pipelines.analysis.schema import recipe_schema
+from rejuice.pipelines.analysis.reference import recipe_schema
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.recipe.head import Head
 from rejuice.pipelines.recipe.read import load

@@ -2,8 +2,8 @@
 
 import tiny_run
 
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.show_evidence import evidence_lines
+from rejuice.pipelines.analysis.explain import evidence_lines
+from rejuice.pipelines.analysis.stored import open_stored
 
 PROCESS = [
     *tiny_run.PROCESS[:3],

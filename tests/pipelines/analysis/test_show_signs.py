@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.show_signs import sign_lines, sign_row_lines
+from rejuice.pipelines.analysis.show_audit import sign_lines, sign_row_lines
 from rejuice.pipelines.analysis.sign_tests import SignResult
 
 FORMAT = SignResult("format without accuracy", "", 0.0002, 0.31, alarm=True, rows=("a1", "b2"))

@@ -6,10 +6,10 @@ import pytest
 from tiny_run import AFTER, ROWS, run_tiny
 from trained_run import tiny_rollouts, write_trained
 
-from rejuice.pipelines.analysis import sign_rows as module
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis import signs as module
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.analysis.sign_rows import echoes, sign_rows
+from rejuice.pipelines.analysis.signs import echoes, sign_rows
+from rejuice.pipelines.analysis.stored import open_stored
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ from real_responses import RECIPE, overrides
 from tiny_run import AFTER, run_tiny, write_tiny
 from trained_run import write_trained
 
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.show_signs import sign_lines
-from rejuice.pipelines.analysis.sign_rows import sign_rows
-from rejuice.pipelines.analysis.signs import audit_signs
+from rejuice.pipelines.analysis.show_audit import sign_lines
+from rejuice.pipelines.analysis.signs import audit_signs, sign_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 

@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.operators.confidence import wilson_interval
-from rejuice.pipelines.analysis.strata import (
+from rejuice.pipelines.analysis.audit import (
     DISAGREE,
     LEAST,
     RIGHT_STRATA,
     STRATA,
     WRONG_STRATA,
     Counted,
+    GradedRows,
     allocate,
     draw,
     error_rate,
 )
-from rejuice.pipelines.analysis.verifiers import GradedRows
 
 AUDITS = 500
 POPULATIONS = {

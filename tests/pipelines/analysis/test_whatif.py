@@ -16,10 +16,16 @@ from tiny_run import AFTER, PROCESS, run_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.comparison import KINDS, combined
-from rejuice.pipelines.analysis.open import open_stored
-from rejuice.pipelines.analysis.replay import UNKNOWN, replay, whole
-from rejuice.pipelines.analysis.whatif import changed_fields, whatif
+from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.whatif import (
+    KINDS,
+    UNKNOWN,
+    changed_fields,
+    combined,
+    replay,
+    whatif,
+    whole,
+)
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
@@ -209,7 +215,7 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
 
 def judged(monkeypatch):
     """Make `format_reward_mapper` an operator that asks a server; a call of it fails the test."""
-    from rejuice.pipelines.analysis import replay as module
+    from rejuice.pipelines.analysis import whatif as module
 
     def run_step(step, frame, **more):
         assert step.name != "format_reward_mapper", "it asked again"

@@ -5,8 +5,8 @@ import pytest
 from each import check_each
 
 from rejuice.operators import OperatorError, RecipeError
-from rejuice.pipelines.data_juicer import catalogue, columns, steps
-from rejuice.pipelines.data_juicer.run_columns import exported
+from rejuice.pipelines.data_juicer import catalogue, steps
+from rejuice.pipelines.data_juicer.datasets import exported
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.operator_call import compute_change
 from rejuice.pipelines.recipe.columns import checked_schema
@@ -102,21 +102,21 @@ def test_a_text_within_a_column(recipe_file, refused):
 
 
 def test_an_operator_that_needs_a_list_of_words_reads_its_text():
-    assert columns.reads_text("stopwords_filter")
-    assert columns.reads_text("flagged_words_filter")
+    assert steps.reads_text("stopwords_filter")
+    assert steps.reads_text("flagged_words_filter")
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_operator_that_does_without_a_text(name):
     assert catalogue.exists(name)
-    assert not columns.reads_text(name)
+    assert not steps.reads_text(name)
 
 
 def test_what_counts_as_reading_its_text_fails_without_it():
     """So a recipe is refused only where it would fail."""
 
     def check(name):
-        assert columns.reads_text(name)
+        assert steps.reads_text(name)
         rows = pa.table({"other": ["some text", "more of it"]})
         with pytest.raises(OperatorError, match="it may need column 'text': set text_keys"):
             compute_change(steps.step(name, {}), Frame.of(rows))
@@ -138,7 +138,7 @@ def test_which_operators_keep_the_columns():
     ]
 
     def check(name, keeps):
-        assert columns.keeps_columns(name) is keeps
+        assert steps.keeps_columns(name) is keeps
 
     check_each(cases, check)
 
@@ -150,4 +150,4 @@ def test_what_counts_as_keeping_the_columns_does():
         names = exported(after.column_names, keep_stats=False, keep_hashes=False)
         assert set(names) == {"text", "other"}
 
-    check_each([name for name in OF_TEXTS if columns.keeps_columns(name)], check)
+    check_each([name for name in OF_TEXTS if steps.keeps_columns(name)], check)

@@ -5,8 +5,8 @@ import pytest
 from rejuice.operators import RecipeError
 from rejuice.pipelines.data_juicer import catalogue, needs, steps
 from rejuice.pipelines.data_juicer.constructor import check_constructor
-from rejuice.pipelines.data_juicer.fields import arguments
-from rejuice.pipelines.data_juicer.installs import no_installs
+from rejuice.pipelines.data_juicer.failures import no_installs
+from rejuice.pipelines.data_juicer.settings import arguments
 
 pytest.importorskip("data_juicer")
 
@@ -89,9 +89,9 @@ class Op(Base):
             pass
         assert a < 3, f"{a} is {unknown}, {b} is known"
 """)
-    from rejuice.pipelines.data_juicer import source
+    from rejuice.pipelines.data_juicer import catalogue
 
-    defined = source.definition(file, "Op")
+    defined = catalogue.definition(file, "Op")
     for fields in ({}, {"a": 2}, {"b": "y"}, {"a": 5, "go": True}):
         check_constructor(defined, fields)
     with pytest.raises(RecipeError) as raised:

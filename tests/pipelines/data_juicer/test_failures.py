@@ -16,7 +16,7 @@ from loguru import logger
 
 from rejuice.operators import EngineError
 from rejuice.operators.change import OTHER_MESSAGES, merge_logged
-from rejuice.pipelines.data_juicer import catalogue, fields, needs, run_operator, servers, source
+from rejuice.pipelines.data_juicer import catalogue, needs, run_operator, settings
 from rejuice.pipelines.data_juicer.watch import watching
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.report import Report
@@ -40,7 +40,7 @@ def small_openai(monkeypatch):
     monkeypatch.delitem(sys.modules, "openai", raising=False)
     monkeypatch.setattr(model_utils, "openai", importlib.import_module("openai"))
     monkeypatch.setattr(run_operator, "_instances", {})
-    for name in (*servers._URLS, *servers._KEYS):
+    for name in (*run_operator._URLS, *run_operator._KEYS):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -55,7 +55,12 @@ def recipe_of(recipe_file):
     def make(server, name=FILTER, *, model="m", rows=ROWS, np=1, steps=(), **fields):
         kind = catalogue.find(name)
         params = {"base_url": server.url, "api_key": "k", "max_retries": 0}
-        step = {servers.model_field(kind): model, "try_num": 2, "model_params": params, **fields}
+        step = {
+            run_operator.model_field(kind): model,
+            "try_num": 2,
+            "model_params": params,
+            **fields,
+        }
         usual = {"is_hf_model": False, "dim_required_keys": DIMENSIONS, "input_keys": ["text"]}
         step = {key: value for key, value in usual.items() if key in kind.known} | step
         data = [{"text": f"row {k}", "query": f"row {k}", "response": f"r{k}"} for k in range(rows)]
@@ -318,7 +323,7 @@ def test_a_mapper_that_works_on_batches_counts_calls_or_ends_the_run(recipe_of, 
 def test_a_server_beyond_a_proxy_is_not_tried_without_it(model, monkeypatch):
     """Its address may be known to the proxy alone."""
     model.kill()
-    asked = servers.Server(model.url, "k", "m")
+    asked = run_operator.Server(model.url, "k", "m")
     monkeypatch.setenv("http_proxy", "http://proxy:1")
     monkeypatch.setenv("no_proxy", "")
     asked.check()
@@ -461,9 +466,9 @@ def asking():
     for name in catalogue.names():
         kind = catalogue.find(name)
         text = kind.defined.file.read_text("utf-8")
-        if "prepare_model" not in text and not servers.model_field(kind):
+        if "prepare_model" not in text and not run_operator.model_field(kind):
             continue
-        if needs.needs(kind.defined, fields.arguments({})).asks_server:
+        if needs.needs(kind.defined, settings.arguments({})).asks_server:
             yield name, kind
 
 
@@ -472,6 +477,6 @@ def test_every_operator_that_asks_a_server_keeps_its_client_as_model_key():
     names = dict(asking())
     assert len(names) > 20
     for name, kind in names.items():
-        texts = [file.read_text("utf-8") for file, _ in source.lineage(kind.defined)]
+        texts = [file.read_text("utf-8") for file, _ in catalogue.lineage(kind.defined)]
         assert any("self.model_key = prepare_model(" in text for text in texts), name
-        assert servers.server(kind, {}).model, name
+        assert run_operator.server(kind, {}).model, name

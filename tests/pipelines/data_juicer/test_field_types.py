@@ -9,7 +9,7 @@ from each import check_each
 from rejuice.operators import RecipeError
 from rejuice.pipelines import recipe
 from rejuice.pipelines.data_juicer import catalogue, steps
-from rejuice.pipelines.data_juicer.field_types import check_type
+from rejuice.pipelines.data_juicer.settings import check_type
 from rejuice.pipelines.recipe.yaml_text import parse
 
 pytest.importorskip("data_juicer")

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from rejuice.pipelines.data_juicer.installs import NotInstalledError, no_installs
+from rejuice.pipelines.data_juicer.failures import NotInstalledError, no_installs
 
 pytest.importorskip("data_juicer")
 

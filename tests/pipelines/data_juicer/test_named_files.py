@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators.cache_key import cache_key_json
-from rejuice.pipelines.data_juicer import named_files, steps
+from rejuice.pipelines.data_juicer import steps
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -57,18 +57,18 @@ def test_the_content_of_a_folder_is_in_the_key(tmp_path):
 def test_a_file_within_a_list_or_a_mapping_is_in_the_key(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("1")
-    found = named_files.digests({"files": ["no", str(file)], "params": {"path": str(file)}})
+    found = steps.digests({"files": ["no", str(file)], "params": {"path": str(file)}})
     assert list(found) == [str(file)]
 
 
 def test_of_a_large_file_size_and_time_count(tmp_path, monkeypatch):
-    monkeypatch.setattr(named_files, "WHOLE_BYTES", 3)
+    monkeypatch.setattr(steps, "WHOLE_BYTES", 3)
     file = tmp_path / "weights"
     file.write_bytes(b"1234")
     os.utime(file, ns=(1, 1))
-    assert named_files.digests({"hf_model": str(file)}) == {str(file): "4 bytes of 1"}
+    assert steps.digests({"hf_model": str(file)}) == {str(file): "4 bytes of 1"}
     os.utime(file, ns=(1, 2))
-    assert named_files.digests({"hf_model": str(file)}) == {str(file): "4 bytes of 2"}
+    assert steps.digests({"hf_model": str(file)}) == {str(file): "4 bytes of 2"}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_of_a_large_file_size_and_time_count(tmp_path, monkeypatch):
 def test_what_is_no_file_or_is_not_read(fields, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    assert named_files.digests(fields) == {}
-    assert named_files.digests({"lang": "here"}) != {}
+    assert steps.digests(fields) == {}
+    assert steps.digests({"lang": "here"}) != {}
 
 
 def test_the_key_of_a_step_without_files_is_what_it_was():

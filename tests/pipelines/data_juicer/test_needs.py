@@ -10,11 +10,11 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import recipe
 from rejuice.pipelines.data_juicer import (
     catalogue,
-    fields,
-    installs,
+    datasets,
+    failures,
     needs,
-    result,
     run_operator,
+    settings,
     steps,
 )
 from rejuice.pipelines.engine.chunks import default_chunk_rows
@@ -110,11 +110,11 @@ def _loads(run):
 )
 def test_what_is_reported_as_missing_is_what_the_operator_misses(monkeypatch, name):
     monkeypatch.setattr(run_operator, "_instances", {})
-    missing = needs.needs(catalogue.find(name).defined, fields.arguments({})).missing
+    missing = needs.needs(catalogue.find(name).defined, settings.arguments({})).missing
     if not missing:
         pytest.skip("it is installed here")
-    rows = ROWS.slice(0, 2).append_column(result.ROW, pa.array([0, 1]))
-    with pytest.raises(installs.NotInstalledError) as raised, installs.no_installs():
+    rows = ROWS.slice(0, 2).append_column(datasets.ROW, pa.array([0, 1]))
+    with pytest.raises(failures.NotInstalledError) as raised, failures.no_installs():
         run_operator._run_foreign(name, name, {}, rows)
     assert raised.value.package in missing
 

@@ -10,7 +10,7 @@ import pytest
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.cache_key import cache_key_json, code_version
-from rejuice.pipelines.data_juicer import catalogue, plugins, run_operator, steps
+from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.operator_call import compute_change
@@ -70,7 +70,7 @@ OPERATORS.register_module("whisper_" + "mapper", Whisper)
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Puts a distribution with operators for Data-Juicer on the path."""
-    caches = (plugins.plugins, plugins._digest, catalogue.find, steps._kind)
+    caches = (catalogue.plugins, catalogue._digest, catalogue.find, steps._kind)
     tops = set()
 
     def add(module, files, version="1.0"):
@@ -178,7 +178,7 @@ def test_version_and_code_of_the_distribution_are_in_the_key(install):
     second = key()
     assert (second[0] == first[0], second[1] == first[1]) == (True, False)
     (info.parent / "vowels" / "more.py").write_text(MORE.replace("upper", "title"))
-    plugins._digest.cache_clear()
+    catalogue._digest.cache_clear()
     assert key()[0] != second[0]
 
 

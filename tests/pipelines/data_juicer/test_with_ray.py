@@ -8,7 +8,7 @@ import pytest
 
 from rejuice.operators import OperatorError, Scope
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.data_juicer import catalogue, run_operator, steps, with_ray
+from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.data_juicer.steps import MissingPackageError
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.operator_call import compute_change
@@ -46,7 +46,7 @@ def table(rows=60):
 
 def test_operators_for_ray_are_known_by_their_source():
     found = {name: catalogue.find(name) for name in catalogue.names()}
-    assert {n for n, each in found.items() if with_ray.needs_ray(each.defined)} == FOR_RAY
+    assert {n for n, each in found.items() if run_operator.needs_ray(each.defined)} == FOR_RAY
     assert {steps.step(n, {}).scope for n in sorted(FOR_RAY)[1:3]} == {Scope.DATASET}
 
 

@@ -6,8 +6,8 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from rejuice.pipelines.dataset import checked
-from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
+from rejuice.pipelines.dataset import files
+from rejuice.pipelines.dataset.files import DamagedError, read_checked, write_checked
 
 
 def test_each_damaged_byte_of_a_checked_file_is_found(tmp_path):
@@ -17,7 +17,7 @@ def test_each_damaged_byte_of_a_checked_file_is_found(tmp_path):
     assert read_checked(path).equals(table)
     for at in range(len(right)):
         path.write_bytes(right[:at] + bytes([right[at] ^ 4]) + right[at + 1 :])
-        checked._verified.clear()
+        files._verified.clear()
         with pytest.raises(DamagedError):
             read_checked(path)
     path.write_bytes(right)

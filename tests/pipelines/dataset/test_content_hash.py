@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from command import runner
 
-from rejuice.pipelines.dataset import content_hash
-from rejuice.pipelines.dataset.content_hash import fingerprint
+from rejuice.pipelines.dataset import read
 from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.read import fingerprint
 from rejuice.pipelines.dataset.remote import to_path
 
 LONG_AGO_NS = 10**18
@@ -18,8 +18,8 @@ LONG_AGO_NS = 10**18
 @pytest.fixture
 def hashed(monkeypatch):
     """The names of files that are read to be hashed, in order."""
-    names, of_file = [], content_hash._hash
-    monkeypatch.setattr(content_hash, "_hash", lambda file: names.append(file.path.name) or of_file(file))  # fmt: skip
+    names, of_file = [], read._hash
+    monkeypatch.setattr(read, "_hash", lambda file: names.append(file.path.name) or of_file(file))  # fmt: skip
     return names
 
 
@@ -66,7 +66,7 @@ def test_the_hash_of_a_file_that_was_just_written_is_not_kept(tmp_path, hashed, 
     file = write(tmp_path / "a.jsonl", b"aa", 2 * LONG_AGO_NS)
     for seconds, times in [(1, 1), (1, 2), (3, 3), (3, 3)]:
         now_ns = 2 * LONG_AGO_NS + seconds * 10**9
-        monkeypatch.setattr(content_hash.time, "time_ns", lambda now_ns=now_ns: now_ns)
+        monkeypatch.setattr(read.time, "time_ns", lambda now_ns=now_ns: now_ns)
         fingerprint([file], cache)
         assert len(hashed) == times
 
@@ -88,7 +88,7 @@ def test_hashes_of_files_in_a_store_are_kept(store, hashed, monkeypatch):
     path, cache = to_path(store) / "a.jsonl", to_path(store) / "cache"
     path.write_text("aa")
     file = DataFile.of(path)
-    monkeypatch.setattr(content_hash, "_RECENT_NS", -(10**12))
+    monkeypatch.setattr(read, "_RECENT_NS", -(10**12))
     assert fingerprint([file], cache) == fingerprint([file], cache)
     assert hashed == ["a.jsonl"]
 

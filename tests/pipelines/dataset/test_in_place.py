@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.dataset import cut, parquet
+from rejuice.pipelines.dataset import parquet
 from rejuice.pipelines.dataset.read import Dataset, prepare
 from rejuice.pipelines.engine.frame import Frame
 
@@ -105,7 +105,7 @@ def test_repeated_texts_are_long_in_memory_although_the_file_is_small(tmp_path, 
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, row_group_size=100)
     assert path.stat().st_size < 200_000
-    monkeypatch.setattr(cut, "CHUNK_BYTES", 500_000)
+    monkeypatch.setattr(parquet, "CHUNK_BYTES", 500_000)
     found = prepare(path, tmp_path / "cache", chunk_rows=4000, group_by=("prompt_id",))
     assert found.in_files is not None
     assert max(found.chunk(at).nbytes for at in range(len(found.rows))) < 550_000

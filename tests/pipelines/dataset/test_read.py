@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset import cut, formats, json_lines
-from rejuice.pipelines.dataset.content_hash import fingerprint
+from rejuice.pipelines.dataset import json_lines, parquet
+from rejuice.pipelines.dataset import read as read_module
 from rejuice.pipelines.dataset.datafile import DataFile
-from rejuice.pipelines.dataset.read import Dataset, prepare
+from rejuice.pipelines.dataset.read import Dataset, fingerprint, prepare
 from rejuice.pipelines.dataset.schemas import conform
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
 
@@ -95,8 +95,8 @@ def test_chunks_end_only_where_groups_end(tmp_path_factory, sizes, chunk_rows, k
     table = pa.Table.from_pylist([{"prompt_id": f"p{g}", "k": k} for g, n in enumerate(sizes) for k in range(n)])  # fmt: skip
     path = write(tmp_path / f"data.{kind.replace('_', '.')}", table)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "BLOCK", block)
-        patch.setitem(formats.read_batches.__kwdefaults__, "rows", 3)
+        patch.setattr(read_module, "BLOCK", block)
+        patch.setitem(read_module.read_batches.__kwdefaults__, "rows", 3)
         chunks = read(path, tmp_path, chunk_rows, ("prompt_id",))
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()
     first_ids = [
@@ -172,7 +172,7 @@ def test_lines_however_they_are_set(dataset, tmp_path, text):
 
 
 def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK", 10)
+    monkeypatch.setattr(read_module, "BLOCK", 10)
     expected = [{"a": "x" * n} for n in (3, 100_000, 0, 17)]
     assert rows(dataset(a_jsonl=lines(*expected)), tmp_path) == expected
 
@@ -292,7 +292,7 @@ def test_lines_that_cannot_be_taken(dataset, tmp_path, text, line):
 
 
 def test_the_line_is_right_in_a_later_block(dataset, tmp_path, monkeypatch):
-    monkeypatch.setattr(formats, "BLOCK", 30)
+    monkeypatch.setattr(read_module, "BLOCK", 30)
     text = '{"a": 1}\n\n' * 20 + '{"a": \n'
     assert message(dataset(a_jsonl=text), tmp_path).startswith("in/a.jsonl, line 41: not JSON")
 
@@ -439,7 +439,7 @@ def test_reading_that_was_stopped_is_done_again(dataset, tmp_path):
 def test_chunks_of_long_rows_have_fewer_of_them(dataset, tmp_path, monkeypatch, kind):
     table = pa.table({"a": [f"{n:0100d}" for n in range(60)], "group": [n // 3 for n in range(60)]})
     folder = dataset(**{f"a_{kind}": table})
-    monkeypatch.setattr(cut, "CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(parquet, "CHUNK_BYTES", 1_000)
     chunks = read(folder, tmp_path, group_by=("group",))
     assert max(map(len, chunks)) == 6
     assert [row for chunk in chunks for row in chunk] == table.to_pylist()

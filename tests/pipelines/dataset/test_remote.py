@@ -8,10 +8,15 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset.checked import DamagedError, read_checked, write_checked
-from rejuice.pipelines.dataset.files import remove_folder, write_file, written
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
-from rejuice.pipelines.dataset.store_answers import is_of_store
+from rejuice.pipelines.dataset.files import (
+    DamagedError,
+    read_checked,
+    remove_folder,
+    write_checked,
+    write_file,
+    written,
+)
+from rejuice.pipelines.dataset.remote import RemotePath, is_of_store, to_path
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from rejuice.pipelines.dataset.datafile import DataFile
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.spec import DatasetSpec, dataset_files
-from rejuice.pipelines.dataset.written import mark_written, written_columns
+from rejuice.pipelines.dataset.write import mark_written, written_columns
 
 
 @pytest.fixture(scope="module")

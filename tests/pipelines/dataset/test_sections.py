@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.pipelines.dataset import sections
-from rejuice.pipelines.dataset.checked import DamagedError
+from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.sections import Sections, write_sections
 

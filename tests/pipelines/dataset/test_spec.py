@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RejuiceError
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.dataset.files import write_file
-from rejuice.pipelines.dataset.mixture import parse_mixture, rows_by_weight, sampled
-from rejuice.pipelines.dataset.read import Dataset
+from rejuice.pipelines.dataset.read import Dataset, parse_mixture, rows_by_weight, sampled
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.selection import Selection
+from rejuice.pipelines.dataset.source import Selection
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
 from rejuice.pipelines.engine.preflight import Preflight
 

@@ -16,9 +16,10 @@ from rejuice.pipelines.demo.code_problems import (
     PROGRAMMERS,
     CodeProblem,
     code_problems,
+    first_code_problems,
     programs,
+    write_code_problems,
 )
-from rejuice.pipelines.demo.code_rows import first_code_problems, write_code_problems
 from rejuice.pipelines.demo.numbers import SPLITS, seeded
 
 GRADED = {"right": "correct", "no_code": "no_answer"}

@@ -10,7 +10,7 @@ from loguru import logger
 from two_runners import configured, loaded, written
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.dj_process import own_fields
+from rejuice.pipelines.dj_process import patches
 
 pytestmark = pytest.mark.slow
 
@@ -154,7 +154,7 @@ def test_a_recipe_that_repeats_nothing_of_data_juicers_own_is_read_by_it_alone(
     process = [{"text_length_filter": {"min_len": 3}}, {"clean_links_mapper": None}]
     path = written(tmp_path, process)
     expected = fields_of(configured(path))
-    monkeypatch.setattr(own_fields, "_entry", None)
+    monkeypatch.setattr(patches, "_entry", None)
     found = fields_of(configured(path))
     assert [{**f, "work_dir": 0} for f in found] == [{**f, "work_dir": 0} for f in expected]
 

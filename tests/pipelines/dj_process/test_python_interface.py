@@ -16,7 +16,7 @@ from data_juicer.ops import load_ops
 from datasets import Dataset
 from loguru import logger
 
-from rejuice.pipelines.dj_process.stop import stop
+from rejuice.pipelines.dj_process.step_in_run import stop
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +104,7 @@ def test_the_command_line_ends_with_the_line(monkeypatch, logged, command):
     finally:
         logger.enable("data_juicer")
     assert stopped.value.code == 1
-    assert logged == ["rejuice.pipelines.dj_process.stop wrong; right\n"]
+    assert logged == ["rejuice.pipelines.dj_process.step_in_run wrong; right\n"]
 
 
 def test_a_step_after_a_run_leaves_the_audit_log_of_that_run_alone(tmp_path, rows, data_juicer):

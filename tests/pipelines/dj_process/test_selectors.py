@@ -4,8 +4,7 @@ import pytest
 from two_runners import check_equal, configured, loaded, of_data_juicer, rollouts, written
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dj_process.current_run import CurrentRun
-from rejuice.pipelines.dj_process.step_in_run import StepInRun
+from rejuice.pipelines.dj_process.step_in_run import CurrentRun, StepInRun
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,8 @@ import pytest
 from rejuice.operators import get
 from rejuice.pipelines.dataset.files import written
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.written import mark_written, written_columns
-from rejuice.pipelines.dj_process.current_run import CurrentRun
-from rejuice.pipelines.dj_process.step_in_run import StepInRun
+from rejuice.pipelines.dataset.write import mark_written, written_columns
+from rejuice.pipelines.dj_process.step_in_run import CurrentRun, StepInRun
 
 pytestmark = pytest.mark.slow
 

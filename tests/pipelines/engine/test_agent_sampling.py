@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
 
+from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import entries
+from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.recipe.read import load
 
 N, PROMPTS = 2, 120

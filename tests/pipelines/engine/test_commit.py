@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
-from rejuice.pipelines.dataset.arrow_files import read_arrow, write_arrow
+from rejuice.pipelines.dataset.files import read_arrow, write_arrow
 from rejuice.pipelines.engine import commit
 from rejuice.pipelines.engine.commit import load, load_or_target, save
 from rejuice.pipelines.engine.steps import StepResult

@@ -5,10 +5,10 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.pipelines.dataset import checked
-from rejuice.pipelines.dataset.checked import DamagedError
+from rejuice.pipelines.dataset import files
+from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.damage import undamaged
+from rejuice.pipelines.engine.runner import undamaged
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [
@@ -23,7 +23,7 @@ def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    checked._verified.clear()
+    files._verified.clear()
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_every_damaged_file_of_a_cache_is_computed_again(recipe_file, rollouts, 
         assert export.read_bytes() == right
         wanted = f"{path} is damaged: it was removed, and what was in it is computed again"
         assert wanted in warned, path
-        checked.read_checked(path)
+        files.read_checked(path)
 
 
 def test_what_was_computed_before_a_damage_counts_as_computed(recipe_file, rollouts, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_file_that_is_damaged_again_ends_the_run(tmp_path):
 
     def work():
         path.write_bytes(b"x")
-        return checked.read_checked(path)
+        return files.read_checked(path)
 
     with pytest.raises(DamagedError, match="is damaged; remove it and run again"):
         undamaged(work, work, print)

@@ -19,6 +19,7 @@ from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.dataset_step import (
     ALL_ROWS,
     BUCKETS,
+    Digest,
     Shard,
     commit_decisions,
     decide_shard,
@@ -26,7 +27,6 @@ from rejuice.pipelines.engine.dataset_step import (
     shards_of,
     write_digest,
 )
-from rejuice.pipelines.engine.digest_file import Digest
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.progress import Progress
 from rejuice.pipelines.engine.steps import run_in_memory

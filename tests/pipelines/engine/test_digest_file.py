@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rejuice.pipelines.dataset.checked import DamagedError
-from rejuice.pipelines.engine import digest_file
-from rejuice.pipelines.engine.digest_file import ALL_ROWS, BUCKETS, Digest, Shard, cut, save_digest
+from rejuice.pipelines.dataset.files import DamagedError
+from rejuice.pipelines.engine import dataset_step
+from rejuice.pipelines.engine.dataset_step import ALL_ROWS, BUCKETS, Digest, Shard, cut, save_digest
 
 
 def table_of(rows):
@@ -33,7 +33,7 @@ def test_any_range_of_buckets_is_read_as_it_was(
     table = table_of(len(buckets))
     table = table if with_dictionary else table.drop_columns(["kind"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(digest_file, "_PART_BYTES", part_bytes)
+        patch.setattr(dataset_step, "_PART_BYTES", part_bytes)
         save_digest(path, table, bucket_N, 0.5)
     shard = Shard(min(ends), max(max(ends), min(ends) + 1))
     digest = Digest.open(path)
@@ -63,7 +63,7 @@ def test_rows_of_one_part_on_disk_are_mapped(tmp_path):
 
 
 def test_damage_is_found_by_those_who_read_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(digest_file, "_PART_BYTES", 1)
+    monkeypatch.setattr(dataset_step, "_PART_BYTES", 1)
     path, bucket_N = tmp_path / "digest", np.repeat([3, 900], 5)
     save_digest(path, pa.table({"x": range(10)}), bucket_N, 0.0)
     right = path.read_bytes()

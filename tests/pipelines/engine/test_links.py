@@ -8,7 +8,7 @@ import pytest
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.cache.entries import remove, select_matching
+from rejuice.pipelines.engine.cache import remove, select_matching
 from rejuice.pipelines.recipe.read import load
 
 PROCESS = [{"grpo_advantage_mapper": {}}, {"length_filter": {"min": 3}}]

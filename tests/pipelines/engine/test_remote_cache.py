@@ -8,10 +8,10 @@ import pytest
 from rejuice.operators import RecipeError
 from rejuice.pipelines.cli.cache import _cache
 from rejuice.pipelines.dataset import sections
-from rejuice.pipelines.dataset.checked import DamagedError
+from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.dataset.sections import Sections
-from rejuice.pipelines.engine import digest_file
+from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.dataset_step import decide_shard, shards_of, write_digest
 from rejuice.pipelines.engine.plan import Plan
@@ -104,7 +104,7 @@ class _CountedFile:
 def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     recipe_file, rollouts, cache, monkeypatch
 ):
-    monkeypatch.setattr(digest_file, "_PART_BYTES", 1)  # A bucket is a part.
+    monkeypatch.setattr(dataset_step, "_PART_BYTES", 1)  # A bucket is a part.
     monkeypatch.setattr(sections, "_TAIL_BYTES", sections._SIZE.size)
     recipe = load(recipe_file([{"minhash_deduplicator": {}}], rollouts(60).to_pylist()))
     plan = Plan.open(recipe, cache, 60)

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import OperatorError, RejuiceError
+from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.cache.lock import use_cache
-from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import journals
+from rejuice.pipelines.engine.cache import use_cache
+from rejuice.pipelines.engine.paid_rows import journals
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 

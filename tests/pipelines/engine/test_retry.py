@@ -10,9 +10,9 @@ from fake_server import FakeServer
 from rejuice.operators import EngineError, RecipeError, verifier
 from rejuice.operators.groups import hash_each
 from rejuice.operators.verifier import verify_batch
-from rejuice.operators.verifier.verdict import Verdict
+from rejuice.operators.verifier.pool import Verdict
 from rejuice.pipelines import api
-from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.steps import run_in_memory
@@ -388,7 +388,7 @@ def test_a_verification_that_timed_out_is_repeated(recipe_file, monkeypatch, dam
     if damaged:  # It is found after the failures of the chunks before it were computed again.
         *_, last = sorted((recipe.head.export_path.parent / ".rejuice").glob("math_*/*.arrow"))
         last.write_bytes(last.read_bytes()[:-1])
-        checked._verified.clear()
+        files._verified.clear()
         again = ["The answer is 1.", "The answer is 10.", "The answer is 11.", *again]
     run = {"chunk_rows": 5, "retry_missing": "math_verify_mapper", "warn": warned.append}
     report = engine.run(recipe, **run)

@@ -5,8 +5,8 @@ import pytest
 
 from rejuice.operators import verifier
 from rejuice.operators.verifier import verify_batch
-from rejuice.operators.verifier.verdict import Verdict
-from rejuice.pipelines.dataset import checked
+from rejuice.operators.verifier.pool import Verdict
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
 
@@ -48,7 +48,7 @@ def spoil(path, how):
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1])
-    checked._verified.clear()
+    files._verified.clear()
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
-from rejuice.pipelines.dataset.arrow_files import write_arrow
+from rejuice.pipelines.dataset.files import write_arrow
 from rejuice.pipelines.dataset.run_folder import run_folder
-from rejuice.pipelines.dataset.written import mark_written
+from rejuice.pipelines.dataset.write import mark_written
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.decision_files import read_decisions
+from rejuice.pipelines.engine.audit_log import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 

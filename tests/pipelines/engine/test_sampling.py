@@ -17,10 +17,10 @@ from fake_server import FakeServer, Trouble
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
 from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.decision_files import read_decisions
-from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import entries
+from rejuice.pipelines.engine.audit_log import read_decisions
+from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.read import load
 

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import MathVerifyMapper
-from rejuice.pipelines.engine.empty_result import empty_result
-from rejuice.pipelines.engine.report import StepReport
-from rejuice.pipelines.engine.summary import merge, summarise
+from rejuice.pipelines.engine.report import StepReport, empty_result, merge, summarise
 
 
 def figures(*chunks):

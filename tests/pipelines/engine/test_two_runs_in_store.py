@@ -8,11 +8,11 @@ import pytest
 from rejuice.operators import Change, EngineError, ResumableOperator
 from rejuice.pipelines.dataset import lease
 from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import Journal, entries, journals
+from rejuice.pipelines.engine.paid_rows import Journal, entries, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, run_resumable
 
@@ -139,6 +139,6 @@ def test_a_journal_that_another_run_removes_while_it_is_read(cache, monkeypatch)
         pass
     gone = whole.with_name("x-1.journal")
     monkeypatch.setattr(
-        "rejuice.pipelines.engine.kept.journal.journals", lambda path: [gone, *journals(path)]
+        "rejuice.pipelines.engine.paid_rows.journals", lambda path: [gone, *journals(path)]
     )
     assert list(entries(whole)) == []

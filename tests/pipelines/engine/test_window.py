@@ -11,14 +11,14 @@ import pytest
 from filelock import FileLock
 
 from rejuice.operators import Change, DataError, EngineError, OperatorError, ResumableOperator
-from rejuice.pipelines.dataset import checked
+from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.kept import chunk as kept_chunk
-from rejuice.pipelines.engine.kept.journal import Journal, journals
+from rejuice.pipelines.engine.paid_rows import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
 from rejuice.pipelines.recipe.read import load
@@ -186,7 +186,7 @@ def test_damage_to_anything_that_was_kept_costs_only_what_was_damaged(
     else:
         content = content[:at]
     file.write_bytes(content)
-    checked._verified.clear()
+    files._verified.clear()
     assert run(recipe_path) == undisturbed
     again = {name for name, _ in processed(log) if not name.endswith("-1")}
     # At most the rows of one chunk, or what had not been computed before.

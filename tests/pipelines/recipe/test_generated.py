@@ -16,7 +16,7 @@ from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.demo.lookup import lookup_tasks
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS
-from rejuice.pipelines.recipe.generated import GeneratedDataset
+from rejuice.pipelines.recipe.head import GeneratedDataset
 from rejuice.pipelines.recipe.read import load
 
 RECIPES = [
@@ -190,7 +190,7 @@ def test_recipes_agree_on_their_datasets():
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/export.py", "`rejuice run {…}`")
+@pytest.mark.recommended("pipelines/analysis/stored.py", "`rejuice run {…}`")
 def test_dj_process_writes_it_too(rejuice, recipe, tmp_path):
     path = recipe()
     dj_process = str(Path(sys.executable).with_name("dj-process"))

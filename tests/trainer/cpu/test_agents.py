@@ -215,7 +215,7 @@ class Broken(Flow):
 def test_trajectories_of_a_step_are_those_of_a_run_with_its_seed(agents, manager):
     """Token by token: the policy that comes with rejuice, which calls a tool now and then."""
     from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
-    from rejuice.operators.sampling.seeds import step_seed
+    from rejuice.operators.sampling.protocol import step_seed
     from rejuice.pipelines.engine.steps import run_in_memory
 
     flow = {"react": {"format": "lines", "max_turns": 3}}

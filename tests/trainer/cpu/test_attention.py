@@ -10,8 +10,8 @@ from tiny_policy import save_policy
 from transformers.models.qwen2.modeling_qwen2 import eager_attention_forward
 
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.trainer.cpu import attention
-from rejuice.trainer.cpu.attention import NAME, Shared, shared_attention
+from rejuice.trainer.cpu import workers
+from rejuice.trainer.cpu.workers import NAME, Shared, shared_attention
 
 pytestmark = pytest.mark.slow
 
@@ -23,9 +23,9 @@ SEEDS = st.integers(0, 1000)
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch):
     """So that a few responses are several pieces."""
-    monkeypatch.setattr(attention, "_AT_ONCE", 3)
+    monkeypatch.setattr(workers, "_AT_ONCE", 3)
     yield
-    attention.use_layout(None)
+    workers.use_layout(None)
 
 
 # --------------------------------------------------------------------------- the function
@@ -103,7 +103,7 @@ def test_padding_is_refused(mask, rows):
 def test_the_layout_of_other_tokens_is_refused():
     inputs, positions = packed([3], 2, 2, 0)
     shared = Shared.of([torch.tensor([1, 2])], [torch.tensor([3])])
-    attention.use_layout(shared.layout)
+    workers.use_layout(shared.layout)
     with pytest.raises(ValueError, match="the layout has 2 tokens, the pass 3"):
         shared_attention(None, *inputs, None, position_ids=positions)
 
@@ -202,9 +202,9 @@ def test_a_policy_computes_the_same_with_each_prompt_once(policies, name, batch,
     ours, theirs = policies[name]
     rows = rows_of(batch, seed)
     shared = Shared.of(*zip(*rows, strict=True))
-    attention.use_layout(shared.layout)
+    workers.use_layout(shared.layout)
     logits = ours(shared.token_ids, position_ids=shared.position_ids, use_cache=False).logits
-    attention.use_layout(None)
+    workers.use_layout(None)
     every = logits.log_softmax(-1).gather(2, shared.labels[..., None])[..., 0]
     found = shared.to_rows(every)[0]
     true = []

@@ -12,7 +12,7 @@ from plain_policy import LEARNING_RATE, PROMPTS, N, Plain, like, metrics_of, rep
 from rounding import LOG_PROBS, SUMS
 
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.trainer.cpu import attention
+from rejuice.trainer.cpu import workers
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
     tu.assign_non_tensor_data(batch, "compute_loss", False)
     tu.assign_non_tensor_data(batch, "temperature", temperature)
     output = worker().compute_log_prob(copy.copy(batch))
-    assert attention._current is None  # It would be that of the next model in this process.
+    assert workers._current is None  # It would be that of the next model in this process.
     mask = batch["response_mask"]
     ours = [response_from_nested(output[name], mask) for name in ("log_probs", "entropy")]
     rows = list(zip(batch["prompts"].unbind(), batch["responses"].unbind(), strict=True))
@@ -139,7 +139,7 @@ def turns(queue, keys):
     from transfer_queue import KVBatchMeta
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 
-    from rejuice.trainer.verl.turn_loss import WEIGHT, turn_weights
+    from rejuice.trainer.verl.advantage import WEIGHT, turn_weights
     from rejuice.trainer.verl.types import TrajectoryKey
 
     parsed = [TrajectoryKey.parse(key) for key in keys]
@@ -166,7 +166,7 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     """By `set_loss_fn` of verl's worker, its micro-batches and its engine, with rows of padding."""
     import torch
 
-    from rejuice.trainer.verl.turn_loss import WEIGHT, LossSettings
+    from rejuice.trainer.verl.advantage import WEIGHT, LossSettings
 
     tokens = int(turns["input_ids"].offsets()[-1])
     room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}

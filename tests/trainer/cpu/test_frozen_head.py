@@ -13,7 +13,7 @@ SIZES = st.integers(1, 9)
 @pytest.fixture(scope="module")
 def functions(verl):
     """Ours and verl's."""
-    from rejuice.trainer.cpu.frozen_head import FrozenHeadFunction
+    from rejuice.trainer.cpu.workers import FrozenHeadFunction
 
     # Not by its name: a test that trains in this process may have put ours there.
     theirs = FrozenHeadFunction.__base__
@@ -67,7 +67,7 @@ def test_large_logits_do_not_overflow(functions):
 
 def test_an_entropy_term_of_0_computes_no_logits_again(functions, monkeypatch):
     """As in verl's loss, which subtracts `entropy_coeff` times the entropy wherever it is known."""
-    from rejuice.trainer.cpu import frozen_head
+    from rejuice.trainer.cpu import workers
 
     ours, theirs = functions
     found = []
@@ -76,7 +76,7 @@ def test_an_entropy_term_of_0_computes_no_logits_again(functions, monkeypatch):
         log_probs, entropies = function(hidden, weights, labels)
         (log_probs.sum() - 0.0 * entropies.sum()).backward()
         found.append(hidden.grad)
-        monkeypatch.setattr(frozen_head, "_fused_linear_for_ppo_bwd", None)
+        monkeypatch.setattr(workers, "_fused_linear_for_ppo_bwd", None)
     torch.testing.assert_close(*found)
 
 
@@ -93,10 +93,10 @@ def test_verl_computes_with_it(functions, monkeypatch):
     """The class that verl's models use takes the function by the name that is replaced."""
     from verl.utils.experimental import torch_functional
 
-    from rejuice.trainer.cpu import frozen_head
+    from rejuice.trainer.cpu import workers
 
     monkeypatch.setattr(torch_functional, "FusedLinearForPPOFunction", None)
-    frozen_head.use()
+    workers.use()
     hidden, weights, labels = inputs(4, 6, 0, frozen=True)
     log_probs, _ = torch_functional.FusedLinearForPPO()(hidden, weights, labels)
     assert log_probs.grad_fn.name().startswith("FrozenHeadFunction")

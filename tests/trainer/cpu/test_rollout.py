@@ -115,7 +115,7 @@ def statuses(queue, partition="train"):
 
 
 def test_groups_are_requested_and_put(manager, sampler, queue):
-    from rejuice.operators.sampling.seeds import prompt_seed
+    from rejuice.operators.sampling.protocol import prompt_seed
 
     manager.generate_sequences(prompts(["a", "b", "c"]))
     requested, settings = sampler._engine.requested[0]

@@ -213,7 +213,7 @@ def test_the_attention_is_the_one_that_is_named(verl, composed):
 
     for module in ("operators.sampling.key_values", "trainer.cpu.workers"):
         importlib.import_module(f"rejuice.{module}")
-    from rejuice.trainer.cpu.attention import NAME, shared_attention
+    from rejuice.trainer.cpu.workers import NAME, shared_attention
 
     assert composed().actor_rollout_ref.model.override_config.attn_implementation == NAME
     assert AttentionInterface()[NAME] is shared_attention
@@ -322,7 +322,7 @@ def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
-    from rejuice.trainer.verl.turn_loss import LossSettings, trajectory_loss
+    from rejuice.trainer.verl.advantage import LossSettings, trajectory_loss
     from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     found = []

@@ -18,7 +18,7 @@ from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.run_folder import run_folder
 from rejuice.pipelines.engine import runner as engine
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.export.push import push
+from rejuice.trainer.export.huggingface import push
 
 STEPS = [{"column_range_filter": {"column": "reward", "min": 0.2}}]
 ROWS = [{"prompt_id": name, "reward": reward} for name, reward in zip("aabcc", (1.0, 0.0, 0.5, 0.7, 0.9), strict=True)]  # fmt: skip
@@ -164,7 +164,7 @@ def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatc
     for stopped in ("finish.write_parts_list", "finish.Report.of"):
         (run_folder(export) / "manifest.json").unlink()
         with monkeypatch.context() as patch:
-            patch.setattr(f"rejuice.pipelines.engine.export.{stopped}", lambda *_, **__: 1 / 0)
+            patch.setattr(f"rejuice.pipelines.engine.{stopped}", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 engine.run(in_store)
         with pytest.raises(DataError) as error:
@@ -180,7 +180,7 @@ def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatc
 def test_a_single_file_of_a_store_whose_run_was_stopped_is_not_pushed(in_store, hub, monkeypatch):
     path = f"{in_store.head.export_path}.parquet"
     recipe = load(in_store.path, {"export_path": path})
-    monkeypatch.setattr("rejuice.pipelines.engine.export.finish.Report.of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("rejuice.pipelines.engine.export.Report.of", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         engine.run(recipe)
     assert to_path(path).exists()
@@ -195,7 +195,7 @@ def test_an_export_that_is_written_again_meanwhile_is_not_pushed(export, hub, mo
         export("out/curated", max_rows_per_file="100")
         return "---\n---\n"
 
-    monkeypatch.setattr("rejuice.trainer.export.push.dataset_card", card)
+    monkeypatch.setattr("rejuice.trainer.export.huggingface.dataset_card", card)
     with pytest.raises(DataError) as error:
         push(made, "user/curated")
     assert str(error.value) == f"{made} was written again meanwhile; push it again"
@@ -209,7 +209,7 @@ def test_an_export_that_is_written_again_during_the_upload_is_reported(export, h
         export("out/curated", max_rows_per_file="100")
         return "https://hub"
 
-    monkeypatch.setattr("rejuice.trainer.export.push._upload", upload)
+    monkeypatch.setattr("rejuice.trainer.export.huggingface._upload", upload)
     with pytest.raises(DataError, match=r"curated was written again meanwhile; push it again$"):
         push(made, "user/curated")
 

@@ -9,7 +9,7 @@ from verl_configs import config_of, problem_of
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.dry_run import validate
+from rejuice.trainer.launch.verl_config import validate
 from rejuice.trainer.run import TrainingRun
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
@@ -59,7 +59,7 @@ def test_verl_validates_each_engine(verl, tmp_path, recipe, strategy, rollout):
     """With all that our loss and our buffer read of the configuration."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    from rejuice.trainer.verl.turn_loss import LossSettings
+    from rejuice.trainer.verl.advantage import LossSettings
 
     megatron = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
     gpu = {

@@ -15,11 +15,10 @@ from trained_run import tiny_rollouts, write_trained
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.held_out import HeldOutSet
 from rejuice.trainer.launch import outcome
 from rejuice.trainer.launch.prompts import make_held_out, make_prompts, make_replay
-from rejuice.trainer.report.left_out import left_out_lines
-from rejuice.trainer.report.watch import Watch
+from rejuice.trainer.report.watch import Watch, left_out_lines
+from rejuice.trainer.split import HeldOutSet
 
 STEPS = number_steps([PromptTemplateMapper(on_bad_row="drop_row")])
 

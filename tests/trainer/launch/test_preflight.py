@@ -5,7 +5,7 @@ from fake_run import PROCESS, write_recipe
 
 from rejuice.operators import EngineError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.preflight import check_servers
+from rejuice.trainer.launch.checks import check_servers
 from rejuice.trainer.run import TrainingRun
 
 PARTS = '''
@@ -41,7 +41,7 @@ FIRST = 7
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """A factory of runs, of whose policy every chat begins with the token `FIRST`."""
-    preflight = "rejuice.trainer.launch.preflight.chat_encoder"
+    preflight = "rejuice.trainer.launch.checks.chat_encoder"
     monkeypatch.setattr(preflight, lambda name, kwargs: lambda messages: [FIRST])
     (tmp_path / "parts.py").write_text(PARTS)
 

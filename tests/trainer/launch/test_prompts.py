@@ -11,7 +11,6 @@ from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.pipelines.data_juicer.steps import step
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.held_out import HeldOutSet
 from rejuice.trainer.launch.prompts import (
     PromptCounts,
     make_held_out,
@@ -19,6 +18,7 @@ from rejuice.trainer.launch.prompts import (
     make_replay,
     write_held_out,
 )
+from rejuice.trainer.split import HeldOutSet
 
 CHAT = [{"role": "user", "content": "?"}]
 

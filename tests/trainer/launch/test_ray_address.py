@@ -10,8 +10,7 @@ import pytest
 from fake_run import write_recipe
 
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.overrides import overrides
-from rejuice.trainer.launch.ray_address import ADDRESS, ray_address
+from rejuice.trainer.launch.overrides import ADDRESS, overrides, ray_address
 from rejuice.trainer.launch.verl_config import write_config
 from rejuice.trainer.run import TrainingRun
 

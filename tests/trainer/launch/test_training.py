@@ -16,7 +16,7 @@ from fake_run import PROCESS, line, save, write_recipe, write_run
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
-from rejuice.trainer.launch import checkpoints, processes, prompts, training
+from rejuice.trainer.launch import checkpoints, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.report import metrics
 from rejuice.trainer.run import RUN_VARIABLE, WEIGHTS, TrainingRun
@@ -38,7 +38,7 @@ SLEEP = "import time; time.sleep(60)"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(processes, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(training, "_PATIENCE_S", 0.5)
 
 
 @pytest.fixture
@@ -384,7 +384,7 @@ def test_a_process_that_is_left_is_ended(make, verl):
     run = make()
     verl(f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True)")  # fmt: skip
     assert launch(run) == 0
-    assert processes.of_run(run.folder) == []
+    assert training.of_run(run.folder) == []
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_all_is_ended_when_verl_is_killed(make, verl):
         "os.kill(os.getpid(), 9)"
     )
     assert launch(run) == -9
-    assert processes.of_run(run.folder) == []
+    assert training.of_run(run.folder) == []
 
 
 @pytest.fixture
@@ -423,7 +423,7 @@ def test_all_is_ended_when_we_are(make, verl, hears, end):
 
     with pytest.raises(KeyboardInterrupt):
         launch(run, follow=follow)
-    assert processes.of_run(run.folder) == []
+    assert training.of_run(run.folder) == []
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -448,12 +448,12 @@ def test_a_folder_is_trained_once_at_a_time(make, verl, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not is_supported(), reason="no fork server here")
 def test_the_fork_server_of_a_run_outlives_its_processes(make, verl, monkeypatch):
-    monkeypatch.setattr(processes, "_PATIENCE_S", 0.2)  # It would be ended after that.
+    monkeypatch.setattr(training, "_PATIENCE_S", 0.2)  # It would be ended after that.
     verl("import sys; sys.exit(3)")
     run = make()
     with PreloadServer(training.process_environment(run), ()) as server:
         # Right after its start, a process cannot be asked for its environment yet.
-        while not (found := processes.of_run(run.folder)):
+        while not (found := training.of_run(run.folder)):
             assert server.process.poll() is None
         assert [each.pid for each in found] == [server.process.pid]
         for _ in range(2):
@@ -466,7 +466,7 @@ def test_processes_of_another_run_are_left_alone(tmp_path):
     run = write_run(tmp_path / "run")
     child = subprocess.Popen([sys.executable, "-c", SLEEP], env={**os.environ, RUN_VARIABLE: f"{run}2"})  # fmt: skip
     try:
-        processes.end_all(run)
+        training.end_all(run)
         assert child.poll() is None
     finally:
         child.kill()

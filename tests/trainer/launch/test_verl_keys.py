@@ -6,9 +6,8 @@ from fake_run import PROCESS, write_recipe
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.read import load
-from rejuice.trainer.launch.checks import check_training
+from rejuice.trainer.launch.checks import check_training, check_user_keys
 from rejuice.trainer.launch.overrides import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
-from rejuice.trainer.launch.verl_keys import check_user_keys
 from rejuice.trainer.run import TrainingRun
 
 ROLLOUT = "actor_rollout_ref.rollout"

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from killed_run import killed_while_saving
 
-from rejuice.operators.cores import usable_cores
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
+from rejuice.operators.workers import usable_cores
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.report import metrics
 from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE

@@ -75,7 +75,7 @@ def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
         assert lines_of(out)[-1] == "missing rewards: format: scorer_malformed 2"
 
 
-@pytest.mark.recommended("pipelines/cli/report.py", "accept it with --allow_empty")
+@pytest.mark.recommended("pipelines/cli/analysis.py", "accept it with --allow_empty")
 def test_a_step_that_nothing_is_left_of_is_an_error(tmp_path, rollouts, rejuice):
     run = write_trained(tmp_path / "none", rollouts, (1,), drop=False, process=[
         {"prompt_template_mapper": {}}, {"policy_rollout_mapper": {"n": 4}},

@@ -9,8 +9,8 @@ from fake_run import line, write_run
 from trained_run import PROCESS, tiny_rollouts, write_trained
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.rows import BY_TRAINING, KEPT, stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.read import load
 from rejuice.trainer.verl.curation import curate
 
@@ -171,7 +171,7 @@ import sys
 from pathlib import Path
 import rejuice.pipelines.cli.training
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 (one,) = open_stored(Path({str(trained(1))!r})).sets
 assert stored_rows(one).table.num_rows == 12
 print(*({set(HEAVY) - {"pandas"}!r} & sys.modules.keys()))

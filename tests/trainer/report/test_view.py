@@ -93,8 +93,8 @@ def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, r
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/options.py", "write --steps A:B, such as 40:60")
-@pytest.mark.recommended("pipelines/options.py", "--steps {…} is no range")
+@pytest.mark.recommended("pipelines/cli/options.py", "write --steps A:B, such as 40:60")
+@pytest.mark.recommended("pipelines/cli/options.py", "--steps {…} is no range")
 def test_some_steps_of_a_run(training_run, rejuice, tmp_path):
     refused = "--steps a is no range; write --steps A:B, such as 40:60"
     assert rejuice("view", training_run, "--steps", "a") == (2, "", f"rejuice: {refused}\n")
@@ -118,7 +118,7 @@ def test_whatif_of_a_step(training_run, rejuice):
     assert "4 gained (too_easy 4)" in out
 
 
-@pytest.mark.recommended("pipelines/analysis/show_comparison.py", "details      {…} --rows {…}{…}")
+@pytest.mark.recommended("pipelines/analysis/show_whatif.py", "details      {…} --rows {…}{…}")
 def test_whatif_of_a_run_is_of_all_its_steps(training_run, rejuice):
     """Its own recipe, with another field; each step, and all of them."""
     change = ("--pass_rate_filter.max", "1.0")

@@ -7,7 +7,7 @@ import pytest
 from loop_worker import LoopWorker
 from training_stage import PLAIN
 
-from rejuice.operators.sampling.seeds import prompt_seed
+from rejuice.operators.sampling.protocol import prompt_seed
 from rejuice.operators.sampling.tokenizer import chat_encoder
 from rejuice.trainer.policies import policy_path
 

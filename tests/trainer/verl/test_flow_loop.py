@@ -8,7 +8,7 @@ from loop_worker import LoopWorker
 from training_stage import PLAIN, summed
 
 from rejuice.operators.agents.trajectory import Trajectory
-from rejuice.operators.sampling.seeds import prompt_seed, turn_seed
+from rejuice.operators.sampling.protocol import prompt_seed, turn_seed
 from rejuice.trainer.verl.types import TrajectoryKey
 
 pytestmark = pytest.mark.slow  # Imports verl.
@@ -203,14 +203,14 @@ def test_what_fails_is_one_trajectory_and_is_counted(here, texts, turns):
 
 def test_a_bug_in_a_flow_fails_its_trajectory_and_is_in_verls_log(here, monkeypatch, capsys):
     from rejuice.operators.agents.flows.react import React
-    from rejuice.trainer.verl import flow_loop
+    from rejuice.trainer.verl import agent_loop
 
     async def run(self, task, play):
         await play.act(task.messages)
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(React, "run", run)
-    flow_loop._first_failures.clear()
+    agent_loop._first_failures.clear()
     here.worker.sample([0], step=3)
     found = trajectories_of(here)
     assert [each.finish_reason for each in found.values()] == ["sampling_failed"] * N

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.pipelines.recipe.train import Train, Verification
-from rejuice.trainer.verl.queued_answers import SAMPLED_AT, AnswerQueue
+from rejuice.trainer.verl.judging import SAMPLED_AT, AnswerQueue
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def test_the_table_keeps_the_row_contract(put):
 
 
 def test_the_seed_is_that_of_the_prompt_at_the_step(put):
-    from rejuice.operators.sampling.seeds import prompt_seed
+    from rejuice.operators.sampling.protocol import prompt_seed
 
     rows = read(put([(2, [[5, END]])], step=3)).table["sampling"].to_pylist()
     assert rows == [

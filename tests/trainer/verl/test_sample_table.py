@@ -13,10 +13,10 @@ from trained_run import tiny_rollouts
 from training_stage import PLAIN, summed
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.verl.curation import curate
-from rejuice.trainer.verl.sample_table import LONGEST, SampleRow, as_markdown, sample_rows
+from rejuice.trainer.verl.figures import LONGEST, SampleRow, as_markdown, sample_rows
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from training_stage import PLAIN, summed
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.pipelines.analysis.figures import group_figures
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.report.stored import open_training
 from rejuice.trainer.verl.curation import curate
-from rejuice.trainer.verl.signal_figures import missing_figures, signal_figures
+from rejuice.trainer.verl.figures import missing_figures, signal_figures
 
 pytestmark = pytest.mark.slow
 

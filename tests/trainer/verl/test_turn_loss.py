@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.trainer.verl.turn_loss import WEIGHT, LossSettings, trajectory_loss, turn_weights
+from rejuice.trainer.verl.advantage import WEIGHT, LossSettings, trajectory_loss, turn_weights
 from rejuice.trainer.verl.types import TrajectoryKey
 
 LOW, HIGH, KL, ENTROPY = 0.2, 0.28, 0.05, 0.01
@@ -85,7 +85,7 @@ def test_the_loss_reaches_workers_by_its_name():
     text = pickle.dumps(loss)
     again = pickle.loads(text)
     assert (again.func, again.args) == (trajectory_loss, loss.args)
-    assert b"rejuice.trainer.verl.turn_loss" in text
+    assert b"rejuice.trainer.verl.advantage" in text
 
 
 # --------------------------------------------------------------------------- a step

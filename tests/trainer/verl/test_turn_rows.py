@@ -100,7 +100,7 @@ def test_a_row_of_the_queue_is_what_the_policy_saw_and_did_in_a_turn(put, queue,
 
 def test_ids_and_seeds_are_those_of_the_same_trajectories_offline(put):
     from rejuice.operators.columns import content_ids
-    from rejuice.operators.sampling.seeds import prompt_seed
+    from rejuice.operators.sampling.protocol import prompt_seed
 
     table = read(put([(1, [trajectory("7"), failed()])])).table
     names = content_ids([("prompt-1", "0", "7"), ("prompt-1", "1", None)])

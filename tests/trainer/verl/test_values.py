@@ -6,7 +6,7 @@ import pytest
 from tiny_run import AFTER, run_tiny
 
 from rejuice.operators import Change, Operator, Scope
-from rejuice.pipelines.analysis.open import open_stored
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.verl.curation import curate
 from rejuice.trainer.verl.values import recorded_steps, values_table

@@ -13,8 +13,7 @@ import pytest
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.agents.tool import Observation, ToolError
-from rejuice.operators.agents.tool_cache import cached
-from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.toolbox import Toolbox, cached
 from rejuice.operators.agents.tools import mcp as module
 from rejuice.operators.agents.tools.mcp import Mcp
 

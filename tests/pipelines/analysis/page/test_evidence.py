@@ -10,14 +10,13 @@ import tiny_run
 from fake_judge import FakeJudge, verdict
 
 from rejuice.pipelines.analysis.evidence import evidence, seen_by
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.page import evidence as module
-from rejuice.pipelines.analysis.page.blocks import drawn
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.evidence import COLUMN, evidence_of
-from rejuice.pipelines.analysis.page.open_any import page_of
-from rejuice.pipelines.analysis.page.written import WrittenValues
+from rejuice.pipelines.analysis.page.content import drawn
+from rejuice.pipelines.analysis.page.evidence import COLUMN, WrittenValues, evidence_of
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.rows import stored_rows
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.steps import iterate_steps
 
 AFTER = [

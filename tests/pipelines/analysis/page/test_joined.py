@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import Change
-from rejuice.pipelines.analysis.page.blocks import excerpts
-from rejuice.pipelines.analysis.page.joined import joined, texts
-from rejuice.pipelines.analysis.page.written import WrittenValues
+from rejuice.pipelines.analysis.page.content import excerpts, joined, texts
+from rejuice.pipelines.analysis.page.evidence import WrittenValues
 from rejuice.pipelines.engine.frame import Frame
 
 STRUCT = pa.struct([("a", pa.int64())])

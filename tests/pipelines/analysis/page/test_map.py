@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from rejuice.operators.text.embedding import hashed_ngram
-from rejuice.pipelines.analysis.page.map_of_responses import MOST_POINTS, map_columns
+from rejuice.pipelines.analysis.page.rows import MOST_POINTS, map_columns
 
 
 def test_it_has_the_first_two_principal_components():

@@ -12,7 +12,7 @@ import pytest
 from page_fixture import STEPS
 
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.open_any import page_of
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.demo.recorded import write_recorded
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

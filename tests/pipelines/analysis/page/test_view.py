@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from page_fixture import RESPONSES, STEPS, Page, recorded
 
-from rejuice.pipelines.analysis.open import open_stored
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.open_any import page_of
+from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.signs import audit_signs
+from rejuice.pipelines.analysis.stored import open_stored
 
 ASSETS = Path(__file__).resolve().parents[3] / "pipelines" / "page" / "assets"
 

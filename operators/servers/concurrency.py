@@ -1,0 +1,328 @@
+"""An event loop in its own thread, so that synchronous code can iterate over async work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Generic, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+from ..chunk_results import ASK_AGAIN_S, Feed, Numbered
+from .client import OpenAIClient
+from .options import DialectServer, ServerOptions
+
+T = TypeVar("T")
+_TOO_LATE = "can't create new thread at interpreter shutdown"
+
+
+class LoopThread:
+    """Runs coroutines for other threads until it is closed.
+
+    >>> async def count(put):
+    ...     for number in range(3):
+    ...         put(number)
+    >>> loop = LoopThread("counting")
+    >>> list(loop.stream(count))
+    [0, 1, 2]
+    >>> loop.close()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def put(self, queue: asyncio.Queue[T], items: Iterable[T]) -> None:
+        """Put items into a queue without bounds that only coroutines of this loop read.
+
+        Once the loop is closed nobody reads it, and nothing happens.
+        """
+        try:
+            self._loop.call_soon_threadsafe(_put_all, queue, list(items))
+        except RuntimeError:
+            if not self._loop.is_closed():  # Not looked up before: another thread may close it.
+                raise
+
+    def stream(
+        self,
+        work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
+        before_wait: Callable[[], None] = lambda: None,
+        longest_wait_s: float | None = None,
+    ) -> Iterator[T]:
+        """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
+
+        Leaving the iteration early cancels the work and waits until it has ended.
+
+        Args:
+            work: runs in the loop.
+            before_wait: called in the thread that iterates, each time before it waits for
+                something to yield.
+            longest_wait_s: how long it waits before `before_wait` is called again; None: for ever.
+
+        Raises:
+            asyncio.CancelledError: the loop was closed meanwhile.
+        """
+        results: SimpleQueue[T | asyncio.Task[None]] = SimpleQueue()
+
+        async def begin() -> asyncio.Task[None]:
+            task = asyncio.ensure_future(work(results.put))
+            task.add_done_callback(results.put)  # Always the last item of the queue.
+            return task
+
+        task = self.run(begin())
+        try:
+            while True:
+                before_wait()
+                try:
+                    result = results.get(timeout=longest_wait_s)
+                except Empty:
+                    continue
+                if isinstance(result, asyncio.Task):
+                    break
+                yield result
+            result.result()
+        finally:
+            if not task.done():
+                self._loop.call_soon_threadsafe(task.cancel)
+                while not isinstance(results.get(), asyncio.Task):
+                    pass
+
+    def close(self) -> None:
+        """Cancel running work and end the thread. Closing twice is no error."""
+        if self._loop.is_closed():
+            return
+        self.run(self._cancel_all())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            await self._loop.shutdown_default_executor()  # Its threads looked up host names.
+        except RuntimeError as error:
+            # An engine that was left open is closed by atexit. There Python 3.12 can start no
+            # thread, not even the one that waits for these; but it has waited for them itself
+            # before atexit (concurrent.futures.thread._python_exit).
+            if str(error) != _TOO_LATE:
+                raise
+
+
+def _put_all(queue: asyncio.Queue[T], items: Sequence[T]) -> None:
+    for item in items:
+        queue.put_nowait(item)
+
+
+# --- Work on many items at a time, in one event loop ----------------------------------
+
+R = TypeVar("R")
+
+
+class RefillRequest:
+    """What work puts among its results, and awaits, to have all the items that it can have.
+
+    By then every result that was put before has been yielded and consumed, and all items that are
+    taken in place of those that were finished before wait for a free worker.
+
+    Args:
+        put: where results are put.
+    """
+
+    def __init__(self, put: Callable[[RefillRequest], None]) -> None:
+        self._put, self._answers = put, asyncio.Queue[None]()
+
+    async def wait(self) -> None:
+        """Ask for it, and wait until it is answered."""
+        self._put(self)
+        await self._answers.get()
+
+    def answer(self, thread: LoopThread) -> None:
+        """Answer it, from the thread that iterates."""
+        thread.put(self._answers, [None])
+
+
+OpenWork: TypeAlias = Callable[
+    [Callable[[R | RefillRequest], None]],
+    AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]],
+]
+"""Opens what the work needs: from where results are put, to the work on an item with its number."""
+
+
+def capacity_for(size: int) -> int:
+    """Items to take for so many at a time: those beyond them wait, so that a free slot is taken at
+    once, even while the thread that iterates is busy with results."""
+    return size + -(-size // 4)
+
+
+def work_on_demand(
+    thread: LoopThread,
+    items: Iterable[T | None],
+    open_work: OpenWork[R, T],
+    size: int,
+    capacity: int,
+) -> Iterator[R]:
+    """Yield the results of work in the loop of `thread`, on `size` items at a time, as they come.
+
+    Args:
+        thread: where the work is opened and done.
+        items: taken in the thread that iterates, as `Feed` takes them.
+        open_work: entered before the first item, and left at the end.
+        size: most items that are worked on.
+        capacity: most items that are taken and not finished, see `capacity_for`.
+
+    Raises:
+        asyncio.CancelledError: the loop was closed meanwhile.
+    """
+    feed, todo = Feed(items), asyncio.Queue[Numbered[T] | None]()
+    unanswered = list[RefillRequest]()
+
+    def refill() -> None:
+        begins = not feed.exhausted
+        taken = feed.take_up_to(capacity - feed.under_way)
+        ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
+        if taken or ends:
+            thread.put(todo, [*taken, *ends])
+        while unanswered:
+            unanswered.pop().answer(thread)
+
+    async def work_on_all(put: Callable[[R | RefillRequest | None], None]) -> None:
+        async with open_work(put) as work:
+
+            async def worker(_: int) -> None:
+                while (following := await todo.get()) is not None:
+                    await work(*following)
+                    put(None)  # The item is finished.
+
+            await run_concurrently(worker, range(size), size)
+
+    for result in thread.stream(work_on_all, refill, ASK_AGAIN_S):
+        if result is None:
+            feed.finish()
+        elif isinstance(result, RefillRequest):
+            unanswered.append(result)
+        else:
+            yield result
+
+
+async def run_concurrently(
+    work: Callable[[T], Awaitable[None]], items: Iterable[T], size: int
+) -> None:
+    """Do `work` on each of `items`, `size` at a time; the first error cancels the rest."""
+    todo = iter(items)  # Shared: each worker takes the next item when it is free.
+
+    async def worker() -> None:
+        for item in todo:
+            await work(item)
+
+    workers = [asyncio.ensure_future(worker()) for _ in range(size)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+# --- Work in flight that several callers wait for: what is the same is done once ------
+
+
+class InFlight(Generic[T]):
+    """Work by key, for one event loop. It is cancelled once no caller waits for it any more."""
+
+    def __init__(self) -> None:
+        self._flights: dict[bytes, _Flight[T]] = {}
+
+    async def result(
+        self, key: bytes, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> tuple[T, bool]:
+        """The result of the work with that key, which begins unless it is in flight.
+
+        Returns:
+            The result, and whether this call began the work.
+        """
+        flight = self._flights.get(key)
+        first = flight is None
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.ensure_future(work()))
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task), first
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting:
+                flight.task.cancel()  # No effect if it is done.
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
+
+    async def close(self) -> None:
+        """Cancel all work, and wait until it has ended."""
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Flight(Generic[T]):
+    """A task, and how many callers wait for it."""
+
+    def __init__(self, task: asyncio.Task[T]) -> None:
+        self.task, self.waiting = task, 0
+
+
+# --- Clients that all who ask the same server in the same event loop share ------------
+# They share its connections and one limit of concurrent requests.
+
+
+class SharedClient:
+    """A client whose users wait for each other where the server would have too many requests.
+
+    Attributes:
+        client: open.
+        slots: taken for the time of a request.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.client = OpenAIClient(options, options.concurrency)
+        self.slots = asyncio.Semaphore(options.concurrency)
+
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerOptions, SharedClient]]
+_open = WeakKeyDictionary()
+
+
+async def shared_client(options: ServerOptions) -> SharedClient:
+    """The client of this event loop for a server, which is opened if it is not open.
+
+    Raises:
+        EngineError: the environment variable named for the key is not set.
+    """
+    own = _open.setdefault(asyncio.get_running_loop(), {})
+    options = _plain(options)
+    if options not in own:
+        # Kept before it is open, which takes no time: nobody else can open another meanwhile.
+        found = own[options] = SharedClient(options)
+        await found.client.__aenter__()
+    return own[options]
+
+
+async def close_shared_client(options: ServerOptions) -> None:
+    """Close the client of this event loop for a server, if it is open."""
+    found = _open.get(asyncio.get_running_loop(), {}).pop(_plain(options), None)
+    if found:
+        await found.client.__aexit__()
+
+
+def _plain(options: ServerOptions) -> ServerOptions:
+    """The server alone: its options without those of whoever asks it, so that they can be a key."""
+    kind = DialectServer if isinstance(options, DialectServer) else ServerOptions
+    return kind.model_validate({name: getattr(options, name) for name in kind.model_fields})

@@ -1,0 +1,67 @@
+"""How many processor cores this process may use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# --- The end of a process with the one that has started it, however that ends ---------
+
+_POLL_S = 0.5  # where the system cannot tell
+
+
+def exit_with_parent(parent: int) -> None:
+    """End this process as soon as that one has ended.
+
+    Args:
+        parent: process id of the one that has started it.
+    """
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+
+
+def _exit_with(parent: int) -> None:
+    if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
+        with contextlib.suppress(ProcessLookupError):
+            select.select([os.pidfd_open(parent)], [], [])
+    else:
+        while os.getppid() == parent:
+            time.sleep(_POLL_S)
+    os._exit(1)
+
+
+# --- Interrupts -----------------------------------------------------------------------
+# Signals that end a program: they let it end its own processes first, as Ctrl-C does.
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """The signals of a batch system or a closed terminal end a run as Ctrl-C does.
+
+    Outside the main thread, where Python handles no signals, nothing changes.
+    """
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it is ignored.
+                before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- How many processor cores this process may use ------------------------------------
+
+
+def usable_cores() -> int:
+    """Cores this process may use, at least 1: its affinity and a container's CPU quota count."""
+    from loky import cpu_count
+
+    return int(cpu_count())

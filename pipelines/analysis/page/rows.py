@@ -1,0 +1,355 @@
+"""A set of a page from the values that steps wrote."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ....operators.compute import pc
+from ....operators.groups import Array, hash_each, mix
+from ....operators.text.embedding import hashed_ngram
+from ...engine.frame import Frame
+from ...engine.report import StepReport
+from ...recipe.steps import Step
+from ..figures import column_values, set_figures
+from ..funnel import TRAINING, set_funnel
+from ..rows import BY_TRAINING, RowTable, row_table, stored_rows
+from ..sign_tests import SignResult
+from ..signs import audit_signs
+from ..stored import Stored, StoredSet, open_stored
+from .content import PageColumn, PageCurves, PageData, PageSet, PageStep, joined, texts
+from .evidence import COLUMN, RowEvidence, WrittenValues, evidence_of
+
+# --- Map of responses -----------------------------------------------------------------
+# Where responses lie: their word n-grams, on the two directions in which they differ most.
+
+MOST_POINTS = 1500
+_AT_LEAST = 50
+"""Points of each verdict, where it has so many."""
+_SUBSPACE, _ITERATIONS = 6, 12
+_CHARACTERS = 4000
+"""The beginning of a response that is looked at."""
+
+
+def map_columns(
+    responses: pa.ChunkedArray, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray
+) -> tuple[PageColumn, ...]:
+    """`map_x` and `map_y` of a seeded sample of the rows, stratified by verdict; NaN elsewhere.
+
+    Principal components of the centred vectors of `hashed_ngram`; of each, the greatest coordinate
+    by absolute value is positive. Empty with fewer than three responses.
+    """
+    present_N = np.asarray(pc.greater(pc.fill_null(pc.utf8_length(responses), 0), 0))
+    rows = _sampled(present_N, ids, verdicts)
+    if len(rows) < 3:
+        return ()
+    texts = [responses[row].as_py()[:_CHARACTERS] for row in rows.tolist()]
+    found = _components(hashed_ngram(texts).astype(np.float64))
+    columns = []
+    for name, values in zip(("map_x", "map_y"), found.T, strict=True):
+        column_N = np.full(len(responses), np.nan)
+        column_N[rows] = values
+        columns.append(PageColumn(name, column_N))
+    return tuple(columns)
+
+
+def _sampled(present_N: Array, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray) -> Array:
+    # Draws that depend on nothing but the id of the row, so that a page made again is the same.
+    drawn_N = mix(hash_each(ids) + np.arange(len(ids), dtype=np.uint64))
+    codes = np.asarray(verdicts.cast(pa.string()).combine_chunks().dictionary_encode().indices)
+    codes_N = np.nan_to_num(codes.astype(float), nan=-1.0)
+    total, chosen = max(1, int(present_N.sum())), list[Array]()
+    for code in np.unique(codes_N[present_N]):
+        own = np.flatnonzero(present_N & (codes_N == code))
+        n = max(_AT_LEAST, round(MOST_POINTS * len(own) / total))
+        chosen.append(own[np.argsort(drawn_N[own], kind="stable")[:n]])
+    return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
+
+
+def _components(vectors_NxD: Array) -> Array:
+    """The first two principal components, float64[N, 2], rounded.
+
+    By subspace iteration from a seeded start: the whole spectrum, of which two are wanted, would
+    take seconds on busy cores.
+    """
+    centred = vectors_NxD - vectors_NxD.mean(0)
+    start = np.random.default_rng(0).standard_normal((centred.shape[1], _SUBSPACE))
+    basis = np.linalg.qr(start)[0]
+    for _ in range(_ITERATIONS):
+        basis = np.linalg.qr(centred.T @ (centred @ basis))[0]
+    left, values, _ = np.linalg.svd(centred @ basis, full_matrices=False)
+    found: Array = left[:, :2] * values[:2]
+    peaks = found[np.argmax(np.abs(found), 0), [0, 1]]
+    return np.round(found * np.where(peaks < 0, -1.0, 1.0), 4)
+
+
+# --- A set of a page from the values that steps wrote ---------------------------------
+
+_NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
+_LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
+_HEAVY = ("token_ids", "logprobs", "ids_and_logprobs")
+_MANY_SLUGS = 256
+
+
+def page_set(
+    name: str,
+    values: Sequence[WrittenValues],
+    rows: RowTable,
+    steps: Sequence[Step],
+    funnel: Sequence[StepReport],
+    *,
+    kind: str = "answers",
+    step: int | None = None,
+    banner: str = "",
+    evidence: RowEvidence | None = None,
+) -> PageSet:
+    """The set of some parts of a run.
+
+    Args:
+        name: of the set.
+        values: of each part, in order.
+        rows: of all parts.
+        steps: those after sampling.
+        funnel: of the whole run.
+        kind: `answers` or `judgements`.
+        step: the training step, or None.
+        banner: what is missing.
+        evidence: of the rows; None: there is none.
+    """
+    responses = texts(_of_all(values, "response"))
+    lengths_N, unit = _lengths(rows)
+    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
+    starts_G = rows.groups.starts_G
+    row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
+    if evidence is not None and COLUMN in row_texts.column_names:
+        banner += evidence.banner()
+    return PageSet(
+        name,
+        kind,
+        step,
+        tuple(_page_step(each) for each in steps),
+        figures,
+        (*_columns(rows, lengths_N), *_map(rows, responses)),
+        rows.components,
+        starts_G.astype(np.int32),
+        _group_texts(values, rows, starts_G),
+        row_texts,
+        banner,
+    )
+
+
+def _page_step(step: Step) -> PageStep:
+    operator = step.operator
+    return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
+
+
+def _lengths(rows: RowTable) -> tuple[Array, str]:
+    """int32[N], -1 where there is no response; and the unit."""
+    unit = "tokens" if rows.table["tokens"].null_count < rows.table.num_rows else "characters"
+    return np.array(pc.fill_null(rows.table[unit], -1), np.int32), unit
+
+
+def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
+    table = rows.table
+    found = [
+        PageColumn("fate", np.array(table["fate"], np.int32)),
+        *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
+        PageColumn("length", lengths_N),
+        *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
+    ]
+    for name in rows.components:
+        missing = f"reward_{name}_missing"
+        found += [
+            PageColumn(f"reward_{name}", column_values(table, f"reward_{name}")),
+            slug_column(missing, table[missing]),
+            PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}")),
+        ]
+    return found
+
+
+def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
+    ids = pc.fill_null(rows.table["response_id"].cast(pa.string()), "")
+    return map_columns(responses, ids, rows.table["verdict"].cast(pa.string()))
+
+
+def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
+    """A column of few different texts; the first slug is "" and stands for null."""
+    slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
+    places = pc.index_in(column.cast(pa.string()), pa.array(slugs[1:], pa.string()))
+    kind = np.uint8 if len(slugs) < _MANY_SLUGS else np.int32
+    return PageColumn(name, (np.asarray(pc.fill_null(places, -1)) + 1).astype(kind), slugs)
+
+
+def _group_texts(values: Sequence[WrittenValues], rows: RowTable, starts_G: Array) -> pa.Table:
+    at = pa.array(starts_G)
+    return pa.table(
+        {
+            "prompt_id": rows.table["prompt_id"].take(at),
+            "prompt": _of_all(values, "prompt").take(at),
+            "reference": texts(_of_all(values, "reference")).take(at),
+        }
+    )
+
+
+def _row_texts(
+    values: Sequence[WrittenValues], rows: RowTable, responses: pa.ChunkedArray
+) -> pa.Table:
+    columns: dict[str, Any] = {
+        "response_id": rows.table["response_id"],
+        "response": responses,
+        "extracted_answer": texts(_of_all(values, "extracted_answer")),
+    }
+    in_columns = {"verdict", "finish_reason", *_component_names(rows)}
+    written = dict.fromkeys(name for part in values for name in part.names)
+    for name in written:
+        shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
+        # Without responses, what is looked at are the texts of the dataset.
+        wanted = "response" not in written or any(name in part.written for part in values)
+        if shown and wanted:
+            columns[name] = _shown(_of_all(values, name))
+    if "turns" in written:
+        columns["turns"] = _turns(_of_all(values, "turns"))
+    return pa.table(columns)
+
+
+def _with_evidence(texts: pa.Table, evidence: RowEvidence | None) -> pa.Table:
+    if evidence is None or evidence.entries.null_count == len(evidence.entries):
+        return texts
+    kept = [name for name in texts.column_names if name != COLUMN]
+    return texts.select(kept).append_column(COLUMN, evidence.entries)
+
+
+def _component_names(rows: RowTable) -> set[str]:
+    both = ((f"reward_{name}", f"reward_{name}_missing") for name in rows.components)
+    return {name for pair in both for name in pair}
+
+
+def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
+    """A column of all parts; nulls where a part has none."""
+    return joined(
+        [
+            each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
+            for each in values
+        ]
+    )
+
+
+def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values as they are where JSON has them, else as text."""
+    kind = column.type
+    plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
+    return column if any(of_kind(kind) for of_kind in plain) else texts(column)
+
+
+def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Turns without token ids and log-probabilities."""
+    lists = column.to_pylist()
+    wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
+    slim = [_slim(turns, wanted) for turns in lists]
+    return pa.chunked_array([pa.array(slim, pa.list_(pa.map_(pa.string(), pa.string())))])
+
+
+def _slim(turns: Any, wanted: Sequence[str]) -> Any:
+    if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
+        return None
+    return [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
+
+
+# --- The page of a stored run: every set of it, with the texts that steps wrote -------
+
+
+def page_of_stored(stored: Stored) -> PageData:
+    """The page of a stored run.
+
+    Raises:
+        RejuiceError: its files are damaged.
+    """
+    funnel = None if stored.report is None else stored.report.steps
+    sets = tuple(_set(one, funnel) for one in stored.sets)
+    text = stored.recipe.read_text("utf-8") if stored.recipe.is_file() else ""
+    curves = (PageCurves("", stored.points),) if stored.points else ()
+    signs = tuple(map(_sign, audit_signs(stored, seed=0)))
+    return PageData(stored.title, sets, curves=curves, signs=signs, recipe=text)
+
+
+def _sign(sign: SignResult) -> Mapping[str, Any]:
+    effect = None if math.isnan(sign.effect) else sign.effect
+    return {**sign._asdict(), "effect": effect, "rows": list(sign.rows)}
+
+
+def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
+    if one.incomplete:
+        base = Frame.of(one.final())
+        values, rows = [WrittenValues(base)], row_table(base, [])
+        steps: tuple[Step, ...] = ()
+        evidence = None
+        banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
+    else:
+        parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
+        values = [WrittenValues.of(base, applied) for base, applied in parts]
+        rows, steps, banner = stored_rows(one), one.steps, ""
+        evidence = evidence_of([applied for _, applied in parts], values, rows)
+        if funnel is None:
+            funnel = set_funnel(rows, [applied for _, applied in parts])
+    found = page_set(
+        one.name,
+        values,
+        rows,
+        steps,
+        funnel or (),
+        kind=one.kind,
+        step=one.training_step,
+        banner=banner,
+        evidence=evidence,
+    )
+    own = [step for step in funnel or () if step.step == TRAINING]
+    if not own:
+        return found
+    last = PageStep(BY_TRAINING, TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
+    return found._replace(steps=(*found.steps, last))
+
+
+# --- Open any -------------------------------------------------------------------------
+# The page of whatever was given: exports, runs of training, training steps, or several of them.
+
+
+def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
+    """One page of one or more paths.
+
+    Args:
+        paths: exports, their run folders or recipes; runs of training, or steps of them.
+        steps: of runs of training, the numbers of those to show.
+
+    Raises:
+        RejuiceError: nothing can be shown of a path.
+    """
+    pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
+    if len(pages) == 1:
+        return pages[0]
+    named = [_named(page, str(path)) for path, page in zip(paths, pages, strict=True)]
+    return PageData(
+        " | ".join(page.title for page in named),
+        tuple(each for page in named for each in page.sets),
+        curves=tuple(each for page in named for each in page.curves),
+        signs=tuple(each for page in named for each in page.signs),
+        recipe="\n".join(page.recipe for page in named),
+    )
+
+
+def _named(page: PageData, path: str) -> PageData:
+    """One of several pages, with its path wherever more than one may be seen."""
+
+    def name(own: str) -> str:
+        return f"{path} {own}".rstrip()
+
+    return page._replace(
+        sets=tuple(each._replace(name=name(each.name), run=path) for each in page.sets),
+        curves=tuple(each._replace(run=path) for each in page.curves),
+        signs=tuple({**sign, "set": name(sign["set"])} for sign in page.signs),
+        recipe=f"# {path}\n{page.recipe}",
+    )

@@ -1,0 +1,270 @@
+"""Reference of operators, flows and tools, written from the classes themselves."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ...operators import Kind, Operator, RecipeError
+from ...operators.agents.registry import FLOWS, TOOLS
+from ...operators.config import Named
+from ...operators.errors import suggest
+from ...operators.registry import OPERATORS, Registry, load_all, owner
+from ..data_juicer import catalogue
+from ..data_juicer.catalogue import ForeignKind
+from ..data_juicer.needs import needs
+from ..data_juicer.settings import description
+from ..recipe.head import Head, data_juicer_only
+
+# --- Schema ---------------------------------------------------------------------------
+# JSON Schema of recipes, made from the operators: completion and checks in an editor.
+
+
+def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a recipe with every usable operator.
+
+    Args:
+        custom: operators of files, by name, that are to be in it too.
+    """
+    head = Head.model_json_schema()
+    definitions: dict[str, Any] = head.pop("$defs", {})
+    steps: list[dict[str, Any]] = []
+    usable = {**load_all()[0], **(custom or {})}
+    for name, operator in usable.items():
+        fields = operator.model_json_schema(ref_template="#/$defs/{model}")
+        definitions |= fields.pop("$defs", {})
+        definitions[name] = fields
+        steps.append(_step(name, {"$ref": f"#/$defs/{name}"}))
+    steps += [_step(name, {"type": "object"}) for name in catalogue.names()]
+    named = {"enum": [*usable, *catalogue.names()]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **head,
+        "title": "rejuice recipe",
+        "properties": {
+            **head["properties"],
+            **{key: {"description": description(key)} for key in sorted(data_juicer_only())},
+            "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
+        },
+        "required": [*head.get("required", ()), "process"],
+        "$defs": definitions,
+    }
+
+
+def _step(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: {"anyOf": [fields, {"type": "null"}]}},
+        "required": [name],
+        "additionalProperties": False,
+    }
+
+
+# --- Reference of operators, flows and tools, written from the classes themselves -----
+
+_TITLES = {
+    Kind.MAPPER: "Mappers add columns or expand rows",
+    Kind.FILTER: "Filters keep or drop rows",
+    Kind.DEDUPLICATOR: "Deduplicators drop repeated texts",
+    Kind.SELECTOR: "Selectors choose which rows stay",
+}
+_PARTS: dict[str, Registry[Any]] = {"Flows of agents": FLOWS, "Tools of agents": TOOLS}
+_REGISTRIES: tuple[Registry[Any], ...] = (OPERATORS, *_PARTS.values())
+_OURS = "rejuice "
+_HEADER = ("| field | type | default | meaning |", "|---|---|---|---|")
+
+
+def listing() -> str:
+    """One line for each installed operator, by kind, and for each flow and tool; then those that
+    cannot be used, and why.
+
+    Those of other distributions are listed with the name and version of theirs.
+    """
+    lines: list[str] = []
+    for title, registry, usable in _sections():
+        lines += [title, *(_listed(name, usable[name], registry) for name in usable), ""]
+    unusable = {name: why for each in _REGISTRIES for name, why in each.load_all()[1].items()}
+    if unusable:
+        lines += ["Not usable", *(f"  {name:<28}{why}" for name, why in unusable.items()), ""]
+    return "\n".join(lines)
+
+
+def _sections() -> Iterator[tuple[str, Registry[Any], dict[str, type[Named]]]]:
+    """The usable classes under their titles: operators by kind, then flows and tools."""
+    operators, _ = OPERATORS.load_all()
+    for kind, title in _TITLES.items():
+        yield (
+            title,
+            OPERATORS,
+            {name: each for name, each in operators.items() if each.kind is kind},
+        )
+    for title, registry in _PARTS.items():
+        yield title, registry, registry.load_all()[0]
+
+
+def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
+    dist = owner(registry.installed()[name])
+    origin = "" if dist.startswith(_OURS) else f"  [{dist}]"
+    return f"  {name:<28}{_first_sentence(kind)}{origin}"
+
+
+def page() -> str:
+    """`docs/operators.md`."""
+    parts = [
+        "# Operators",
+        "",
+        "Written by `rejuice ops --markdown`; the suite fails when this page is stale.",
+        "",
+    ]
+    for title, _, usable in _sections():
+        parts += [f"## {title}", "", *(_entry(name, kind) for name, kind in usable.items())]
+    return "\n".join(parts)
+
+
+def entry(name: str) -> str:
+    """One operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
+
+    Raises:
+        RejuiceError: nothing has that name, or it cannot be used.
+    """
+    found = [each.find(name) for each in _REGISTRIES]
+    if ours := [_entry(name, kind) for kind in found if kind is not None]:
+        return "\n".join(ours)
+    if (theirs := catalogue.find(name)) is not None:
+        return _foreign_entry(name, theirs)
+    near = suggest(name, [known for each in _REGISTRIES for known in each.installed()])
+    raise RecipeError(f"unknown operator, flow or tool '{name}'", near or "see `rejuice ops`")
+
+
+def _entry(name: str, kind: type[Named]) -> str:
+    lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+    operator = kind if issubclass(kind, Operator) else None
+    if operator is not None:
+        lines += [f"Scope: {operator.scope.value}.{_columns(operator)}", ""]
+    if kind.model_fields:
+        lines += [*table(kind, nested_last=True), ""]
+    if operator is not None and operator.reasons:
+        lines += ["| reason | meaning |", "|---|---|"]
+        lines += [f"| `{slug}` | {meaning} |" for slug, meaning in operator.reasons.items()]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _foreign_entry(name: str, theirs: ForeignKind) -> str:
+    """An operator of Data-Juicer's: its own words, the fields with their defaults, its needs."""
+    lines = [f"### {name}", "", f"Data-Juicer's, of its kind {theirs.kind}.", ""]
+    lines += [theirs.summary, ""] if theirs.summary else []
+    missing = needs(theirs.defined, {}).missing
+    if missing:
+        lines += [f"Not installed, and needed by default: `pip install {shlex.join(missing)}`.", ""]
+    lines += [*_HEADER]
+    meanings = theirs.meanings()
+    for field in theirs.fields:
+        default = "required" if field.default is None else f"`{field.default}`"
+        cells = (f"`{field.name}`", field.type or "any", default, meanings.get(field.name, ""))
+        lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
+    return "\n".join([*lines, "", ""])
+
+
+def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
+    """The fields of a model as a table in Markdown, those of its fields included.
+
+    Args:
+        model: a config.
+        nested_last: whether fields that have fields come after all others.
+    """
+    schema = model.model_json_schema()
+    rows = list(_rows(schema, schema.get("$defs", {})))
+    if nested_last:  # A stable sort keeps the rest of the order.
+        nested = {field for field, line in rows if " | fields | " in line}
+        rows.sort(key=lambda row: row[0].partition(".")[0] in nested)
+    return [*_HEADER, *(line for _, line in rows)]
+
+
+def _rows(
+    schema: Mapping[str, Any], models: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The fields of a schema, each with its line; after a field that has fields come these."""
+    required = schema.get("required", ())
+    for name, spec in schema["properties"].items():
+        field, inner = f"{above}{name}", _model(spec, models)
+        named = _model(spec.get("additionalProperties"), models)
+        if named.get("properties"):
+            yield field, _line(field, spec, required=name in required)
+            yield from _rows(named, models, f"{field}.NAME.")
+        elif inner.get("properties"):
+            default = "`null`" if spec.get("default", {}) is None else "`{}`"
+            default = "required" if name in required else default
+            yield field, f"| `{field}` | fields | {default} | {_cell(spec)} |"
+            yield from _rows(inner, models, f"{field}.")
+        else:
+            yield field, _line(field, spec, required=name in required)
+
+
+def _model(spec: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The model that a value is, unless it is a plain value; empty where there is none."""
+    if not isinstance(spec, dict):
+        return {}
+    if "anyOf" in spec:
+        return next(filter(None, (_model(each, definitions) for each in spec["anyOf"])), {})
+    if "$ref" in spec:
+        return _model(definitions[spec["$ref"].rsplit("/", 1)[-1]], definitions)
+    return spec if "properties" in spec else {}
+
+
+def _line(field: str, spec: dict[str, Any], *, required: bool = False) -> str:
+    default = "required" if required else f"`{_shown(spec.get('default'))}`"
+    return f"| `{field}` | {_type(spec)} | {default} | {_cell(spec)} |"
+
+
+def _columns(kind: type[Operator]) -> str:
+    try:
+        operator = kind()
+    except ValidationError:
+        return ""  # It has no default: what it reads and writes is for its fields to say.
+    listed = []
+    for verb, names in (("Reads", operator.reads()), ("Writes", operator.writes())):
+        if names:
+            listed.append(f" {verb} {', '.join(f'`{name}`' for name in names)}.")
+    if optional := operator.optional_reads():
+        listed.insert(1, f" Reads {', '.join(f'`{name}`' for name in optional)} where it is there.")
+    return "".join(listed)
+
+
+def _first_sentence(kind: type[Named]) -> str:
+    paragraph = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+    return re.split(r"(?<=[.?])\s", paragraph, maxsplit=1)[0].replace("\n", " ")
+
+
+def _cell(spec: dict[str, Any]) -> str:
+    return _escaped(str(spec.get("description", "")))
+
+
+def _escaped(text: str) -> str:
+    """A text as a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _shown(default: Any) -> str:
+    text = default if isinstance(default, str) and default else json.dumps(default)
+    return text.replace("|", "\\|")
+
+
+def _type(spec: dict[str, Any]) -> str:
+    if "enum" in spec:
+        return ", ".join(f"`{value}`" for value in spec["enum"])
+    if "const" in spec:
+        return f"`{spec['const']}`"
+    if "anyOf" in spec:
+        return " or ".join(dict.fromkeys(_type(part) for part in spec["anyOf"]))
+    if spec.get("type") == "array":
+        return f"list of {_type(spec['items'])}" if spec.get("items") else "list"
+    if spec.get("type") == "object" and isinstance(spec.get("additionalProperties"), dict):
+        return f"map to {_type(spec['additionalProperties'])}"
+    return str(spec.get("type") or spec.get("$ref", "any").rsplit("/", 1)[-1])

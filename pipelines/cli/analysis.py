@@ -1,0 +1,489 @@
+"""`rejuice ablate`: what each step of a recipe is worth, over the responses of a finished run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ...operators import EmptyResultError
+from ..dataset.remote import to_path
+from .options import (
+    AllowEmpty,
+    DatasetPath,
+    Debug,
+    ExportPath,
+    TrainingSteps,
+    overrides_of,
+    range_of_steps,
+)
+from .trust import Trust, check_recipe_trusted, check_run_trusted, open_trusted, trust_own
+
+if TYPE_CHECKING:
+    from ..analysis.audit import GradedRows
+    from ..analysis.stored import Stored
+    from ..console import Console
+    from ..dataset.remote import AnyPath
+    from ..recipe.recipe import Recipe
+
+
+# --- The argument of commands that open whatever a command has left on file -----------
+
+StoredPath = Annotated[
+    Path,  # Or a path in an object store, which typer knows no type for.
+    typer.Argument(
+        metavar="PATH",
+        parser=to_path,
+        help="An export, its run folder or recipe, the folder of a training run, or one of its "
+        "steps, such as RUN/steps/000012.",
+    ),
+]
+
+
+# --- `rejuice audit`: how far the verdicts of a stored run can be trusted -------------
+
+_OUTPUT = Path("audit.jsonl")
+
+
+def audit(
+    path: StoredPath,
+    sample: Annotated[
+        int, typer.Option("--sample", min=1, help="How many rows to draw for a person to label.")
+    ] = 200,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the sample and failing pairs here, as JSON lines; by default audit.jsonl, "
+            "and nowhere where labels are given.",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="An audit.jsonl with labels: state error rates by them."),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            "--rows", metavar="SIGN", help="Print only the rows of a sign, as JSON lines."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed draws other rows.")] = 0,
+    steps: TrainingSteps = None,
+    debug: Debug = False,
+) -> None:
+    """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
+
+    Without labels only agreement is stated, never an error rate. Answers are also rewritten in ways
+    that must leave a verdict, and in ways that must change it. Assertions about programs are run,
+    confined, on programs that solve nothing. Signs of reward hacking come last,
+    each compared with permuted groups, so that false alarms have a stated rate.
+    """
+    from ..analysis.audit import audit_tests, graded_rows
+    from ..analysis.show_audit import sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.signs import audit_signs
+    from ..analysis.stored import open_stored
+
+    stored = open_stored(path, steps=range_of_steps(steps))
+    if rows is not None:
+        for line in sign_row_lines(audit_signs(stored, seed), rows):
+            typer.echo(line)
+        return
+    graded = graded_rows(stored)
+    if graded is None:
+        found = f"no verdict in {path}: the recipe has no verifier"
+        line = f"{found}, so only signs that need none are computed"
+        typer.echo(f"rejuice: warning: {line}", err=True)
+    else:
+        _audit_verdicts(path, graded, sample, output or (None if labels else _OUTPUT), labels, seed)
+        for line in weak_test_lines(audit_tests(stored, seed)):
+            typer.echo(line)
+    for line in sign_lines(audit_signs(stored, seed)):
+        typer.echo(line)
+
+
+def _audit_verdicts(
+    path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
+) -> None:
+    from ..analysis.audit import agreement, draw, no_answer, strata
+    from ..analysis.labels import (
+        check_replaceable,
+        failing_lines,
+        labelled_errors,
+        sample_lines,
+        write_lines,
+    )
+    from ..analysis.metamorphic import metamorphic_checks
+    from ..analysis.show_audit import agreement_lines, error_lines, metamorphic_lines, sample_line
+
+    if output is not None:
+        check_replaceable(output)
+    errors = labelled_errors(labels, graded) if labels is not None else None
+    recheck_N = _rechecked(graded)
+    strata_N = strata(graded, recheck_N)
+    rows = draw(graded, strata_N, sample, seed) if output is not None else []
+    operator = graded.by_math_verify_mapper
+    checks = metamorphic_checks(graded, operator, seed) if operator is not None else None
+    without = int(no_answer(graded).sum())
+    lines = [*agreement_lines(path, graded, agreement(graded, recheck_N), without)]
+    if output is not None:
+        failing = failing_lines(checks.failing if checks is not None else ())
+        write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
+        lines.append(sample_line(len(rows), output))
+    lines += error_lines(graded.verifier, errors)
+    lines += metamorphic_lines(checks, graded.verifier, output)
+    for line in lines:
+        typer.echo(line)
+
+
+def _rechecked(graded: GradedRows) -> list[str | None]:
+    """The second verdict of each row; a progress bar where somebody is looking."""
+    from rich.progress import Progress
+
+    from ..analysis.audit import rechecked
+    from ..console import Console
+
+    console = Console(stderr=True)
+    found: list[str | None] = []
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("math-verify", total=graded.table.num_rows)
+        for verdicts in rechecked(graded):
+            found += verdicts
+            progress.update(task, completed=len(found))
+    return found
+
+
+# --- `rejuice diff`: two recipes in words, and two runs on data -----------------------
+
+RowKind = Literal["gained", "lost", "flipped", "silenced", "woken", "prompts", "new"]
+
+
+def diff(
+    a: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A",
+            parser=to_path,
+            help="A recipe, an export, the folder of a training run, or a step of it.",
+        ),
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", parser=to_path, help="Another one.")],
+    steps: TrainingSteps = None,
+    rows: Annotated[
+        RowKind | None,
+        typer.Option("--rows", help="Print what a figure is made of, as JSON lines."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Compare two recipes in words and, where both have been run, two runs on data.
+
+    Two steps of one training run show why the reward rose or fell from one to the other:
+    `rejuice diff RUN/steps/000038 RUN/steps/000040`.
+    """
+    from ..analysis.diff import diff_of, show_diff, show_diff_rows
+    from ..console import Console
+
+    found = diff_of(a, b, range_of_steps(steps))
+    if rows is not None:
+        show_diff_rows(found, rows)
+    else:
+        show_diff(found, f"rejuice {shlex.join(sys.argv[1:])}", Console())
+
+
+# --- Explain --------------------------------------------------------------------------
+# `rejuice explain`: what a recipe does, and what became of a row of a finished run.
+
+
+def explain(
+    context: typer.Context,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            parser=to_path,
+            help="A recipe in YAML; with ROW also an export, its run folder, the folder of a "
+            "training run or one of its steps.",
+        ),
+    ],
+    row: Annotated[
+        str | None,
+        typer.Argument(help="A response_id or prompt_id, or a prefix of one; or 'row 5'."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
+    ] = False,
+    steps: TrainingSteps = None,
+    dataset_path: DatasetPath = None,
+    export_path: ExportPath = None,
+    trust: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Explain what a recipe does; with ROW, what a finished run did to that row and why.
+
+    Of a run its own recipe counts, as it ran, whatever became of the file since. Of operators of
+    its own, what they wrote is shown; what they say about it, with --trust only.
+    """
+    from ..analysis.explain import explain_recipe, explain_row
+    from ..analysis.stored import RECIPES
+    from ..analysis.whatif import open_with_code
+    from ..recipe.trust import read_to_show
+
+    def trusted(stored: Stored) -> None:
+        if trust:
+            check_run_trusted(stored, path, trust)
+        else:
+            trust_own(stored, path)
+
+    if trust:
+        check_recipe_trusted(path, trust)
+    given = {"dataset_path": dataset_path, "export_path": export_path}
+    overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
+    recipe = read_to_show(path, overrides) if path.suffix in RECIPES else None
+    if row is None:
+        recipe = recipe or open_with_code(path, None, trusted).read_recipe(overrides)
+        typer.echo(explain_recipe(recipe), nl=False)
+        return
+    other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
+    stored = open_with_code(other, range_of_steps(steps), trusted)
+    if recipe is not None:
+        _warn_of_another(recipe, stored)
+    typer.echo(explain_row(stored, row, everything=everything), nl=False)
+
+
+def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
+    """Warn where the recipe that was given is not what ran."""
+    from ..analysis.whatif import changed_fields
+
+    if changed_fields(stored.read_recipe().steps, recipe.steps):
+        found = f"{recipe.path} and the recipe of the run differ"
+        typer.echo(f"rejuice: warning: {found}: this explains {stored.recipe}", err=True)
+
+
+# --- `rejuice whatif`: other settings over the responses of a finished run ------------
+
+RecipeOrRun = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RECIPE",
+        parser=to_path,
+        help="A recipe in YAML, or a stored run, whose own recipe it is then.",
+    ),
+]
+OfRun = Annotated[
+    Path | None,
+    typer.Option(
+        "--run",
+        help="The export, or the folder of a training run or step; by default that of RECIPE.",
+    ),
+]
+
+
+def whatif(
+    context: typer.Context,
+    recipe: RecipeOrRun,
+    run: OfRun = None,
+    steps: TrainingSteps = None,
+    rows: Annotated[
+        Literal["gained", "lost", "flipped", "silenced", "woken", "unknown"] | None,
+        typer.Option("--rows", help="Print the rows of a figure, as JSON lines."),
+    ] = None,
+    trust: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Apply a recipe, or other fields of it, to the responses of a finished run, and compare.
+
+    Nothing is sampled or judged again:
+    `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
+    """
+    from ..analysis.show_whatif import show_rows, show_whatif, tracked
+    from ..analysis.whatif import changes_of, whatif_of_sets
+    from ..console import Console
+
+    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
+    found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
+    if rows is not None:
+        show_rows(found, rows)
+    else:
+        command = f"rejuice {shlex.join(sys.argv[1:])}"
+        show_whatif(stored.path, changes_of(stored, other), found, command, Console())
+
+
+# --- Preview --------------------------------------------------------------------------
+# `rejuice preview`: what training on a recipe would get, from the responses of a run.
+
+
+def preview(
+    context: typer.Context,
+    recipe: RecipeOrRun,
+    run: OfRun = None,
+    prompts: Annotated[
+        int,
+        typer.Option("--prompts", min=2, help="How many prompts to sample where nothing was run."),
+    ] = 64,
+    allow_empty: AllowEmpty = False,
+    trust: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Show what training on a recipe would get: advantages, signal, gradient mass, refill, cost.
+
+    The responses are those of a finished run, of training those of the last step; nothing is
+    sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
+    """
+    from ...operators import EmptyResultError
+    from ..analysis.preview import preview as previewed
+    from ..analysis.preview import show_preview, step_cost
+    from ..analysis.whatif import has_run, replay, trained, whole
+    from ..console import Console
+
+    overrides = overrides_of(context)
+    sampled = run is None and not has_run(recipe)
+    if sampled:
+        check_recipe_trusted(recipe, trust)
+        run = _sampled(recipe, overrides, prompts)
+    stored, wanted = open_trusted(recipe, run, overrides, None, trust)
+    train, console = wanted.head.train, Console()
+    for one in trained(stored, wanted):
+        found = previewed(replay(*whole(one), one.fit(wanted)))
+        judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
+        cost = None if train is None or judged else step_cost(found, train, stored, one)
+        title = f"{stored.path}, {one.name}" if stored.kind != "export" else str(stored.path)
+        show_preview(title, found, train, cost, console, sampled=sampled)
+        if not found.kept and not allow_empty:
+            raise EmptyResultError(
+                f"no row is left of {found.responses:,} responses",
+                "change the filters, or accept it with --allow_empty",
+            )
+
+
+def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
+    """The export of a recipe that was run on some of its prompts."""
+    from ..analysis.preview import run_on_some
+    from ..console import Console
+    from ..engine.progress import Progress
+    from ..recipe.read import load
+
+    progress = Progress(Console(stderr=True))
+    loaded = load(recipe, overrides)
+    report = run_on_some(loaded, overrides, prompts, progress=progress, warn=lambda _: None)
+    return Path(report.export_path)
+
+
+# --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
+
+show_more: list[Callable[[Stored, Console], None]] = []
+"""What else is printed first: the package that trains adds the metrics of a run."""
+
+
+def report(
+    path: StoredPath,
+    steps: TrainingSteps = None,
+    allow_empty: AllowEmpty = False,
+    debug: Debug = False,
+) -> None:
+    """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
+    from ..analysis.funnel import show_funnel, show_training
+    from ..analysis.stored import open_stored
+    from ..console import Console
+    from ..dataset.run_folder import run_folder
+    from ..engine.report import Report
+
+    console = Console()
+    if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
+        found: Report | None = Report.read(path)
+    else:
+        stored = open_stored(path, steps=range_of_steps(steps))
+        found = stored.report
+    if found is not None:
+        show_funnel(found, console, path)
+        rows = found.rows_out
+    else:
+        for show in show_more:
+            show(stored, console)
+        rows = show_training(stored, console)
+    if not rows and not allow_empty:
+        raise EmptyResultError(
+            f"no row is left in {path}", "change the filters, or accept it with --allow_empty"
+        )
+
+
+# --- `rejuice view`: one HTML file of a run, to look at in a browser ------------------
+
+
+def view(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...",
+            parser=to_path,
+            help="An export, its run folder or recipe, the folder of a training run, or one of "
+            "its steps, such as RUN/steps/000012.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="The file to write; by default that of the run with .html."
+        ),
+    ] = None,
+    steps: TrainingSteps = None,
+    most_mb: Annotated[
+        int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
+    ] = 39,
+    no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="After an error, also print the traceback of its cause."),
+    ] = False,
+) -> None:
+    """Write one HTML file to look at a run: figures, plots, and every sample with its path.
+
+    The file loads nothing from a network. It is opened in the browser where stdout is a terminal.
+    """
+    from ..analysis.page.build import build_page, open_browser
+    from ..analysis.page.rows import page_of
+    from ..analysis.stored import RECIPES, run_of
+
+    first = run_of(paths[0]) if paths[0].suffix in RECIPES else paths[0]
+    first = first.resolve() if first.is_dir() else first
+    name = f"{first.name if first.is_dir() else first.stem}.html"
+    # A page of a run in an object store is written to the working directory.
+    target = output or (first.with_name(name) if isinstance(first, Path) else Path(name))
+    summary = build_page(
+        page_of(paths, range_of_steps(steps)), target, most_bytes=most_mb * 1_000_000
+    )
+    sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
+    size = f"{summary.bytes / 1e6:.1f} MB"
+    counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
+    typer.echo(f"{target}: {counted}. Open it in a browser.")
+    if sys.stdout.isatty() and not no_open:
+        open_browser(target)
+
+
+# --- Ablate ---------------------------------------------------------------------------
+
+
+def ablate(
+    context: typer.Context,
+    recipe: RecipeOrRun,
+    run: OfRun = None,
+    steps: TrainingSteps = None,
+    trust: Trust = False,
+    debug: Debug = False,
+) -> None:
+    """Leave out each step after sampling, and each reward weight, one at a time, and compare.
+
+    Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
+    """
+    from ..analysis.show_whatif import show_ablations, tracked
+    from ..analysis.whatif import ablations, answers, measured
+    from ..console import Console
+
+    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
+    sets = answers(stored)
+    total = len(ablations(sets[0].fit(other)))
+    show_ablations(list(tracked(measured(sets, other), total)), Console())

@@ -1,0 +1,129 @@
+"""Options that commands share, and `--KEY VALUE` for the keys of a recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from ...operators import RecipeError, RejuiceError
+from ..dataset.remote import to_path
+
+RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
+DatasetPath = Annotated[
+    str | None, typer.Option("--dataset_path", help="Read this instead of the recipe's dataset.")
+]
+ExportPath = Annotated[
+    str | None, typer.Option("--export_path", help="Write here instead of the recipe's export.")
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache_dir",
+        metavar="PATH",
+        parser=to_path,
+        help="Where finished chunks are saved; by default .rejuice beside the export.",
+    ),
+]
+ChunkRows = Annotated[
+    int | None,
+    typer.Option(
+        "--chunk_rows",
+        min=1,
+        help="Rows per chunk; by default 65,536, or 2,048 if a step is resumable, or 256 if a step "
+        "of Data-Juicer's asks a server.",
+    ),
+]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
+]
+EngineOption = Annotated[
+    Literal["local", "ray"] | None,
+    typer.Option(
+        "--engine",
+        help="Where chunks are run: on this machine, or on Ray; by default as executor_type says.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="ADDRESS",
+        help="The Ray cluster, HOST:PORT, or local, to start Ray on this machine for the run; by "
+        "default ray_address.",
+    ),
+]
+RetryMissing = Annotated[
+    str | None,
+    typer.Option(
+        "--retry_missing",
+        metavar="STEP",
+        help="Compute again what failed in this step, given by name or number: rewards that are "
+        "missing because of a timeout, a malformed verdict and the like.",
+    ),
+]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow_empty", help="Exit with status 0 even if the result is empty.")
+]
+Debug = Annotated[
+    bool,
+    typer.Option("--debug", help="After an error, also print the traceback of what caused it."),
+]
+"""`main` looks for it, as it is what prints errors."""
+TrainingSteps = Annotated[
+    str | None,
+    typer.Option("--steps", metavar="A:B", help="Only these training steps, A to B with both."),
+]
+_OVERRIDES = "rejuice.overrides"
+EPILOG = "Any field of a step can be set: --STEP.FIELD VALUE, such as --pass_rate_filter.max 0.9"
+"""Shown below the help of commands that take overrides."""
+
+
+class OverridableCommand(TyperCommand):
+    """A command that takes `--KEY VALUE`, anywhere on the line, for each key of a recipe.
+
+    Click's own `ignore_unknown_options` with `ctx.args` does not know that an unknown option has
+    a value. In `rejuice run --length_filter.max 50 recipe.yaml` it would take `--length_filter.max`
+    for RECIPE, and in `--length_filter.column -q` it would take the value for an option.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        overrides: dict[str, str] = {}
+        rest: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":  # From here on there are no options.
+                rest += [word, *words]
+                break
+            name, equals, value = word.partition("=")
+            if name in own or not name.startswith("--"):
+                rest.append(word)
+                continue
+            overrides[name[2:]] = value if equals else next(words, "")
+            if not equals and overrides[name[2:]] == "":
+                raise RejuiceError(f"{name} has no value", f"write {name} VALUE")
+        ctx.meta[_OVERRIDES] = overrides
+        return super().parse_args(ctx, rest)
+
+
+def range_of_steps(steps: str | None) -> range | None:
+    """The training steps that `--steps` names; None: all.
+
+    Raises:
+        RecipeError: it is no range.
+    """
+    if steps is None:
+        return None
+    first, colon, last = steps.partition(":")
+    if not first.isdecimal() or (colon and not last.isdecimal()):
+        raise RecipeError(f"--steps {steps} is no range", "write --steps A:B, such as 40:60")
+    return range(int(first), int(last or first) + 1)
+
+
+def overrides_of(context: typer.Context) -> dict[str, str]:
+    """What was given as `--KEY VALUE` to a command that takes overrides."""
+    overrides: dict[str, str] = context.meta[_OVERRIDES]
+    return overrides

@@ -1,1 +1,0 @@
-"""What a cache holds, who uses it, and how it is removed."""

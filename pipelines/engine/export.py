@@ -1,0 +1,387 @@
+"""The end of a run: its export, and beside it the audit log: every decision, and the funnel.
+
+curated.parquet                                the rows that are left; or, of a folder,
+curated/part-00000.parquet                     files of whole groups, written side by side
+curated.run/report.json                        the funnel, figures of each column, timing
+curated.run/recipe.yaml                        the recipe with every default and absolute paths
+curated.run/03_pass_rate_filter/decisions.parquet  row_id, step, reason of each dropped row
+curated.run/manifest.json                      written last: the run is finished, see `finished`
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...operators import Groups, OperatorError, RecipeError
+from ...operators.disk import NotAFileError
+from ...operators.json_text import parse_json
+from ..data_juicer.datasets import filled
+from ..dataset.files import check_is_folder, read_file, write_file
+from ..dataset.remote import AnyPath, to_path
+from ..dataset.run_folder import (
+    PART,
+    PART_SUFFIX,
+    is_folder,
+    run_folder,
+    unfinished_made_by,
+    unfinished_run_folder,
+)
+from ..dataset.schemas import conform
+from ..dataset.write import mark_written, write_parts_list, writer, written_of
+from ..recipe.columns import computed_from
+from ..recipe.head import Head
+from ..recipe.recipe import Recipe
+from ..recipe.yaml_text import YAMLError, dump, parse
+from . import audit_log
+from .audit_log import DECISIONS, AuditLog
+from .finished import (
+    ExportPart,
+    ExportSlice,
+    Hold,
+    RunPlace,
+    cut_parts,
+    one_part,
+    placed,
+    read_manifest,
+    recipe_mark,
+    sign,
+)
+from .frame import Frame
+from .plan import Plan
+from .progress import Progress
+from .report import Report
+from .steps import apply_steps
+from .workers.local import Workers
+
+# --- What an export will be: its parts and its schema, from the commits of all chunks ---
+# Each chunk is looked at by a worker, which reads all of its commits: the checksum of a commit is
+# of all its bytes. What it returns of a chunk is small.
+
+
+class Outline(NamedTuple):
+    """The parts of an export, and the schema of each of them."""
+
+    parts: list[ExportPart]
+    schema: pa.Schema
+
+
+class _OfChunk(NamedTuple):
+    """What an export takes from a chunk.
+
+    Attributes:
+        schema: of its rows after the last step.
+        written: the columns that steps wrote.
+        sizes_G: int64, rows of each of its groups; empty where the export is one file.
+    """
+
+    schema: pa.Schema
+    written: frozenset[str]
+    sizes_G: NDArray[np.int64]
+
+
+def outline(plan: Plan, workers: Workers) -> Outline:
+    """The parts and the schema of the export of a run, all of whose steps are committed.
+
+    Raises:
+        OperatorError: a column has types that do not go together.
+        DamagedError: a commit is not as it was saved.
+    """
+    head = plan.recipe.head
+    work = partial(_of_chunk, plan)
+    found = dict(workers.map((), work, len(plan.source.rows)))
+    chunks = [found[chunk] for chunk in range(len(found))]
+    if is_folder(head.export_path):
+        parts = cut_parts([each.sizes_G for each in chunks], head.max_rows_per_file)
+    else:
+        parts = [one_part(len(chunks))]
+    before = written_of(head.dataset_spec)
+    written = before.columns.union(*(each.written for each in chunks))
+    schema = _schema(head, [each.schema for each in chunks])
+    origins = computed_from(plan.steps, plan.source.schema.names, before.origins)
+    return Outline(parts, mark_written(schema, written, origins))
+
+
+def _of_chunk(plan: Plan, chunk: int) -> _OfChunk:
+    frame = plan.frame_before(chunk, None)
+    in_parts = is_folder(plan.recipe.head.export_path)
+    sizes_G = _group_sizes(frame) if in_parts else np.zeros(0, np.int64)
+    return _OfChunk(frame.schema, frozenset(frame.written_columns), sizes_G)
+
+
+def _group_sizes(frame: Frame) -> NDArray[np.int64]:
+    """Rows of each group; where there are no groups, each row is one."""
+    if "prompt_id" not in frame.column_names:
+        return np.ones(frame.num_rows, np.int64)
+    return Groups.of(frame.select(["prompt_id"])).sizes_G
+
+
+def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
+    """The schema of the export, from those of the chunks."""
+    # A chunk that lost its last row early lacks columns of later steps: the others give the order.
+    fullest = sorted(chunks, key=len, reverse=True)
+    try:
+        schema = pa.unify_schemas(fullest, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        found = f"a step wrote a column in two types: {error}"
+        raise OperatorError(found, "let it write one type always") from None
+    return pa.schema([schema.field(name) for name in head.exported(schema.names)])
+
+
+# --- Write part -----------------------------------------------------------------------
+# Write one part of an export: its rows, and the decisions about the chunks that it begins.
+#
+# Whatever writes a part, and how often, it has the same bytes: a worker may be killed and the part
+# written again, by another worker too.
+
+
+class WrittenPart(NamedTuple):
+    """What was written of an export.
+
+    Attributes:
+        rows: of the part.
+        logs: by chunk, the counts of all steps on it; its decisions are written.
+    """
+
+    rows: int
+    logs: dict[int, AuditLog]
+
+
+class _Finished(NamedTuple):
+    """Rows of a chunk after the last step, and the log of all steps on the chunk."""
+
+    table: pa.Table
+    log: AuditLog
+
+
+def write_part(
+    plan: Plan,
+    place: RunPlace,
+    schema: pa.Schema,
+    part: ExportPart,
+    count: Callable[[int], object] = lambda _: None,
+) -> WrittenPart:
+    """Write a part of an export from the commits of its chunks.
+
+    Args:
+        plan: of the run.
+        place: where to write.
+        schema: of the export.
+        part: the part.
+        count: called with the number of each chunk whose decisions are written.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export.
+    """
+    rows, logs = 0, dict[int, AuditLog]()
+    path = place.export
+    if part.number is not None:
+        path = path / part.name_of(PART, PART_SUFFIX)
+    decisions = part.name_of(audit_log.STEM, audit_log.SUFFIX)
+    with ExitStack() as stack:
+        write = stack.enter_context(writer(path, schema))
+        write_decisions = {
+            step.name: stack.enter_context(writer(place.folder / step.label / decisions, DECISIONS))
+            for step in plan.steps
+        }
+        for piece, finished in _prefetched(plan, part):
+            write(filled(conform(finished.table, schema)))
+            rows += finished.table.num_rows
+            if piece.with_log:
+                for name, write_step in write_decisions.items():
+                    write_step(finished.log.step(name).take_decisions())
+                logs[piece.chunk] = finished.log
+                count(piece.chunk)
+        place.hold.check()  # In a store the files of the part appear now.
+    return WrittenPart(rows, logs)
+
+
+def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, _Finished]]:
+    """The rows of a part in order; the next ones are gathered while these are written."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: deque[tuple[ExportSlice, Future[_Finished]]] = deque()
+        for piece in part.slices:
+            waiting.append((piece, pool.submit(_finish, plan, piece)))
+            if len(waiting) > 1:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for first, future in waiting:
+            yield first, future.result()
+
+
+def _finish(plan: Plan, piece: ExportSlice) -> _Finished:
+    log = AuditLog()
+    frame = apply_steps(
+        plan.steps,
+        plan.source_frame(piece.chunk),
+        run=plan.committed(piece.chunk),
+        log=log,
+        first_row=plan.source.first_row(piece.chunk),
+    )
+    table = frame.select(plan.recipe.head.exported(frame.column_names))
+    end = table.num_rows if piece.end is None else piece.end
+    return _Finished(table.slice(piece.begin, end - piece.begin), log)
+
+
+# --- Finish ---------------------------------------------------------------------------
+
+
+def write_export(
+    plan: Plan,
+    hold: Hold,
+    computed: Collection[str],
+    retried: Mapping[str, int],
+    chunk_rows: int,
+    workers: Workers,
+    progress: Progress,
+) -> Report:
+    """Apply the commits of every chunk, and write the export, the decisions and the report.
+
+    Args:
+        plan: of the run.
+        hold: of its export.
+        computed: names of the steps of which something was computed, and not found.
+        retried: by step, how many rows that had failed were computed again.
+        chunk_rows: rows per chunk.
+        workers: of the run: they write the parts of an export that is a folder.
+        progress: where progress is shown.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export.
+    """
+    recipe = plan.recipe
+    with placed(hold, recipe_mark(recipe)) as place:
+        log = _write_parts(plan, place, workers, progress)
+        report = Report.of(
+            [
+                log.step(step.name).report(
+                    cached=step.name not in computed, retried=retried.get(step.name, 0)
+                )
+                for step in plan.steps
+            ],
+            **report_head(plan, chunk_rows),
+        )
+        hold.check()
+        write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
+        report.write(place.folder)
+    sign(plan, hold)
+    return report
+
+
+def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
+    """The fields of a report that describe the run, without its figures."""
+    recipe = plan.recipe
+    return {
+        "project_name": recipe.head.project_name,
+        "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
+        "dataset_path": str(recipe.head.dataset_spec),
+        "export_path": str(recipe.head.export_path),
+        "key": plan.keys[-1],
+        "cache": str(plan.cache.resolve()),
+        "chunk_rows": chunk_rows,
+    }
+
+
+def check_run_folder_is_free(export_path: AnyPath) -> None:
+    """Refuse to replace the report and the decisions of an export with another suffix.
+
+    Raises:
+        RecipeError: there is such an export.
+        DataError: something else than a folder is in the place of the run folder.
+    """
+    for folder in (run_folder(export_path), unfinished_run_folder(export_path)):
+        check_is_folder(folder)
+        try:
+            report = parse_json(read_file(folder / "report.json"))
+            other = export_path.with_suffix(to_path(report["export_path"]).suffix)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # There is none, or nothing can be known of it.
+        if other != export_path and other.exists():
+            found = f"the report of {other} is in {run_folder(export_path)}, where that of"
+            right = f"give an export_path with another name, or remove {other}"
+            raise RecipeError(f"{found} {export_path} would be", right)
+
+
+def check_may_replace_export(recipe: Recipe, export_path: AnyPath) -> None:
+    """Refuse to replace a file that this recipe did not make.
+
+    Raises:
+        RecipeError: there is such a file, or nothing says what made it.
+    """
+    # A run that was killed at its very end may have left a complete folder under the first name.
+    folders = (run_folder(export_path), unfinished_run_folder(export_path))
+    if not export_path.exists() or unfinished_made_by(export_path) == recipe_mark(recipe):
+        return
+    if not any(_made_by(recipe, folder) for folder in folders):
+        raise RecipeError(
+            f"export_path {export_path} exists", "give another --export_path, or --overwrite"
+        )
+
+
+def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
+    manifest = read_manifest(folder)
+    if manifest is not None:
+        return manifest.made_by == recipe_mark(recipe)
+    # The manifest is damaged, or the run was killed before its end, or is of version 0.4.
+    report, kept = folder / "report.json", folder / "recipe.yaml"
+    if not report.exists():
+        return False
+    file = report if recipe.from_file else kept
+    try:
+        if recipe.from_file:
+            made_by = parse_json(read_file(file))["recipe"]
+            return Path(made_by).resolve() == recipe.path.resolve()
+        found = parse(read_file(file).decode())
+        # A dataset that is a table has another temporary file in each run.
+        same = {**recipe.absolute(), "dataset_path": found["dataset_path"]}
+        return bool(found == parse(dump(same)))
+    except (ValueError, KeyError, TypeError, YAMLError, FileNotFoundError, NotAFileError):
+        raise RecipeError(
+            f"{file} is damaged: it does not name the recipe of the export beside it",
+            "give another --export_path, or --overwrite",
+        ) from None
+
+
+def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
+    """Write the export and the decisions, side by side where it is in parts."""
+    export = plan.recipe.head.export_path
+    parts, schema = outline(plan, workers)
+    rows = [0] * len(parts)
+    logs = dict[int, AuditLog]()
+    with progress.task("export", sum(plan.source.rows)) as advance:
+
+        def count(chunk: int) -> None:
+            advance(plan.source.rows[chunk])
+
+        if not is_folder(export):
+            (part,) = parts
+            logs = write_part(plan, place, schema, part, count).logs
+        else:
+            work = partial(_write_numbered, plan, place, schema, parts)
+            for number, written in workers.map((), work, len(parts)):
+                rows[number] = written.rows
+                logs |= written.logs
+                for chunk in written.logs:
+                    count(chunk)
+            names = [part.name_of(PART, PART_SUFFIX) for part in parts]
+            place.hold.check()
+            write_parts_list(place.export, dict(zip(names, rows, strict=True)))
+    totals = AuditLog()
+    for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
+        totals.merge(logs[chunk])
+    return totals
+
+
+def _write_numbered(
+    plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
+) -> WrittenPart:
+    return write_part(plan, place, schema, parts[number])

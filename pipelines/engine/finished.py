@@ -1,0 +1,483 @@
+"""Whether a run is finished: its export and its run folder are whole, and are those of its plan.
+
+    curated.run/manifest.json    the key of the run, size and xxh3 of each file; written last
+
+A run whose manifest has its key, and whose files are as the manifest says, has nothing to do.
+Anything else (a flipped bit in the export, a report that is gone, a torn manifest) is no finished
+run: its files are written again, from the commits.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from ...operators import RejuiceError, ResumableOperator
+from ...operators.disk import NotAFileError, check_is_file, open_file, sync
+from ...operators.json_text import parse_json
+from ..dataset.files import read_file, remove_folder, write_file
+from ..dataset.lease import leased
+from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.run_folder import (
+    export_name,
+    is_folder,
+    made_by_file,
+    run_folder,
+    unfinished_made_by,
+    unfinished_run_folder,
+)
+from ..dataset.write import PARTS_LIST, parts_of, written_columns
+from ..recipe.recipe import Recipe
+from ..recipe.yaml_text import dump
+from . import audit_log
+from .plan import Plan, kept_folder
+from .report import Report
+
+# --- The files of an export, cut at groups: which rows of which chunks go into each ---
+# chunk   0          1          2
+# rows    aabbbc  |  ddeeff  |  gghhhh
+# parts   0: aabbb   1: cdd ee    2: ffgg    3: hhhh         at most 5 rows each
+
+
+class ExportSlice(NamedTuple):
+    """Consecutive rows of a chunk after the last step.
+
+    Attributes:
+        chunk: its number.
+        begin: the first of them.
+        end: the first that is not; None: all of them.
+        with_log: whether the decisions about the chunk go with these rows.
+    """
+
+    chunk: int
+    begin: int
+    end: int | None
+    with_log: bool
+
+
+class ExportPart(NamedTuple):
+    """A file of an export.
+
+    Attributes:
+        number: from 0; None: it is the only one, as the recipe names it.
+        slices: its rows, in order.
+    """
+
+    number: int | None
+    slices: tuple[ExportSlice, ...]
+
+    def name_of(self, stem: str, suffix: str) -> str:
+        """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
+
+        Example:
+            >>> ExportPart(3, ()).name_of("part", ".parquet")
+            'part-00003.parquet'
+        """
+        return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
+
+
+def one_part(chunks: int) -> ExportPart:
+    """All rows of so many chunks in one file."""
+    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
+
+
+def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
+    """The parts of an export.
+
+    Args:
+        sizes: of each chunk, the rows of each of its groups, in order.
+        most: rows of a part; only a group that has more by itself makes a larger one.
+
+    Returns:
+        At least one, even of no rows: a reader finds the columns there.
+    """
+    rows = np.array([int(sizes_G.sum()) for sizes_G in sizes], np.int64)
+    starts = np.concatenate([[0], np.cumsum(rows)])
+    ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
+    ends_G = ends_G[np.diff(ends_G, prepend=0) > 0]
+    cuts = [0]
+    while cuts[-1] < starts[-1]:
+        last = int(np.searchsorted(ends_G, cuts[-1] + most, side="right")) - 1
+        first = int(np.searchsorted(ends_G, cuts[-1], side="right"))
+        cuts.append(int(ends_G[max(first, last)]))
+    if len(cuts) == 1:
+        cuts.append(0)
+    # Chunks without a row belong to the part of the row before them.
+    owners = np.searchsorted(cuts[1:], starts[:-1], side="right").clip(max=len(cuts) - 2)
+    parts = []
+    for number, (begin, end) in enumerate(pairwise(cuts)):
+        holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
+        chunks = np.flatnonzero(holds_rows | (owners == number))
+        slices = (
+            ExportSlice(
+                int(chunk),
+                int(max(begin - starts[chunk], 0)),
+                int(min(end, starts[chunk + 1]) - starts[chunk]),
+                bool(owners[chunk] == number),
+            )
+            for chunk in chunks
+        )
+        parts.append(ExportPart(number, tuple(slices)))
+    return parts
+
+
+# --- Only one run writes an export, and its run folder, at a time ---------------------
+# On disk a lock of the system is held, which ends with its process. In an object store a run keeps
+# a lease, see `dataset/lease.py`. One that was suspended loses it, and ends where it next looks,
+# which is before it puts files in place. Each file of an export is still complete.
+
+
+class Hold(NamedTuple):
+    """An export that a run holds for itself.
+
+    Attributes:
+        export_path: the export.
+        claim: in a store, what is there as long as the lease is not lost; None: a lock of the
+            system is held.
+    """
+
+    export_path: AnyPath
+    claim: RemotePath | None = None
+
+    def check(self) -> None:
+        """Check that no other run has taken the export meanwhile.
+
+        Raises:
+            RejuiceError: one has, because the lease was not renewed.
+        """
+        if self.claim is not None and not self.claim.exists():
+            found = "this run did not renew its lease, so that another may be writing"
+            right = "when that has ended, run this recipe again: what was computed is kept"
+            raise RejuiceError(f"{found} {self.export_path}", right)
+
+
+@contextmanager
+def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
+    """Hold an export for this run alone, with all exports that have the same run folder.
+
+    Raises:
+        RejuiceError: another run holds it.
+    """
+
+    def refuse() -> None:
+        found = f"another run is writing {export_path}"
+        raise RejuiceError(found, "wait for it, or give another --export_path")
+
+    lock = export_path.with_name(f".{run_folder(export_path).name}.lock")
+    if isinstance(lock, RemotePath):
+        with leased(lock, refuse) as claim:
+            yield Hold(export_path, claim)
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    check_is_file(lock)
+    try:
+        with FileLock(lock, timeout=0):
+            yield Hold(export_path)
+    except Timeout:
+        refuse()
+
+
+# --- Place ----------------------------------------------------------------------------
+# Where a run is written: on disk under temporary names, in an object store where it belongs.
+#
+# There is no renaming in an object store. What makes a run complete is its manifest, which is
+# removed first and written last, see `finished`.
+
+_OLD_EXPORT, _OLD_RUN = "old_export", "old_run"
+"""In a run folder that is about to be complete."""
+
+
+class RunPlace(NamedTuple):
+    """Where to write.
+
+    Attributes:
+        folder: for the report, the recipe and the decisions.
+        export: for the export: the file, or the folder of parts.
+        hold: what keeps other runs from writing there.
+    """
+
+    folder: AnyPath
+    export: AnyPath
+    hold: Hold
+
+
+@contextmanager
+def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
+    """Where to write a run; it is in place when the block ends without an error.
+
+    Args:
+        hold: of its export.
+        made_by: what its recipe is recognised by.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export.
+        OSError: on disk, something could not be renamed: the run before is as it was, and this one
+            complete under its temporary name.
+    """
+    export = hold.export_path
+    hold.check()
+    if isinstance(export, RemotePath):
+        marker = made_by_file(export)
+        # First: this run may be killed while it removes the files of the one before.
+        write_file(marker, made_by)
+        remove_folder(run_folder(export))
+        if is_folder(export):
+            remove_folder(export)  # Another run may have cut it into more parts.
+        yield RunPlace(run_folder(export), export, hold)
+        hold.check()
+        marker.unlink(missing_ok=True)
+        # S3 keeps a folder from which the last file is removed.
+        if next(marker.parent.iterdir(), None) is None:
+            remove_folder(marker.parent)
+        return
+    folder, final = (Path(str(f(export))) for f in (unfinished_run_folder, run_folder))
+    remove_folder(folder)  # What a killed run may have left.
+    try:
+        yield RunPlace(folder, folder / export_name(export), hold)
+    except BaseException:
+        remove_folder(folder)
+        raise
+    _put_in_place(folder, final, Path(str(export)))
+
+
+def written_files(export: AnyPath) -> list[AnyPath]:
+    """All files of a run that is in place, but for its manifest."""
+    folder = run_folder(export)
+    rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
+    about = [folder / name for name in ("recipe.yaml", "report.json")]
+    return [*rows, *about, *audit_log.files(folder)]
+
+
+def _put_in_place(folder: Path, final: Path, export: Path) -> None:
+    """Give a complete run folder its final name, and move the export out of it.
+
+    Each is a rename. Where one fails, those before it are undone.
+
+    Raises:
+        OSError: one of them failed; or what is put in place is gone.
+    """
+    renames = [(final, folder / _OLD_RUN)] if final.exists() else []
+    renames.append((folder, final))
+    if is_folder(export) and export.exists():  # A folder cannot be replaced in one step.
+        renames.append((export, final / _OLD_EXPORT))
+    renames.append((final / export_name(export), export))
+    with ExitStack() as undone:
+        for source, target in renames:
+            source.replace(target)
+            undone.callback(target.replace, source)
+        undone.pop_all()
+    for old in (_OLD_RUN, _OLD_EXPORT):
+        remove_folder(final / old)
+    sync(export.parent)
+
+
+# --- Finished -------------------------------------------------------------------------
+
+NAME = "manifest.json"
+_FORMAT = 1
+"""Part of every key: raise it when exports, decisions or reports are written in another way."""
+_NOT_COMPARED = ("dataset_path",)
+"""A dataset that is a table has another temporary file in each run."""
+
+
+class FileState(NamedTuple):
+    """What a file holds: its size in bytes, and the xxh3_128 of its content.
+
+    In an object store, it is when the file was written instead of what it holds.
+    """
+
+    size: int
+    xxh3: str
+
+
+class Manifest(NamedTuple):
+    """What a finished run has written.
+
+    Attributes:
+        key: of the run, see `run_key`.
+        made_by: the recipe that was run, see `recipe_mark`.
+        cache: the folder with its commits.
+        uses: names of the folders in there that it uses.
+        files: by their path in the folder of the export, what each holds.
+    """
+
+    key: str
+    made_by: str
+    cache: str
+    uses: Sequence[str]
+    files: Mapping[str, FileState]
+
+
+_MANIFEST = TypeAdapter(Manifest)
+
+
+def run_key(plan: Plan) -> str:
+    """A hash of all that decides the rows and the decisions of a run.
+
+    Not of what only describes it, such as the number of workers: see `describe`.
+    """
+    head = plan.recipe.head
+    made_of = [
+        _FORMAT,
+        head.export_path.name,
+        plan.result_key,
+        head.keep_stats_in_res_ds,
+        head.keep_hashes_in_res_ds,
+        sorted(written_columns(head.dataset_spec)),
+        head.max_rows_per_file if is_folder(head.export_path) else None,
+    ]
+    return _hash(json.dumps(made_of))
+
+
+def recipe_mark(recipe: Recipe) -> str:
+    """What a recipe is recognised by: its file or, where it has none, what it says."""
+    if recipe.from_file:
+        return str(recipe.path.resolve())
+    compared = {k: v for k, v in recipe.absolute().items() if k not in _NOT_COMPARED}
+    return _hash(dump(compared))
+
+
+def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
+    """The manifest of a run that has written these files."""
+    operators = (step.operator for step in plan.steps)
+    kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
+    uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
+    cache = str(plan.cache.resolve())
+    return Manifest(run_key(plan), recipe_mark(plan.recipe), cache, tuple(uses), files)
+
+
+def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
+    """The report of a run that has nothing to do; None where it is not finished.
+
+    Args:
+        plan: of the run.
+        head: the fields of the report that describe the run. Where the report on disk has others,
+            for the recipe now has another name or another number of workers, it is written again.
+    """
+    export = plan.recipe.head.export_path
+    found = read_manifest(run_folder(export))
+    if found is None or found.key != run_key(plan) or not all(map(plan.is_done, plan.steps)):
+        return None
+    if not _is_whole(export, found.files) or unfinished_made_by(export) is not None:
+        return None
+    report = Report.read(export)
+    described = report.model_copy(update=dict(head))
+    text = dump(plan.recipe.absolute())
+    if described != report or text.encode() != read_file(run_folder(export) / "recipe.yaml"):
+        describe(export, described, text, manifest_of(plan, found.files))
+    steps = tuple(s.model_copy(update={"cached": True, "retried": 0}) for s in described.steps)
+    return described.model_copy(update={"steps": steps})
+
+
+def describe(
+    export: AnyPath, report: Report, recipe: str, manifest: Manifest | None = None
+) -> None:
+    """Replace the report and the recipe of a finished run, whose rows stay as they are.
+
+    Args:
+        export: its export.
+        report: the new report.
+        recipe: the new recipe as YAML.
+        manifest: the new manifest, but for these two files; None: as it was.
+    """
+    folder = run_folder(export)
+    manifest = manifest or read_manifest(folder)
+    (folder / NAME).unlink(missing_ok=True)  # First: until all is written, nothing is finished.
+    write_file(folder / "recipe.yaml", recipe)
+    report.write(folder)
+    if manifest is not None:
+        changed = _states(export.parent, (folder / "recipe.yaml", folder / "report.json"))
+        write_manifest(folder, manifest._replace(files={**manifest.files, **changed}))
+
+
+def sign(plan: Plan, hold: Hold) -> None:
+    """Write the manifest of a run all of whose other files are in place.
+
+    Raises:
+        RejuiceError: in a store, another run has taken the export: some of the files may be its.
+    """
+    export = plan.recipe.head.export_path
+    files = _states(export.parent, written_files(export))
+    hold.check()
+    write_manifest(run_folder(export), manifest_of(plan, files))
+
+
+def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
+    """Write the manifest of a run, whose other files are in place."""
+    content = {**manifest._asdict(), "format": _FORMAT}
+    signed = {**content, "checksum": _checksum(content)}
+    write_file(folder / NAME, f"{json.dumps(signed, indent=1)}\n")
+
+
+def read_manifest(folder: AnyPath) -> Manifest | None:
+    """The manifest in a run folder; None where there is none, or where it is damaged."""
+    try:
+        content = parse_json(read_file(folder / NAME))
+        checksum = content.pop("checksum")
+        if checksum != _checksum(content) or content.pop("format") != _FORMAT:
+            return None
+        # A checksum can be made of anything.
+        return _MANIFEST.validate_python(content, strict=True)
+    except (FileNotFoundError, NotAFileError, ValueError, AttributeError, KeyError, TypeError):
+        return None
+
+
+def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
+    """What files hold, by their path in the folder `root`."""
+    return {_name_in(root, file): _state(file) for file in files}
+
+
+def _name_in(root: AnyPath, file: AnyPath) -> str:
+    parents: Iterable[AnyPath] = file.parents
+    between = [path.name for path in takewhile(lambda path: path != root, parents)]
+    return "/".join([*reversed(between), file.name])
+
+
+def _is_whole(export: AnyPath, files: Mapping[str, FileState]) -> bool:
+    """Whether the files of a run are as its manifest says, and its folder of parts has no other.
+
+    On disk all of them are read. Their size and time would be known for less, but no flipped bit
+    changes these, and each one has to be found.
+    """
+    root = export.parent
+    paths = {root / name: state for name, state in files.items()}
+    try:  # Sizes first: they cost nothing, and most of what is wrong shows in them.
+        if any(path.stat().st_size != state.size for path, state in paths.items()):
+            return False
+        if is_folder(export) and any(path not in paths for path in export.iterdir()):
+            return False  # Readers of datasets would read it, too.
+        return all(_state(path) == state for path, state in paths.items())
+    except (FileNotFoundError, NotAFileError):
+        return False
+
+
+def _state(file: AnyPath) -> FileState:
+    if isinstance(file, RemotePath):  # It is not fetched: a store does not change what it holds.
+        found = file.stat()
+        return FileState(found.st_size, f"written at {found.st_mtime_ns}")
+    with open(open_file(file), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if not size:  # Nothing can be mapped.
+            return FileState(0, xxhash.xxh3_128_hexdigest(b""))
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return FileState(size, xxhash.xxh3_128_hexdigest(content))
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return _hash(json.dumps(content, sort_keys=True))
+
+
+def _hash(text: str) -> str:
+    return xxhash.xxh3_128_hexdigest(text.encode())

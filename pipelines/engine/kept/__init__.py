@@ -1,1 +1,0 @@
-"""Rows of resumable operators, persisted one by one and found again by their content."""

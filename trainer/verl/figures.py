@@ -1,0 +1,335 @@
+"""Figures of a training step: groups without signal, and why reward components are missing."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...operators.agents.trajectory import FAILURES, TOOL
+from ...operators.columns import numbers
+from ...operators.compute import pc
+from ...operators.groups import Array, Groups, hash_each
+from ...operators.logs import redact, visible
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...pipelines.recipe.steps import Step
+from ..run import TrainingRun
+from ..split import advantage_operator
+from .advantage import advantages
+from .values import StepValues, values_table
+
+if TYPE_CHECKING:
+    from .step import StepPart
+    from .verl_trainer import VerlTrainer
+
+
+# --- The figures of agents that are logged of a training step, as `rejuice/agent/...` ---
+
+
+def agent_figures(rollouts: pa.Table) -> dict[str, float]:
+    """The figures of trajectories as they were sampled.
+
+    `turns` and `tool_calls` are means over trajectories, `tool_errors` is the share of calls that
+    did not work, where a malformed action counts as a call, too; `finish/*` and `failed/*` count
+    trajectories by their `finish_reason`, which is the policy's doing or not.
+    """
+    found = {
+        "agent/trajectories": float(rollouts.num_rows),
+        "agent/turns": float(np.asarray(rollouts["turn_count"]).mean()),
+        "agent/tool_calls": float(np.asarray(rollouts["tool_calls"]).mean()),
+    }
+    roles = pc.struct_field(pc.list_flatten(rollouts["turns"]), "role")
+    if tried := pc.sum(pc.equal(roles, TOOL)).as_py():  # Calls, and malformed actions.
+        found["agent/tool_errors"] = pc.sum(rollouts["tool_errors"]).as_py() / tried
+    for count in rollouts["finish_reason"].value_counts().to_pylist():
+        kind = "failed" if count["values"] in FAILURES else "finish"
+        found[f"agent/{kind}/{count['values']}"] = float(count["counts"])
+    return found
+
+
+# --- Signal figures -------------------------------------------------------------------
+
+_REWARD, _MISSING = "reward_", "_missing"
+
+
+def signal_figures(
+    parts: Mapping[str, StepPart], operator: GrpoAdvantageMapper
+) -> dict[str, float]:
+    """The share of the groups sampled that have no signal, for each part that trains.
+
+    All advantages of such a group are 0, or none of its rows is left to train on.
+
+    Args:
+        parts: answers, by "", and judgements, by "verify".
+        operator: the recipe's advantage.
+
+    Returns:
+        `rejuice/groups_without_signal` and `rejuice/verify/groups_without_signal`.
+    """
+    found = dict[str, float]()
+    for name, part in parts.items():
+        if not (part.trains and part.rollouts.num_rows):
+            continue
+        table = part.curated.table
+        signal_N = advantages_of(table, operator) != 0
+        left = pc.count_distinct(table["prompt_id"].filter(pa.array(signal_N))).as_py()
+        sampled = pc.count_distinct(part.rollouts["prompt_id"]).as_py()
+        found[figure_name(name, "groups_without_signal")] = 1 - left / sampled
+    return found
+
+
+def figure_name(part: str, name: str) -> str:
+    """The name under which something of a part is logged.
+
+    Example:
+        >>> figure_name("", "samples"), figure_name("verify", "samples")
+        ('rejuice/samples', 'rejuice/verify/samples')
+    """
+    return "/".join(filter(None, ("rejuice", part, name)))
+
+
+def advantages_of(table: pa.Table, operator: GrpoAdvantageMapper) -> NDArray[np.float64]:
+    """The advantages that verl gives to the rows that train, float64[N]."""
+    if not table.num_rows:
+        return np.zeros(0)
+    group_N = table["prompt_id"].to_numpy(zero_copy_only=False)
+    return advantages(operator, table["reward"].to_numpy(), group_N)
+
+
+def missing_figures(
+    rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
+) -> dict[str, float]:
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
+
+    Args:
+        rollouts: as sampled.
+        steps: that ran on them.
+        written: what they wrote.
+    """
+    reasons = [
+        each._replace(columns={n: c for n, c in each.columns.items() if _is_reason(n)})
+        for each in written
+    ]
+    table, found = values_table(rollouts, steps, reasons), dict[str, float]()
+    for name in filter(_is_reason, table.column_names):
+        component = name.removeprefix(_REWARD).removesuffix(_MISSING)
+        for count in pc.drop_null(table[name]).value_counts().to_pylist():
+            found[f"missing/{component}/{count['values']}"] = float(count["counts"])
+    return found
+
+
+def _is_reason(name: str) -> bool:
+    return name.startswith(_REWARD) and name.endswith(_MISSING)
+
+
+# --- Sample table ---------------------------------------------------------------------
+# A table of samples for W&B and TensorBoard: some responses of a training step, best to worst.
+#
+# verl's own table of generations has the input, output and score of validation prompts only, and
+# puts texts into TensorBoard's Markdown as they are. Here are responses that were trained on or
+# dropped, with rewards, advantages and fates, through the loggers that verl has opened. A response
+# is hostile text: W&B gets it with control and bidirectional characters as escapes, and TensorBoard
+# with every punctuation mark as an HTML entity, so that none of it is markup.
+
+GROUPS, ROWS = 4, 4
+"""How many groups are in the table, and how many rows of each."""
+LONGEST = 4000
+"""Characters of a text; of a longer one, the middle is left out."""
+_ENTITIES = str.maketrans({each: f"&#{ord(each)};" for each in string.punctuation})
+
+
+class SampleRow(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        step: of training.
+        prompt: its messages, `role: content`.
+        response: its text.
+        reference: the right answer; of a judgement, the right judgement.
+        verdict: on the response; of a judgement, the judgement.
+        components: each with its value before the weight, or why it is missing.
+        reward: None if it has none.
+        advantage: that it trains with; None if it does not train.
+        fate: `kept`, or the step that dropped it, and the reason.
+    """
+
+    step: int
+    prompt: str
+    response: str
+    reference: str
+    verdict: str
+    components: str
+    reward: float | None
+    advantage: float | None
+    fate: str
+
+
+class SampleTables:
+    """Logs samples at each step that is validated, and at the last one.
+
+    Args:
+        trainer: verl's, with its loggers.
+        run: the run.
+    """
+
+    def __init__(self, trainer: VerlTrainer, run: TrainingRun) -> None:
+        self._trainer, self._last = trainer, run.config.steps
+        self._every = (run.config.validate_every or self._last) if run.held_out else self._last
+        self._operator = advantage_operator(run.split.post_rollout_steps)
+        self._failed = set[str]()
+
+    def log(self, step: int, parts: Mapping[str, StepPart]) -> None:
+        """Log those of a step, if they are due; a tracker that fails is reported once.
+
+        Args:
+            step: of training, whose validation follows.
+            parts: answers, by "", and judgements, by "verify".
+        """
+        if step % self._every and step < self._last:
+            return
+        for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
+            try:
+                if tracker in self._trainer.tracking.logger:
+                    for name, part in parts.items():
+                        if rows := sample_rows(step, part, self._operator):
+                            send(figure_name(name, "samples"), rows, step)
+            except Exception as error:  # Of a tracker, its network or its disk: not training's.
+                if tracker not in self._failed:
+                    found = f"{tracker} got no table of samples: {redact(repr(error))}"
+                    print(f"step {step}: warning: {found}")
+                self._failed.add(tracker)
+
+    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+        # A new one each time: W&B does not upload a table again that has grown.
+        tracking, data = self._trainer.tracking, list(map(list, rows))
+        table = tracking.logger["wandb"].Table(columns=list(SampleRow._fields), data=data)
+        tracking.log({name: table}, step, backend=["wandb"])
+
+    def _to_tensorboard(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+        self._trainer.tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
+
+
+def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:
+    """Rows of some groups, from the greatest spread of rewards to the least.
+
+    Groups are at equal distances in that order, which is seeded where spreads are equal; a group
+    without rewards comes last. So are the rows of a group, from the best to the worst reward.
+
+    Args:
+        step: of training.
+        part: answers or judgements, and what became of them.
+        operator: the recipe's advantage.
+    """
+    rollouts = part.rollouts
+    if not rollouts.num_rows:
+        return []
+    values = values_table(rollouts, part.recipe, part.curated.written)
+    reward_N = np.full(rollouts.num_rows, np.nan)
+    if "reward" in values.column_names:
+        reward_N = numbers(values, "reward")
+    chosen = pa.array(_chosen(rollouts, reward_N, step))
+    read = [name for name in _READ if name in rollouts.column_names]
+    sampled, written = (table.take(chosen).to_pylist() for table in (rollouts.select(read), values))
+    advantage_of, fate_of = _advantages(part, operator), _fates(part)
+    return [
+        _row(step, each, wrote, advantage_of.get(each["response_id"]), fate_of)
+        for each, wrote in zip(sampled, written, strict=True)
+    ]
+
+
+_READ = ("response_id", "prompt", "response", "reference", "label")
+
+
+def _chosen(rollouts: pa.Table, reward_N: Array, step: int) -> Array:
+    groups = Groups.of(rollouts)
+    spread_G = groups.std(reward_N, np.isfinite(reward_N))
+    tie_G = hash_each(rollouts["prompt_id"].take(pa.array(groups.starts_G)), seed=step)
+    order_G = np.lexsort((tie_G, -np.nan_to_num(spread_G, nan=-1.0)))
+    rows = []
+    for group in order_G[_spaced(len(order_G), GROUPS)]:
+        start = int(groups.starts_G[group])
+        best = np.argsort(-reward_N[start : start + int(groups.sizes_G[group])], kind="stable")
+        rows.append(start + best[_spaced(len(best), ROWS)])
+    return np.concatenate(rows)
+
+
+def _spaced(n: int, wanted: int) -> Array:
+    """Places from the first to the last of n, at equal distances: all where n is no more."""
+    return np.unique(np.linspace(0, n - 1, min(n, wanted)).round().astype(np.int64))
+
+
+def _advantages(part: StepPart, operator: GrpoAdvantageMapper) -> dict[str, float]:
+    if not part.trains:
+        return {}
+    table = part.curated.table
+    ids = table["response_id"].to_pylist() if table.num_rows else []
+    return dict(zip(ids, advantages_of(table, operator).tolist(), strict=True))
+
+
+def _fates(part: StepPart) -> dict[str, str]:
+    """By which step each dropped row was dropped, and why."""
+    dropped = part.curated.decisions.to_pylist()
+    return {each["row_id"]: f"{each['step']}: {each['reason']}" for each in dropped}
+
+
+def _row(
+    step: int,
+    sampled: Mapping[str, Any],
+    written: Mapping[str, Any],
+    advantage: float | None,
+    fate_of: Mapping[str, str],
+) -> SampleRow:
+    judged = "judgement" in written
+    messages = [f"{each['role']}: {each['content']}" for each in sampled.get("prompt") or ()]
+    reward = written.get("reward")
+    return SampleRow(
+        step,
+        _shown("\n".join(messages)),
+        _shown(sampled.get("response")),
+        _shown(sampled.get("label" if judged else "reference")),
+        _shown(written.get("judgement" if judged else "verdict")),
+        _shown(", ".join(_components(written))),
+        None if reward is None else float(reward),
+        advantage,
+        _shown(fate_of.get(sampled["response_id"], "kept")),
+    )
+
+
+def _components(written: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in written.items():
+        if name.startswith(_REWARD) and f"{name}{_MISSING}" in written:
+            why = written[f"{name}{_MISSING}"]
+            known = f"{value:.4g}" if isinstance(value, (int, float)) else "null"
+            yield f"{name.removeprefix(_REWARD)} {f'missing: {why}' if why else known}"
+
+
+def _shown(text: str | None) -> str:
+    """A text of whomever, not longer than is looked at, with what cannot be seen as escapes."""
+    text = text or ""
+    if len(text) > LONGEST:
+        half, left_out = LONGEST // 2, len(text) - LONGEST
+        text = f"{text[:half]} [{left_out:,} characters left out] {text[-half:]}"
+    return visible(text)
+
+
+def as_markdown(rows: Sequence[SampleRow]) -> str:
+    """The table for TensorBoard, whose Markdown knows tables, links and images.
+
+    Example:
+        >>> row = SampleRow(1, "2+2?", "*4*", "4", "correct", "accuracy 1", 1.0, None, "kept")
+        >>> as_markdown([row]).splitlines()[2]
+        '| 1 | 2&#43;2&#63; | &#42;4&#42; | 4 | correct | accuracy 1 | 1 |  | kept |'
+    """
+    head = f"| {' | '.join(SampleRow._fields)} |"
+    lines = (f"| {' | '.join(map(_cell, row))} |" for row in rows)
+    return "\n".join([head, "|---" * len(SampleRow._fields) + "|", *lines])
+
+
+def _cell(value: str | float | None) -> str:
+    if not isinstance(value, str):
+        return "" if value is None else f"{value:.4g}"
+    return visible(value, one_line=True).translate(_ENTITIES)

@@ -1,0 +1,305 @@
+"""The answers of a training step, or its judgements, from rollouts to the rows that train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import transfer_queue as tq
+
+from ...operators.agents.trajectory import FAILURES
+from ...operators.errors import DataError
+from ...operators.groups import Array, Groups, hash_each
+from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.train import Train
+from .curation import Curated, Curation, curate, drop_rows
+from .failures import NO_PROMPT_LEFT
+from .rollouts import write, write_turns
+from .types import Rollouts, StepPlan, TrajectoryKey
+from .values import values_table
+
+# --- The groups of a step that are finished so far, and which of their rows can train ---
+
+TOKENS = "response_token_ids"
+_NO_ROLLOUTS = pa.schema(
+    [("prompt_id", pa.string()), ("reward", pa.float64()), (TOKENS, pa.list_(pa.int32()))]
+).empty_table()
+
+
+class PendingGroups:
+    """The groups of a step that are finished so far, while others are still sampled.
+
+    Args:
+        curation: runs the recipe's steps on the groups.
+        read: fetches the trajectories of some rows of TransferQueue.
+        n: how many trajectories of a prompt were requested.
+
+    Attributes:
+        uids: keys of the prompts whose groups were added.
+        tags: TransferQueue's tags of their rows there.
+        ended: how many prompts have ended, failed ones included.
+        failed: how many prompts have no responses.
+        failed_responses: how many responses failed whose group has others.
+        repeated: how many groups were left out because their prompt was there already.
+    """
+
+    def __init__(
+        self,
+        curation: Curation,
+        read: Callable[[Mapping[TrajectoryKey, dict[str, Any]]], Rollouts],
+        n: int,
+    ) -> None:
+        self._curation, self._read, self._n = curation, read, n
+        self.uids: set[str] = set()
+        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
+        self.ended = self.failed = self.failed_responses = self.repeated = 0
+        self._key_of: dict[str, TrajectoryKey] = {}
+        self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
+        self._uid_of: dict[int, str] = {}
+        self._parts: list[Rollouts] = []
+
+    def fail(self, prompts: int) -> None:
+        """Count prompts that have no responses."""
+        self.failed += prompts
+        self.ended += prompts
+
+    def check(self) -> None:
+        """Raise now what a step has raised so far, instead of when the last group is finished.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        self._curation.check()
+
+    def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
+        """Start the curation of groups; a prompt that is here already is left out.
+
+        A refill may reach the end of the dataset and start over. Rows of one prompt are one group;
+        and where requests have seeds, a second group would be the first one again.
+        """
+        self.uids.update(uids)
+        self.ended += len(uids)
+        self.tags.update(tags)
+        for key in sorted(tags):
+            self._rows_of.setdefault(key.first, []).append(key)
+        rollouts = self._read(tags)
+        self.failed_responses += self._n * len(uids) - len(rollouts.keys)
+        uid_N = [key.uid for key in rollouts.keys]
+        first_N = [
+            self._uid_of.setdefault(index, uid) == uid
+            for index, uid in zip(rollouts.index_N.tolist(), uid_N, strict=True)
+        ]
+        if not all(first_N):
+            self.repeated += len({u for u, first in zip(uid_N, first_N, strict=True) if not first})
+            rollouts = rollouts.take(np.flatnonzero(first_N))
+        ids = rollouts.table["response_id"].to_pylist()
+        self._key_of.update(zip(ids, rollouts.keys, strict=True))
+        self._parts.append(rollouts)
+        self._curation.add(rollouts.table)
+
+    def close(self) -> tuple[pa.Table, Curated]:
+        """All rollouts so far, in the order of the prompts, and what the recipe made of them."""
+        if not self._parts:
+            return _NO_ROLLOUTS, curate((), _NO_ROLLOUTS)
+        table = pa.concat_tables([part.table for part in self._parts])
+        index_N = np.concatenate([part.index_N for part in self._parts])
+        # The order in which groups finished must not matter.
+        rollouts = table.take(np.argsort(index_N, kind="stable"))
+        return rollouts, self._curation.close(rollouts["prompt_id"].unique())
+
+    def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
+        """The rows of TransferQueue that each row of the table has there, by turn.
+
+        Raises:
+            DataError: a row has none, or two rows have the same one.
+        """
+        ids = table["response_id"].to_pylist()
+        if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
+            raise DataError(
+                "a row is not one response of the policy, or not the only one that is",
+                "leave out steps that copy or make rows after a policy_rollout_mapper",
+            )
+        return [self._rows_of[self._key_of[each]] for each in ids]
+
+    def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
+        """Tokens that were sampled in each of these rows of TransferQueue, int64[R]."""
+        return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
+
+
+def number_of_groups(table: pa.Table) -> int:
+    """How many prompts the rows belong to."""
+    return len(Groups.of(table).starts_G)
+
+
+def drop_untrainable(curated: Curated) -> Curated:
+    """Drop rows that have no reward or no token to give it to, then groups of one.
+
+    Trajectories that failed go too, whatever the recipe made of their missing reward.
+    """
+    if not curated.table.num_rows:
+        return curated
+    if "finish_reason" in curated.table.column_names:
+        failed_N = np.asarray(pc.is_in(curated.table["finish_reason"], pa.array(FAILURES)))
+        curated = drop_rows(curated, failed_N, "failed_trajectory")
+    no_tokens_N = np.asarray(pc.equal(pc.list_value_length(curated.table[TOKENS]), 0))
+    curated = drop_rows(curated, no_tokens_N, "no_tokens")
+    reward_N = curated.table["reward"].to_numpy(zero_copy_only=False).astype(float)
+    curated = drop_rows(curated, ~np.isfinite(reward_N), "no_reward")
+    groups = Groups.of(curated.table)
+    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], "group_of_one")
+
+
+def drop_excess_groups(curated: Curated, wanted: int, step: int) -> Curated:
+    """Drop whole groups in a seeded random order, if there are more than wanted."""
+    groups = Groups.of(curated.table)
+    prompt_ids_G = curated.table["prompt_id"].take(groups.starts_G)
+    if len(prompt_ids_G) <= wanted:
+        return curated
+    order_G = np.argsort(hash_each(prompt_ids_G, seed=step))
+    excess_G = np.zeros(len(prompt_ids_G), bool)
+    excess_G[order_G[wanted:]] = True
+    return drop_rows(curated, excess_G[groups.codes_N], "surplus_group")
+
+
+def format_drop_counts(curated: Curated) -> str:
+    """The reasons for which rows were dropped, and how many rows each."""
+    counts = curated.decisions["reason"].value_counts().to_pylist()
+    by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
+    return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
+
+
+# --- What a step trains on: answers, the policy's judgements of them, or both ---------
+# The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend
+# on the number of the step and on the config alone, so that a resumed run continues its schedule.
+
+
+def plan_step(config: Train, step: int) -> StepPlan:
+    """The plan of `step`, from 1 to `config.steps`."""
+    schedule = config.schedule
+    if schedule == "verify_alter":
+        every = config.verification.every
+        # Also after the last multiple: the run may be resumed with more steps.
+        return StepPlan(True, step % every == 0, (step - 1) // every * every + 1, True)
+    if schedule == "verify_init":
+        judgements = step <= first_steps(config)
+        return StepPlan(not judgements, judgements, step, judgements)
+    judgements = schedule in ("self_verify", "mixed")
+    return StepPlan(schedule != "self_verify", judgements, step, judgements)
+
+
+def first_steps(config: Train) -> int:
+    """How many steps of `verify_init` train on judgements: at least one, and not all."""
+    share = round(config.verification.init_share * config.steps)
+    return min(max(1, share), max(1, config.steps - 1))
+
+
+# --- Step part ------------------------------------------------------------------------
+
+
+class StepPart(NamedTuple):
+    """Answers of a step, or judgements, and what became of them.
+
+    Attributes:
+        groups: their groups.
+        rollouts: as sampled.
+        curated: what the recipe left of them, without untrainable rows if they train.
+        recipe: the steps that they went through.
+        trains: whether they train.
+        not_asked: decisions about verification prompts that were not chosen.
+    """
+
+    groups: PendingGroups
+    rollouts: pa.Table
+    curated: Curated
+    recipe: tuple[Step, ...]
+    trains: bool
+    not_asked: pa.Table | None = None
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables that are kept of it, by the names of their files."""
+        found = {"rollouts": self.rollouts}
+        found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
+        found["values"] = values_table(self.rollouts, self.recipe, self.curated.written)
+        return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
+
+    @property
+    def rows_trained(self) -> int:
+        """How many of its rows train."""
+        return self.curated.table.num_rows if self.trains else 0
+
+    @property
+    def trained_keys(self) -> list[TrajectoryKey]:
+        """The rows of TransferQueue that train, in row order."""
+        table = self.curated.table
+        trains = self.trains and table.num_rows
+        return list(chain.from_iterable(self.groups.keys(table))) if trains else []
+
+    def release_to_verl(self, updates: int | None) -> list[TrajectoryKey]:
+        """Write the rewards of the rows that train, and clear all others; see `release`."""
+        table = self.curated.table if self.trains else self.curated.table.slice(0, 0)
+        return release(self.groups, table, "train", "reward", updates)
+
+
+def release(
+    groups: PendingGroups,
+    table: pa.Table,
+    partition: str,
+    reward: str,
+    updates: int | None = None,
+) -> list[TrajectoryKey]:
+    """Write rewards to TransferQueue, and clear what is not in the table.
+
+    Args:
+        groups: all groups that were collected.
+        table: the rows that verl is to read.
+        partition: `train` or `val`; of a trajectory that validates, verl reads the last turn.
+        reward: the column that is their reward.
+        updates: where turns of trajectories train: how many optimizer updates they do.
+
+    Returns:
+        The keys of the rows: those of a trajectory are next to each other, by turn.
+    """
+    turns = groups.keys(table) if table.num_rows else []
+    if partition == "val":
+        turns = [keys[-1:] for keys in turns]
+    keys = list(chain.from_iterable(turns))
+    if keys:
+        reward_N = np.repeat(table[reward].to_numpy(), [len(each) for each in turns])
+        write(keys, partition, reward_N, groups.lengths(keys))
+    if keys and updates is not None:
+        write_turns(keys, partition, groups.lengths(keys), updates)
+    dropped = map(str, groups.tags.keys() - set(keys))
+    cleared = [*groups.uids, *dropped]
+    if cleared:
+        tq.kv_clear(partition_id=partition, keys=cleared)
+    return keys
+
+
+def tokens_sampled(parts: Mapping[str, StepPart]) -> int:
+    """How many tokens all parts of a step have sampled, dropped rows included."""
+    lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts.values()]
+    return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
+    """The error of a step in which no row can train; `sampler` names the step that samples."""
+    found = f"step {step}: no group is left to train on"
+    judged = parts.get("verify")
+    if judged is None:
+        return DataError(
+            f"{found} ({format_drop_counts(parts[''].curated)})",
+            f"look at the steps after {sampler}, or allow a refill",
+        )
+    if judged.rollouts.num_rows or judged.groups.failed:
+        return DataError(
+            f"{found} ({format_drop_counts(judged.curated)})", "look at the steps that judge"
+        )
+    return DataError(
+        f"{found}: no answer gives a verification prompt",
+        "a prompt needs right and wrong answers: take more prompts_per_step or n, or refill",
+    )
