@@ -204,12 +204,6 @@ def _digest(
 ) -> str | None:
     """A digest of the code of an operator, and of the versions of what it depends on.
 
-    Args:
-        operator_class: the operator.
-        modules: those that it is made of.
-        rejuice: as for `code_digest`.
-        stated: a version that counts besides.
-
     Returns:
         Hexadecimal digits; None where the code is in no file.
     """

@@ -39,22 +39,15 @@ _CALLS = ("tool_calls", "function_call")
 
 
 class Chats(NamedTuple):
-    """A column of chats: the messages of all of them, one after another.
+    """A column of chats: the messages of all of them, one after another."""
 
-    Attributes:
-        roles: string[M].
-        contents: string[M]; content parts are joined by line breaks.
-        sizes_N: int64[N], how many messages each chat has; 0 where there is none.
-        unseen: of messages and their content parts what else they have, such as `tool_calls` or
-            `image`, with the first row that has it.
-        calls_M: bool[M], whether a message has tool calls and no text.
-    """
-
-    roles: pa.Array
-    contents: pa.Array
-    sizes_N: Array
+    roles: pa.Array  # string[M]
+    contents: pa.Array  # string[M]; content parts are joined by line breaks
+    sizes_N: Array  # int64[N], how many messages each chat has; 0 where there is none
+    # of messages and their content parts what else they have, such as `tool_calls` or `image`, with
+    # the first row that has it
     unseen: Mapping[str, int]
-    calls_M: Array
+    calls_M: Array  # bool[M], whether a message has tool calls and no text
 
     def without_last_of(self, role: str) -> Chats:
         """The chats without their last message, where it is of a role."""
@@ -301,13 +294,7 @@ def _as_text(message: dict[str, Any]) -> dict[str, Any]:
 def prompt_ids(
     prompts: pa.Array, references: pa.Array | None, others: Sequence[Sequence[Any]] | None = None
 ) -> pa.Array:
-    """Ids of prompts, string[N]: content hash of all roles and contents, then the reference.
-
-    Args:
-        prompts: MESSAGES[N].
-        references: string[N]; None: there are none.
-        others: of each row, what else distinguishes prompts.
-    """
+    """Ids of prompts, string[N]: content hash of all roles and contents, then the reference."""
     sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0))
     messages = pc.list_flatten(prompts)
     roles, contents = (pc.struct_field(messages, name).to_pylist() for name in ("role", "content"))
@@ -354,13 +341,7 @@ def user_roles(n: int) -> pa.Array:
 
 
 def nest_messages(roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
-    """MESSAGES[N] from flat messages; null where there are none.
-
-    Args:
-        roles: string[M], of all messages of all chats in order.
-        contents: string[M], the same.
-        sizes_N: int64, how many messages each chat has.
-    """
+    """MESSAGES[N] from flat messages; null where there are none."""
     values = pa.StructArray.from_arrays([roles, contents], fields=list(MESSAGES.value_type))
     offsets = pa.array(np.concatenate([[0], np.cumsum(sizes_N)]), pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=MESSAGES, mask=pa.array(sizes_N == 0))

@@ -122,11 +122,6 @@ def results_of_chunks(
 ) -> Iterator[tuple[int, RowsOfChunk, R]]:
     """The result of each row, as they finish; of one call of the engine as a rule.
 
-    Args:
-        chunks: the tables, see `ResumableOperator.process_chunks`.
-        items_of: called with each of them.
-        compute: called when there are items.
-
     Yields:
         The number of a table, from 0, the table with some rows, and the result that they have.
 

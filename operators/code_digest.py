@@ -58,31 +58,18 @@ class Import(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What a source file contributes.
+    """What a source file contributes."""
 
-    Attributes:
-        digest: of all that it does.
-        imports: all that it imports at run time.
-        own_digest: of what it does besides importing; "" if nothing.
-        own_imports: the imports that this needs.
-        bindings: names of the module, each with the one import that binds it; None: defined here.
-    """
-
-    digest: str
-    imports: tuple[Import, ...] = ()
-    own_digest: str = ""
-    own_imports: tuple[Import, ...] = ()
+    digest: str  # of all that it does
+    imports: tuple[Import, ...] = ()  # all that it imports at run time
+    own_digest: str = ""  # of what it does besides importing; "" if nothing
+    own_imports: tuple[Import, ...] = ()  # the imports that this needs
+    # names of the module, each with the one import that binds it; None: defined here
     bindings: Mapping[str, Import | None] = MappingProxyType({})
 
 
 def parse_code(name: str, file: str, is_package: bool) -> Code:
-    """What a source file contributes.
-
-    Args:
-        name: of the module.
-        file: its file.
-        is_package: whether that is the `__init__` of a package.
-    """
+    """What a source file contributes."""
     content = Path(file).read_bytes()
     try:
         with warnings.catch_warnings():
@@ -337,19 +324,12 @@ _parsed = ParsedFiles(Path(__file__))
 
 
 class _Module(NamedTuple):
-    """A module that may count.
+    """A module that may count."""
 
-    Attributes:
-        name: its full name.
-        file: where it is.
-        folders: where its submodules are, if it is a package.
-        code: where it is given; None: it is read.
-    """
-
-    name: str
-    file: str | None
-    folders: tuple[str, ...]
-    code: Code | None = None
+    name: str  # its full name
+    file: str | None  # where it is
+    folders: tuple[str, ...]  # where its submodules are, if it is a package
+    code: Code | None = None  # where it is given; None: it is read
 
 
 def code_digest(modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None) -> str | None:

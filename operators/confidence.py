@@ -21,10 +21,6 @@ def wilson_interval(share: float, n: float) -> Interval95:
 
     https://en.wikipedia.org/wiki/Binomial_proportion_confidence_interval#Wilson_score_interval
 
-    Args:
-        share: of the trials, from 0 to 1.
-        n: how many trials there were, above 0; an effective number need not be whole.
-
     Example:
         >>> wilson_interval(0.0, 100).low
         0.0

@@ -45,25 +45,15 @@ _BEGINS_A_LINE = re.compile(
 
 
 class JsonObject(NamedTuple):
-    """A JSON object in a text.
+    """A JSON object in a text."""
 
-    Attributes:
-        fields: its fields.
-        end: the place in the text where it ends.
-        begin: where it begins.
-    """
-
-    fields: dict[str, Any]
-    end: int
-    begin: int
+    fields: dict[str, Any]  # its fields
+    end: int  # the place in the text where it ends
+    begin: int  # where it begins
 
 
 def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
     r"""The JSON objects in a text, in order, without those within others.
-
-    Args:
-        text: any text.
-        is_program: whether strings in them may be programs.
 
     Example:
         >>> json_objects('No {braces}. {"answer": {"apples": 3}}')
@@ -165,11 +155,7 @@ def _integer(digits: str) -> int:
 
 
 def is_very_deep(text: bytes) -> bool:
-    """Whether values are nested so deeply that Arrow's parser would overflow its stack.
-
-    Args:
-        text: lines with an object each. Arrow's parser also takes objects of several lines.
-    """
+    """Whether values are nested so deeply that Arrow's parser would overflow its stack."""
     start, length = 0, 2 * _DEEP  # Only in a line that is so long.
     while len(text) - start >= length:
         newline = text.rfind(b"\n", start, start + length)

@@ -80,15 +80,10 @@ def generated(digests: pa.Table) -> Array:
 
 
 class Judged(NamedTuple):
-    """The well-formed judgements of each response.
+    """The well-formed judgements of each response."""
 
-    Attributes:
-        count_N: how many there are, int64[N].
-        yes_N: how many of them are Yes, int64[N].
-    """
-
-    count_N: Array
-    yes_N: Array
+    count_N: Array  # how many there are, int64[N]
+    yes_N: Array  # how many of them are Yes, int64[N]
 
     @property
     def right_N(self) -> Array:
@@ -115,9 +110,6 @@ def judged(digests: pa.Table) -> Judged:
     A response without its own takes those of the responses to its prompt with the same text (with
     `mode: response`), then those of the responses with the same answer. Rows that are not of `task:
     generate` have none.
-
-    Args:
-        digests: of all rows, from `digest`.
     """
     generated_N, role_N = generated(digests), np.asarray(digests["role"])
     ids_N, named_N = _keys(digests["about"])

@@ -26,10 +26,6 @@ _MAY_BE_HIDDEN = re.compile(r"[^ -~]")
 def visible(text: str, *, one_line: bool = False) -> str:
     r"""A text with what cannot be seen as escapes, such as `\u001b`.
 
-    Args:
-        text: of whomever.
-        one_line: whether line breaks and tabs become `\n` and `\t`, too.
-
     Example:
         >>> visible("a\u202eb")
         'a\\u202eb'
@@ -106,9 +102,6 @@ def know_named(fields: Any) -> None:
 
     Those are `api_key_env` of a server, and of `environment` of a program what is named like a
     secret: `SEARCH_API_KEY`, and not `LANG`.
-
-    Args:
-        fields: values of YAML, of any depth.
     """
     if isinstance(fields, Mapping):
         for name, value in fields.items():
@@ -234,9 +227,6 @@ def logger(name: str) -> logging.Logger:
     """A logger of the standard library, for lines with texts of others, such as a server's message.
 
     They are made safe here, and not where they are shown: every process has handlers of its own.
-
-    Args:
-        name: of the module.
     """
     found = logging.getLogger(name)
     if _make_safe not in found.filters:

@@ -38,21 +38,13 @@ _BLOCK = 1 << 20
 
 
 class Header(NamedTuple):
-    """What stands before a payload.
+    """What stands before a payload."""
 
-    Attributes:
-        key: 32 bytes: whose the record is.
-        number: which of the records with this key: below 2**64.
-        kind: 0 to 255; what the payload means.
-        size: bytes of the payload.
-        checksum: xxh3_64 of the payload.
-    """
-
-    key: bytes
-    number: int
-    kind: int
-    size: int
-    checksum: int
+    key: bytes  # 32 bytes: whose the record is
+    number: int  # which of the records with this key: below 2**64
+    kind: int  # 0 to 255; what the payload means
+    size: int  # bytes of the payload
+    checksum: int  # xxh3_64 of the payload
 
     @classmethod
     def of(cls, key: bytes, kind: int, parts: Sequence[Any], number: int = 0) -> Header:
@@ -90,27 +82,17 @@ def read_header(data: Any, at: int = 0) -> Header | None:
 
 
 class FoundRecord(NamedTuple):
-    """A record in some bytes.
+    """A record in some bytes."""
 
-    Attributes:
-        header: of it.
-        payload: a view of the bytes, without a copy.
-        after_damage: whether bytes before it are of no record.
-    """
-
-    header: Header
-    payload: memoryview
-    after_damage: bool
+    header: Header  # of it
+    payload: memoryview  # a view of the bytes, without a copy
+    after_damage: bool  # whether bytes before it are of no record
 
 
 def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[FoundRecord]:
     """The records in some bytes that are undamaged, in their order.
 
     What a process was writing when it was killed stands at the end, and is no record.
-
-    Args:
-        data: the bytes.
-        trusted: whether their payloads were found to be undamaged before.
     """
     at, after_damage = 0, False
     while at < len(data):

@@ -77,9 +77,6 @@ def final_channel(text: str) -> str | None:
 def after_thoughts(text: str) -> str | None:
     """What follows the last thought of a response; None inside one that is not closed.
 
-    Args:
-        text: the response, of harmony its final channel.
-
     Example:
         >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
         ('It is 12.', None)

@@ -17,11 +17,7 @@ _POLL_S = 0.5  # where the system cannot tell
 
 
 def exit_with_parent(parent: int) -> None:
-    """End this process as soon as that one has ended.
-
-    Args:
-        parent: process id of the one that has started it.
-    """
+    """End this process as soon as that one has ended."""
     threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 

@@ -10,17 +10,11 @@ from ..operators.sampling.engines import policy_path as policy_path
 
 
 class Policy(NamedTuple):
-    """The policy that samples.
+    """The policy that samples."""
 
-    Attributes:
-        name: for the column `policy`.
-        tokenizer: decodes responses.
-        end_token_ids: token ids that end a response.
-    """
-
-    name: str
-    tokenizer: Any
-    end_token_ids: frozenset[int]
+    name: str  # for the column `policy`
+    tokenizer: Any  # decodes responses
+    end_token_ids: frozenset[int]  # token ids that end a response
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -34,19 +28,12 @@ class Policy(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """How responses are sampled, for the column `sampling`.
+    """How responses are sampled, for the column `sampling`."""
 
-    Attributes:
-        temperature: 1 samples from the policy itself.
-        top_p: 1 truncates nothing.
-        max_tokens: longest response.
-        seed: of the run; None: requests have no seeds, and samples cannot be repeated.
-    """
-
-    temperature: float
-    top_p: float
-    max_tokens: int
-    seed: int | None
+    temperature: float  # 1 samples from the policy itself
+    top_p: float  # 1 truncates nothing
+    max_tokens: int  # longest response
+    seed: int | None  # of the run; None: requests have no seeds, and samples cannot be repeated
 
 
 def _configured_end_ids(path: str) -> list[int | None]:

@@ -36,21 +36,13 @@ def is_prepared(folder: Path) -> bool:
 
 
 class TrainingRun(NamedTuple):
-    """A run, as its processes see it.
+    """A run, as its processes see it."""
 
-    Attributes:
-        folder: the folder of the run.
-        recipe: the whole recipe.
-        config: its `train:` section.
-        split: the parts of the recipe.
-        held_out: the sets that it validates on.
-    """
-
-    folder: Path
-    recipe: Recipe
-    config: Train
-    split: SplitRecipe
-    held_out: tuple[HeldOutSet, ...]
+    folder: Path  # the folder of the run
+    recipe: Recipe  # the whole recipe
+    config: Train  # its `train:` section
+    split: SplitRecipe  # the parts of the recipe
+    held_out: tuple[HeldOutSet, ...]  # the sets that it validates on
 
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:

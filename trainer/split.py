@@ -46,17 +46,11 @@ _GRADE = "add a verifier, such as math_verify_mapper, or leave the validation se
 
 
 class JudgingSteps(NamedTuple):
-    """The steps after the answers of a recipe in which the policy judges its own answers.
+    """The steps after the answers of a recipe in which the policy judges its own answers."""
 
-    Attributes:
-        prompting: make verification prompts, and choose among them.
-        rollout: samples judgements.
-        after: reward them.
-    """
-
-    prompting: tuple[Step, ...]
-    rollout: PolicyRolloutMapper
-    after: tuple[Step, ...]
+    prompting: tuple[Step, ...]  # make verification prompts, and choose among them
+    rollout: PolicyRolloutMapper  # samples judgements
+    after: tuple[Step, ...]  # reward them
 
     @property
     def target(self) -> int | None:
@@ -67,21 +61,13 @@ class JudgingSteps(NamedTuple):
 
 
 class SplitRecipe(NamedTuple):
-    """The parts of a recipe.
+    """The parts of a recipe."""
 
-    Attributes:
-        source: name of its project, under which verl reports.
-        before: make prompts.
-        rollout: samples responses, or trajectories.
-        after: reward and filter responses.
-        judging: the rest, if the policy judges its own answers.
-    """
-
-    source: str
-    before: tuple[Step, ...]
-    rollout: RolloutMapper
-    after: tuple[Step, ...]
-    judging: JudgingSteps | None = None
+    source: str  # name of its project, under which verl reports
+    before: tuple[Step, ...]  # make prompts
+    rollout: RolloutMapper  # samples responses, or trajectories
+    after: tuple[Step, ...]  # reward and filter responses
+    judging: JudgingSteps | None = None  # the rest, if the policy judges its own answers
 
     @property
     def agents(self) -> AgentRolloutMapper | None:
@@ -400,25 +386,15 @@ RESPONSES = "__rollout_n__"
 
 
 class HeldOutSet(NamedTuple):
-    """A validation set of a run.
+    """A validation set of a run."""
 
-    Attributes:
-        name: the one that it is reported by.
-        path: of its dataset.
-        split: the name of its files, without their endings.
-        source: its name in verl's own metrics, verl's `data_source`.
-        steps: the steps before sampling, with the set's own fields.
-        settings: how its prompts are sampled.
-        max_samples: the most prompts that it has; None: all.
-    """
-
-    name: str
-    path: Path
-    split: str
-    source: str
-    steps: tuple[Step, ...]
-    settings: Settings
-    max_samples: int | None = None
+    name: str  # the one that it is reported by
+    path: Path  # of its dataset
+    split: str  # the name of its files, without their endings
+    source: str  # its name in verl's own metrics, verl's `data_source`
+    steps: tuple[Step, ...]  # the steps before sampling, with the set's own fields
+    settings: Settings  # how its prompts are sampled
+    max_samples: int | None = None  # the most prompts that it has; None: all
 
 
 def held_out_sets(parts: SplitRecipe, config: Train, where: str) -> tuple[HeldOutSet, ...]:

@@ -56,9 +56,6 @@ def holds_turns(cell: Any) -> bool:
 def turn_lines(cell: Sequence[dict[str, Any]]) -> dict[str, str]:
     """A line for each turn of a trajectory.
 
-    Args:
-        cell: of the column `turns`, as Python values.
-
     Returns:
         What happened, such as `2. search {"query": "apples"}, ok`, and what was written or seen.
     """

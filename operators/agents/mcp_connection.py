@@ -144,12 +144,7 @@ def _signal(program: asyncio.subprocess.Process, number: int) -> None:
 
 
 def http_client(own_headers: Mapping[str, str], timeout_s: float) -> httpx2.AsyncClient:
-    """A client of HTTP whose answers are bounded.
-
-    Args:
-        own_headers: of every request.
-        timeout_s: longest wait for anything, in seconds.
-    """
+    """A client of HTTP whose answers are bounded."""
     import httpx2
 
     class Bounded(httpx2.AsyncHTTPTransport):

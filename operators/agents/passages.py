@@ -48,11 +48,6 @@ def passage_of(value: Any) -> Passage:
 def shown(passages: Sequence[Passage], k: int, longest: int | None) -> str:
     """Passages as a policy sees them: numbered where there may be several.
 
-    Args:
-        passages: the best first.
-        k: how many there may be.
-        longest: characters of a text; what is beyond is cut off, with a visible marker.
-
     Example:
         >>> shown([Passage("Tea", "It is hot.")], 1, None)
         'Tea: It is hot.'

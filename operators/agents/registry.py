@@ -31,10 +31,6 @@ _N = TypeVar("_N", bound=Named)
 def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
     """The flow of a recipe.
 
-    Args:
-        entry: its name, with its fields.
-        files: Python files, or folders of them, that may define it.
-
     Raises:
         RecipeError: there is no such flow, a field does not fit, or it reads the reference.
     """
@@ -47,10 +43,6 @@ def build_tools(
     entries: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
 ) -> tuple[Tool, ...]:
     """The tools of a recipe.
-
-    Args:
-        entries: of each tool the name, with its fields.
-        files: Python files, or folders of them, that may define tools.
 
     Raises:
         RecipeError: there is no such tool, two have the same name, a field does not fit, or one

@@ -79,12 +79,6 @@ async def turn_sampler(
 ) -> AsyncIterator[TurnSampler]:
     """Samples turns from an engine, which stays open, while the context lasts.
 
-    Args:
-        engine: nothing else uses it meanwhile.
-        settings: of every turn; n is 1, whatever it says.
-        report: called with numbers of sampled tokens, from any thread.
-        catch_up: awaited before each wave.
-
     Raises:
         EngineError: there is no key for the server.
     """
@@ -295,17 +289,6 @@ async def play_trajectory(
     index: int,
 ) -> Trajectory:
     """One trajectory of a task; whatever goes wrong in it is its finish reason.
-
-    Args:
-        flow: what it follows.
-        task: what it is about.
-        sampler: of the policy's turns.
-        encode: of the policy; None: the engine applies the chat template.
-        toolbox: what the policy may call.
-        models: of the flow, by role.
-        limits: of each turn.
-        seed: of the prompt.
-        index: which of the prompt's trajectories, from 0.
 
     Raises:
         EngineError: the engine itself has failed.

@@ -49,11 +49,6 @@ def user_cache() -> Path:
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
     """The tools, with those whose calls cost something behind a cache.
 
-    Args:
-        tools: those of a recipe.
-        mode: see above.
-        path: of the cache, see `AnswerCache`; `read_write` creates it.
-
     Raises:
         RecipeError: with `read_only`, there is no cache, or a tool whose calls may change
             something.

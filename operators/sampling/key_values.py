@@ -26,17 +26,11 @@ _SLOTS = 8  # responses in a sequence; each adds masked products to the others
 
 
 class Compaction(NamedTuple):
-    """Groups that move to fill the gaps of finished ones.
+    """Groups that move to fill the gaps of finished ones."""
 
-    Attributes:
-        to: int64[K], the gaps.
-        source: int64[K], the groups that move there.
-        remaining: how many groups remain; they come first afterwards.
-    """
-
-    to: Array
-    source: Array
-    remaining: int
+    to: Array  # int64[K], the gaps
+    source: Array  # int64[K], the groups that move there
+    remaining: int  # how many groups remain; they come first afterwards
 
 
 class OneGroup:

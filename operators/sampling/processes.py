@@ -67,10 +67,6 @@ class OnDemand(Generic[W]):
     def finish(self, worker: W, place: int) -> int:
         """Note a result.
 
-        Args:
-            worker: whose it is.
-            place: of the prompt among all that this worker was given.
-
         Returns:
             The index of the prompt.
         """

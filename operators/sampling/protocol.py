@@ -49,13 +49,7 @@ _WORD = 2**64 - 1
 
 
 def prompt_seeds(prompt_ids: pa.ChunkedArray | pa.Array, seed: int, step: int = 0) -> Array:
-    """The seed of each prompt's samples, uint64[N] in [0, 2**62).
-
-    Args:
-        prompt_ids: string[N].
-        seed: of the run, any integer.
-        step: the training step; 0 when sampling offline.
-    """
+    """The seed of each prompt's samples, uint64[N] in [0, 2**62)."""
     return hash_each(prompt_ids, seed=step_seed(seed, step)) % _SEEDS
 
 
@@ -70,13 +64,7 @@ def prompt_seed(prompt_id: str, seed: int, step: int) -> int:
 
 
 def turn_seed(seed: int, index: int, turn: int) -> int:
-    """The seed of a turn of a trajectory, in [0, 2**62).
-
-    Args:
-        seed: of the prompt.
-        index: which of the prompt's trajectories, from 0.
-        turn: which turn of the policy, from 0.
-    """
+    """The seed of a turn of a trajectory, in [0, 2**62)."""
     for part in (index, turn):
         seed = _mixed((_mixed(seed) + part + 1) & _WORD)
     return seed % _SEEDS
@@ -93,36 +81,25 @@ def _mixed(z: int) -> int:
 
 
 class Prompt(NamedTuple):
-    """One prompt to sample responses to.
+    """One prompt to sample responses to."""
 
-    Attributes:
-        messages: the chat, as (role, content) pairs; the engine applies the chat template once.
-        seed: in [0, 2**62); determines the samples of this prompt, whatever else is in the batch.
-        token_ids: int[P], the prompt as it is sampled from, exactly; None: the engine applies the
-            chat template to `messages`.
-        max_tokens: longest response to this prompt; None: that of the settings.
-    """
-
+    # the chat, as (role, content) pairs; the engine applies the chat template once
     messages: tuple[tuple[str, str], ...]
-    seed: int
+    seed: int  # in [0, 2**62); determines the samples of this prompt, whatever else is in the batch
+    # int[P], the prompt as it is sampled from, exactly; None: the engine applies the chat template
+    # to `messages`
     token_ids: tuple[int, ...] | None = None
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # longest response to this prompt; None: that of the settings
 
 
 class Settings(NamedTuple):
-    """Sampling parameters.
+    """Sampling parameters."""
 
-    Attributes:
-        n: responses per prompt.
-        temperature: 1.0 samples from the policy itself, which is what on-policy training needs.
-        top_p: 1.0 truncates nothing.
-        max_tokens: longest response, in tokens.
-    """
-
-    n: int = 8
+    n: int = 8  # responses per prompt
+    # 1.0 samples from the policy itself, which is what on-policy training needs
     temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int = 1024
+    top_p: float = 1.0  # 1.0 truncates nothing
+    max_tokens: int = 1024  # longest response, in tokens
 
     def of(self, prompt: Prompt) -> Settings:
         """The settings for one prompt, which may have a lower `max_tokens` of its own."""
@@ -132,40 +109,27 @@ class Settings(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One response, exactly as it was sampled.
+    """One response, exactly as it was sampled."""
 
-    Attributes:
-        text: the decoded response, without the special token that ends it.
-        token_ids: int[T], including the end-of-sequence token if one was sampled; None if the
-            engine does not report them.
-        logprobs: float[T], log-probability of each sampled token under the policy itself, before
-            temperature and top_p; None if the engine does not report them.
-        finish_reason: `stop` or `length`.
-    """
-
-    text: str
+    text: str  # the decoded response, without the special token that ends it
+    # int[T], including the end-of-sequence token if one was sampled; None if the engine does not
+    # report them
     token_ids: tuple[int, ...] | None
+    # float[T], log-probability of each sampled token under the policy itself, before temperature
+    # and top_p; None if the engine does not report them
     logprobs: tuple[float, ...] | None
-    finish_reason: str
+    finish_reason: str  # `stop` or `length`
 
 
 class Group(NamedTuple):
-    """The samples of one prompt, and their origin.
+    """The samples of one prompt, and their origin."""
 
-    Attributes:
-        policy: name of the policy.
-        version: of its weights.
-        seed: with which they were sampled; None if unknown.
-        prompt_token_ids: the prompt as the policy received it; None if the engine does not report
-            it.
-        samples: n of them.
-    """
-
-    policy: str
-    version: int
-    seed: int | None
+    policy: str  # name of the policy
+    version: int  # of its weights
+    seed: int | None  # with which they were sampled; None if unknown
+    # the prompt as the policy received it; None if the engine does not report it
     prompt_token_ids: tuple[int, ...] | None
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...]  # n of them
 
     def sampled_tokens(self) -> int:
         """Tokens of all samples, as far as the engine reports them."""

@@ -75,10 +75,6 @@ class Recording:
     ) -> Iterator[tuple[Numbered[Prompt], list[dict[str, Any]] | Failure]]:
         """The rows of each prompt as Python values, n of them.
 
-        Args:
-            prompts: taken as `Engine.sample` takes them, at most `BLOCK` at a time.
-            settings: with which they must have been sampled.
-
         Raises:
             EngineError: they were sampled with other settings.
         """
@@ -210,12 +206,6 @@ def _batches(
     path: Path, names: Sequence[str], lists: Sequence[str], fixes: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
     """All rows, with the types of the row contract; a missing column is null.
-
-    Args:
-        path: of the files.
-        names: of the columns to read.
-        lists: those of them whose lists must not contain nulls.
-        fixes: those that must be there, with what to do where one is missing.
 
     Raises:
         EngineError: the files do not exist, or are not a recording.

@@ -36,12 +36,7 @@ _CHAT = ({"role": "user", "content": "Hi"},)
 
 
 def opened_thought(folder: str, kwargs: Mapping[str, Any]) -> str | None:
-    """The tag that opens a thought at the end of every prompt; None if there is none.
-
-    Args:
-        folder: of the policy or its tokenizer. Names of the hub are not looked up.
-        kwargs: further arguments of the template.
-    """
+    """The tag that opens a thought at the end of every prompt; None if there is none."""
     template = _template(Path(folder)) if Path(folder).is_dir() else None
     if template is None or not any(opens in template for opens, _ in TAGS):
         return None
@@ -275,14 +270,7 @@ class RolloutMapper(ResumableOperator):
         samples: Sequence[tuple[int, int, Sampled]],
         columns: Mapping[str, pa.Array],
     ) -> Change:
-        """The change to rows with these results.
-
-        Args:
-            prompt_ids: string[N].
-            found: the result of each row; a failure drops it.
-            samples: M of them: row, index in the group, and group.
-            columns: what describes the samples, M values each, the column `response` among them.
-        """
+        """The change to rows with these results."""
         ids, texts = prompt_ids.to_pylist(), columns["response"].to_pylist()
         parts = ((ids[row], str(k), text) for (row, k, _), text in zip(samples, texts, strict=True))
         written = {

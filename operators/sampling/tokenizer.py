@@ -37,10 +37,6 @@ class TemplateRefusedError(Exception):
 def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
     """Token ids of chats by the tokenizer and the chat template of `name`, a folder or hub name.
 
-    Args:
-        name: of the tokenizer.
-        kwargs: further arguments of the template, such as Qwen3's `enable_thinking`.
-
     Raises:
         EngineError: there is no such tokenizer, it has no chat template, or `kwargs` names an
             argument that is set already.

@@ -42,19 +42,12 @@ _SCALE = 2.0**-31 * (1 - 2.0**-24)
 
 
 class SamplingRequest(NamedTuple):
-    """A prompt to sample responses to.
+    """A prompt to sample responses to."""
 
-    Attributes:
-        prompt_index: index of the prompt in the call to `sample`.
-        prompt_ids: its token ids.
-        seed: of its samples.
-        max_tokens: longest response.
-    """
-
-    prompt_index: int
-    prompt_ids: Sequence[int]
-    seed: int
-    max_tokens: int
+    prompt_index: int  # index of the prompt in the call to `sample`
+    prompt_ids: Sequence[int]  # its token ids
+    seed: int  # of its samples
+    max_tokens: int  # longest response
 
 
 class SampledResponse(NamedTuple):

@@ -67,10 +67,6 @@ def vllm_process(
 def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]]:
     """The environment variables that give each replica its own GPUs; none where it may take any.
 
-    Args:
-        options: how many replicas there are, and how many GPUs each of them needs.
-        gpus: those of this machine.
-
     Raises:
         EngineError: these are too few.
 

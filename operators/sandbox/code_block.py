@@ -31,17 +31,11 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class CodeBlock(NamedTuple):
-    """A fenced block of a response.
+    """A fenced block of a response."""
 
-    Attributes:
-        language: in lower case.
-        code: what is in it.
-        is_closed: whether it has an end.
-    """
-
-    language: str
-    code: str
-    is_closed: bool
+    language: str  # in lower case
+    code: str  # what is in it
+    is_closed: bool  # whether it has an end
 
 
 def extract_code(response: str, *, whole: bool = True) -> str | None:
@@ -53,10 +47,6 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     helper, belong to it. Only what follows the last thought counts (`thoughts.py`), and inside one
     that is not closed there is no program. A block without an end, where generation was cut off,
     ends with the response, and a response with its end token.
-
-    Args:
-        response: as the policy wrote it.
-        whole: whether a response without a fenced block is itself a program.
 
     >>> extract_code("Here it is:\n```python\nprint(1)\n```\nIt prints 1.")
     'print(1)\n'

@@ -38,15 +38,10 @@ _LOCKS = (0, 1, 9, 10, 128, 129, 137, 138, 265, 393)
 
 
 class Architecture(NamedTuple):
-    """System calls of a kind of processor.
+    """System calls of a kind of processor."""
 
-    Attributes:
-        audit: its number in `linux/audit.h`.
-        calls: numbers of the calls that are allowed, by name.
-    """
-
-    audit: int
-    calls: Mapping[str, int]
+    audit: int  # its number in `linux/audit.h`
+    calls: Mapping[str, int]  # numbers of the calls that are allowed, by name
 
 
 # fmt: off
@@ -143,11 +138,7 @@ class ConfinementError(Exception):
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the process that forked it ends.
-
-    Args:
-        parent: id of that process; this one exits if it has ended already.
-    """
+    """Have the kernel kill this process when the process that forked it ends."""
     _prctl("to end with its parent", _PR_SET_PDEATHSIG, _SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -174,10 +165,6 @@ def drop_privileges() -> None:
 
 def confine(*, seconds: float, memory: int) -> None:
     """Confine this process, which must have a single thread.
-
-    Args:
-        seconds: of processor time, rounded up.
-        memory: bytes of address space that it may have more than now.
 
     Raises:
         ConfinementError: a layer cannot be applied; the others may have been.

@@ -78,15 +78,10 @@ class StdinCase(NamedTuple):
 
 
 class AssertCase(NamedTuple):
-    """Python code that fails unless the program's functions do what they should.
+    """Python code that fails unless the program's functions do what they should."""
 
-    Attributes:
-        setup: code to run before it, such as imports.
-        test: assertions.
-    """
-
-    setup: str
-    test: str
+    setup: str  # code to run before it, such as imports
+    test: str  # assertions
 
 
 def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:

@@ -29,10 +29,6 @@ _DICT_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
 def encode(value: Any, other: Callable[[Any], Any]) -> Any:
     """A value as JSON.
 
-    Args:
-        value: of any type.
-        other: encodes an object that is no plain data.
-
     Raises:
         RecursionError: the value is nested too deeply, or contains itself.
     """
@@ -93,10 +89,6 @@ def _as_base(value: Any, base: type) -> Any:
 
 def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
     """The value that `encode` was given.
-
-    Args:
-        item: JSON.
-        other: gives the value of a type that is not known here, and of its content.
 
     Raises:
         ValueError, TypeError, LookupError: nothing that `encode` gives.

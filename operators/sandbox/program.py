@@ -89,12 +89,7 @@ def open_streams() -> None:
 
 
 def run(source: str, *, show_last: bool) -> int:
-    """Run a program and return its exit code.
-
-    Args:
-        source: the program.
-        show_last: print the value of its last statement, if that is an expression.
-    """
+    """Run a program and return its exit code."""
     random.seed(0)  # the same program prints the same again
     _run_threads_at_once()
     lines = io.StringIO(f"{source}\n", newline=None).readlines()  # for tracebacks

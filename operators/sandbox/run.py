@@ -39,33 +39,22 @@ class SandboxError(RuntimeError):
 
 
 class SandboxLimits(NamedTuple):
-    """What a program may use.
+    """What a program may use."""
 
-    Attributes:
-        seconds: of wall time. Starting the process is not counted.
-        memory: bytes of address space, beyond what Python itself has.
-        output: bytes of stdout, and as many of stderr.
-    """
-
-    seconds: float = 5.0
-    memory: int = 512 << 20
-    output: int = 1 << 16
+    seconds: float = 5.0  # of wall time. Starting the process is not counted.
+    memory: int = 512 << 20  # bytes of address space, beyond what Python itself has
+    output: int = 1 << 16  # bytes of stdout, and as many of stderr
 
 
 class Execution(NamedTuple):
-    """How a program has ended, and what it has printed.
+    """How a program has ended, and what it has printed."""
 
-    Attributes:
-        status: `error`: an exception or another exit code than 0; the others name the limit that
-            ended it. A program can give itself any status, by its exit code or what it prints.
-        stdout: UTF-8, with U+FFFD for what is not.
-        stderr: likewise; at an exception, the end of the traceback.
-        exit_code: minus the signal where one ended it; None: killed for its time or output.
-    """
-
+    # `error`: an exception or another exit code than 0; the others name the limit that ended it. A
+    # program can give itself any status, by its exit code or what it prints.
     status: Literal["ok", "error", "timeout", "memory", "output"]
-    stdout: str
-    stderr: str
+    stdout: str  # UTF-8, with U+FFFD for what is not
+    stderr: str  # likewise; at an exception, the end of the traceback
+    # minus the signal where one ended it; None: killed for its time or output
     exit_code: int | None
 
 

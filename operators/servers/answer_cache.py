@@ -96,19 +96,12 @@ _SYNC_S = 1.0
 
 
 class Record(NamedTuple):
-    """A record of a log.
+    """A record of a log."""
 
-    Attributes:
-        key: 32 bytes.
-        time_ns: when it was written, in nanoseconds since 1970.
-        kind: 0 to 255; what the payload means.
-        payload: the bytes that are kept.
-    """
-
-    key: bytes
-    time_ns: int
-    kind: int
-    payload: bytes
+    key: bytes  # 32 bytes
+    time_ns: int  # when it was written, in nanoseconds since 1970
+    kind: int  # 0 to 255; what the payload means
+    payload: bytes  # the bytes that are kept
 
 
 def encoded(record: Record) -> bytes:
@@ -149,9 +142,6 @@ class LogReader:
 
     def new(self, size: int) -> Iterator[tuple[bytes, int]]:
         """The keys and offsets of records that were not there before; payloads are not read.
-
-        Args:
-            size: of the file now.
 
         Raises:
             OSError: it cannot be read.

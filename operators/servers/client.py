@@ -75,17 +75,11 @@ class _UsageBody(BaseModel):
 
 @dataclass(eq=False)
 class Admission:
-    """A request that may be sent.
+    """A request that may be sent."""
 
-    Attributes:
-        at: when it was admitted, in seconds of the event loop.
-        estimate: tokens that it uses at most.
-        tokens: those that count for it, for a minute.
-    """
-
-    at: float = 0.0
-    estimate: int = 0
-    tokens: int = 0
+    at: float = 0.0  # when it was admitted, in seconds of the event loop
+    estimate: int = 0  # tokens that it uses at most
+    tokens: int = 0  # those that count for it, for a minute
 
 
 class Rates:
@@ -135,12 +129,7 @@ class Rates:
         return wait_s
 
     def give_back(self, admission: Admission, *, sent: bool) -> None:
-        """Count no tokens for a request that was not worked on.
-
-        Args:
-            admission: of the request.
-            sent: whether it reached a server, so that it counts as a request.
-        """
+        """Count no tokens for a request that was not worked on."""
         self._count(admission, 0)
         # Its place is free, unless it took long to find that out: then others have passed since.
         if not sent and admission.at > asyncio.get_running_loop().time() - _AT_ONCE_S:
@@ -148,13 +137,7 @@ class Rates:
             self._given_back.set()
 
     def correct(self, admission: Admission, body: bytes, base: str) -> None:
-        """Take the usage that an answer reports instead of the estimate, if it can be true.
-
-        Args:
-            admission: of the request.
-            body: of the answer.
-            base: where it is from.
-        """
+        """Take the usage that an answer reports instead of the estimate, if it can be true."""
         estimate = admission.estimate
         if self._most_tokens == inf or not estimate:  # A search has none.
             return
@@ -330,21 +313,16 @@ class _UnreachableError(Exception):
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One request to a server.
+    """One request to a server."""
 
-    Attributes:
-        url: address to send it to, from that of the server.
-        body: the JSON, with the name of the `model` where there is one; None: it gets, and posts
-            nothing.
-        read: parses the body of an answer; raises AttemptError if it is unusable.
-        hint: what to try if the server has the model, but nothing at this address.
-        advise: what to set, from the body of a refusal; empty: no field helps.
-    """
-
-    url: Callable[[str], str]
+    url: Callable[[str], str]  # address to send it to, from that of the server
+    # the JSON, with the name of the `model` where there is one; None: it gets, and posts nothing
     body: Mapping[str, Any] | None
+    # parses the body of an answer; raises AttemptError if it is unusable
     read: Callable[[bytes], T]
+    # what to try if the server has the model, but nothing at this address
     hint: str = "is it a server with OpenAI's API?"
+    # what to set, from the body of a refusal; empty: no field helps
     advise: Callable[[bytes], str] = lambda _: ""
 
 
@@ -403,11 +381,6 @@ class OpenAIClient:
         Once its attempts are used up, the request has failed, and its last AttemptError is
         returned, if the server has meanwhile answered another request or answers the probe.
         Otherwise the server has failed.
-
-        Args:
-            request: what to send.
-            probe: a short request of the same kind.
-            failed_attempts: counts failed attempts, by reason.
 
         Raises:
             ServerDownError: the server answers no request.
@@ -557,11 +530,6 @@ class OpenAIClient:
     ) -> HttpResponse:
         """The response, after waiting for the server if it cannot be reached.
 
-        Args:
-            method, body: of the request.
-            url: its address, from that of the server.
-            timeout_s: longest wait for the answer; None: that of the options.
-
         Raises:
             ServerDownError: it could not be reached for `patience_s`.
             AttemptError: it did not answer, or broke the connection.
@@ -672,12 +640,7 @@ class _Attempt(Generic[T]):
         self.last = error
 
     def timeout_s(self, longest_s: float, left_s: float) -> float:
-        """How long the next one may take: the first one as long as an answer may.
-
-        Args:
-            longest_s: for one answer.
-            left_s: until no other one may begin.
-        """
+        """How long the next one may take: the first one as long as an answer may."""
         if self.last is None and not self._is_probe:
             return longest_s
         return min(longest_s, max(left_s, _SHORTEST_S))

@@ -173,13 +173,6 @@ def work_on_demand(
 ) -> Iterator[R]:
     """Yield the results of work in the loop of `thread`, on `size` items at a time, as they come.
 
-    Args:
-        thread: where the work is opened and done.
-        items: taken in the thread that iterates, as `Feed` takes them.
-        open_work: entered before the first item, and left at the end.
-        size: most items that are worked on.
-        capacity: most items that are taken and not finished, see `capacity_for`.
-
     Raises:
         asyncio.CancelledError: the loop was closed meanwhile.
     """

@@ -56,13 +56,7 @@ class WaitLog:
         self._logged = -inf
 
     def report(self, reason: str, waited_s: float, longest_s: float) -> None:
-        """Log that the server is waited for, unless that was logged a moment ago.
-
-        Args:
-            reason: why, as the last attempt found out.
-            waited_s: since the first attempt that failed.
-            longest_s: when it is given up.
-        """
+        """Log that the server is waited for, unless that was logged a moment ago."""
         now = self._clock()
         if waited_s < _FIRST_S or now - self._logged < _INTERVAL_S:
             return
@@ -173,10 +167,6 @@ class Endpoints:
     async def usable(self, *, tried: bool, left_s: Callable[[], float] = lambda: inf) -> None:
         """Wait until there is an address to take.
 
-        Args:
-            tried: see `acquire`.
-            left_s: seconds that are left for waiting where one is on hold.
-
         Raises:
             ServerDownError: see `acquire`.
             HeldTooLongError: there is none in time.
@@ -224,13 +214,7 @@ class Endpoints:
             self._changed.set()
 
     def failed(self, endpoint: Endpoint, error: AttemptError, sent: float) -> None:
-        """Note an attempt without a usable answer.
-
-        Args:
-            endpoint: where it was sent.
-            error: what became of it.
-            sent: when.
-        """
+        """Note an attempt without a usable answer."""
         if error.retry_class is RetryClass.REFUSED:
             endpoint.failures = 0  # It works: it is the request that it does not like.
             return
@@ -242,13 +226,7 @@ class Endpoints:
                 self._set_aside(endpoint, error.detail, LONGEST_PAUSE_S)
 
     def unreachable(self, endpoint: Endpoint, why: str, message: str) -> None:
-        """Note that an address cannot be reached.
-
-        Args:
-            endpoint: it.
-            why: for the log.
-            message: for the error that this may become.
-        """
+        """Note that an address cannot be reached."""
         endpoint.unreachable = True
         since = self._set_aside(endpoint, message, LONGEST_POLL_INTERVAL_S, why)
         if self._all_aside():

@@ -40,12 +40,7 @@ CODE = 1
 
 
 def key_of(body: Mapping[str, Any], revision: str) -> bytes:
-    """The key of an answer: SHA-256 of everything that determines it.
-
-    Args:
-        body: of the request: the model, the whole chat, all parameters.
-        revision: identifies the weights behind the name of the model.
-    """
+    """The key of an answer: SHA-256 of everything that determines it."""
     request = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(request.encode()).digest()
 
@@ -129,20 +124,13 @@ class ScoringBatch:
 
 
 class ScoringOutcome(NamedTuple):
-    """The outcome of a scoring request.
+    """The outcome of a scoring request."""
 
-    Attributes:
-        scores: one for each dimension; None if they are missing.
-        reason: why they are missing: a slug of `REASONS`.
-        detail: the message of the failure.
-        notes: figures for the run report, such as tokens used.
-        text: the answer that the scores were read from, or the last one if none could be read.
-    """
-
-    scores: tuple[float, ...] | None
-    reason: str | None = None
-    detail: str = ""
-    notes: Mapping[str, float] = {}
+    scores: tuple[float, ...] | None  # one for each dimension; None if they are missing
+    reason: str | None = None  # why they are missing: a slug of `REASONS`
+    detail: str = ""  # the message of the failure
+    notes: Mapping[str, float] = {}  # figures for the run report, such as tokens used
+    # the answer that the scores were read from, or the last one if none could be read
     text: str = ""
 
     def for_equal_request(self) -> ScoringOutcome:

@@ -47,9 +47,6 @@ _SPECIAL = "|".join(
 def mark_of(*texts: str) -> str:
     """The mark of a request, 16 hexadecimal digits; it occurs in none of the texts.
 
-    Args:
-        *texts: all that is shown, and the template.
-
     Example:
         >>> mark_of("Which city?", "Paris")
         'aced6bd29b0e5e9f'
@@ -68,11 +65,6 @@ def _hash(content: str) -> str:
 def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) -> str:
     """A template with its placeholders replaced, all at once: those in texts are plain text.
 
-    Args:
-        template: with `{name}` for the texts, and `{mark}`.
-        texts: by name.
-        mark: null: `mark_of` the template and the texts.
-
     Example:
         >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
         '<a 7><\\\\/a></a 7>'
@@ -86,12 +78,7 @@ def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) 
 
 @lru_cache(maxsize=64)
 def lookalikes(template: str, names: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds special tokens, and what a template has around its placeholders, in folded texts.
-
-    Args:
-        template: of the message, or the part of it that delimits texts.
-        names: of its placeholders.
-    """
+    """Finds special tokens, and what a template has around its placeholders, in folded texts."""
     places = "|".join(re.escape(f"{{{name}}}") for name in (*names, "mark"))
     parts = (part.strip() for part in re.split(rf"\n|{places}", template))
     found = sorted({part for part in parts if len(part) >= _LEAST}, key=len, reverse=True)
@@ -99,12 +86,7 @@ def lookalikes(template: str, names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def escaped(text: str, looks: re.Pattern[str]) -> str:
-    """A text in which all that looks like a delimiter or a special token has a backslash.
-
-    Args:
-        text: any.
-        looks: of `lookalikes`.
-    """
+    """A text in which all that looks like a delimiter or a special token has a backslash."""
     read, places = _folded(text)
     at = sorted({_break(found) for found in looks.finditer(read)})
     cuts = [0, *(places[place] if places is not None else place for place in at), len(text)]

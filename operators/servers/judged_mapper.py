@@ -140,12 +140,7 @@ class JudgedMapper(ResumableOperator):
 
     @abstractmethod
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
-        """The chat that shows it to the scorer.
-
-        Args:
-            shown: texts of datasets and policies: `delimiters.py` keeps them apart from the prompt.
-            mark: in the delimiters; null: the one of these texts.
-        """
+        """The chat that shows it to the scorer."""
 
     @abstractmethod
     def _probe(self) -> tuple[str, ...]:
@@ -283,15 +278,10 @@ _FIRST_ROWS = 64
 
 
 class RawAnswer(NamedTuple):
-    """What a scorer answered about a row.
+    """What a scorer answered about a row."""
 
-    Attributes:
-        text: as it came; of a request that got none, the message of the failure.
-        reason: why there is no score; None where there is one.
-    """
-
-    text: str
-    reason: str | None
+    text: str  # as it came; of a request that got none, the message of the failure
+    reason: str | None  # why there is no score; None where there is one
 
 
 class KeepingJudge(Judge):
@@ -314,10 +304,6 @@ class KeepingJudge(Judge):
 
 def keep_failures(operator: JudgedMapper, table: pa.Table) -> None:
     """Open the judge of an operator so that it keeps failures, if it is going to be needed.
-
-    Args:
-        operator: about to be applied to these rows; without a cache, nothing can be kept.
-        table: the rows.
 
     Raises:
         EngineError: the judge cannot be opened.
@@ -348,10 +334,6 @@ def _asks(operator: JudgedMapper, table: pa.Table) -> bool:
 
 def raw_answers(operator: JudgedMapper, table: pa.Table) -> list[RawAnswer | None]:
     """What is kept of the scorer's answers about some rows, by their requests; nothing is sent.
-
-    Args:
-        operator: as it was when they were judged.
-        table: the rows, with the columns that it reads.
 
     Returns:
         One for each row; None where nothing is kept, or the scorer was not needed.

@@ -115,10 +115,6 @@ class Dialect(Config):
     def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
         """Fields of a request as the server takes them.
 
-        Args:
-            fields: with the names of OpenAI's API, and `max_tokens`.
-            chat: whether the request is a chat; a limit has one name only elsewhere.
-
         Example:
             >>> fields = {"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": (1 << 40) + 5}
             >>> Dialect(kind="tgi").sent(fields)
@@ -272,11 +268,6 @@ def refuse_own_fields(
     parameters: Mapping[str, Any], own: Collection[str], dialect: Dialect
 ) -> None:
     """Pass further fields of a request that are not among those that are set already.
-
-    Args:
-        parameters: the further fields.
-        own: names of those that are set.
-        dialect: by which they are sent.
 
     Raises:
         ValueError: one of them is.

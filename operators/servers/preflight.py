@@ -38,12 +38,6 @@ def check_server(
     one must be up, and all that are up must have the model; a line in the log names those that are
     down.
 
-    Args:
-        options: which server, and how long to wait for it.
-        model: its name; None: any will do.
-        clock: in seconds.
-        key: see `OpenAIClient`.
-
     Raises:
         ServerDownError: it is not up.
         EngineError: it lacks the model or refuses the key, or its address is wrong.

@@ -27,15 +27,11 @@ _PLAIN = Dialect()
 
 
 class AnswerToken(NamedTuple):
-    """A token of an answer.
+    """A token of an answer."""
 
-    Attributes:
-        text: as the server decodes it.
-        top: the most probable tokens at its position, including itself, with their
-            log-probabilities; empty if the token contains no digit, because only those are used.
-    """
-
-    text: str
+    text: str  # as the server decodes it
+    # the most probable tokens at its position, including itself, with their log-probabilities;
+    # empty if the token contains no digit, because only those are used
     top: tuple[tuple[str, float], ...]
 
 
@@ -104,10 +100,6 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     """The answer in the body of a chat completion.
 
-    Args:
-        body: of the HTTP response.
-        dialect: how the server differs from others.
-
     Raises:
         AttemptError: there is no usable answer, or the model refuses to answer.
     """
@@ -161,10 +153,6 @@ def reward_of(mean_N: Array) -> Array:
 
 def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str, pa.Array]:
     """The columns in `WRITTEN`.
-
-    Args:
-        scores: dimension to float64[N], from 1 to 5; ignored where `missing` gives a reason.
-        missing: string[N], null where there are scores.
 
     Returns:
         `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
@@ -247,11 +235,6 @@ def read_verdict(
 def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
     """A verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
     further fields.
-
-    Args:
-        answer: of the scorer.
-        name: of the decision.
-        answer_format: as in `read_verdict`.
 
     Raises:
         MalformedError: the verdict is something else.

@@ -32,20 +32,15 @@ _LONGEST_KIND = 40  # characters of one that is not known
 
 
 class ChatMessage(BaseModel):
-    """The message of a choice in a chat completion.
+    """The message of a choice in a chat completion."""
 
-    Attributes:
-        content: its text, without what the server gives apart from it; empty where the model wrote
-            none, None where there is no message or only tool calls.
-        refusal: why the model refuses to answer.
-        thought: what it thought before, if the server gives that apart.
-        calls: its tool calls, if the server gives them apart: a name, and arguments as the model
-            wrote them, or as an object.
-    """
-
+    # its text, without what the server gives apart from it; empty where the model wrote none, None
+    # where there is no message or only tool calls
     content: str | None = None
-    refusal: str | None = None
-    thought: str = ""
+    refusal: str | None = None  # why the model refuses to answer
+    thought: str = ""  # what it thought before, if the server gives that apart
+    # its tool calls, if the server gives them apart: a name, and arguments as the model wrote them,
+    # or as an object
     calls: tuple[tuple[str, str | dict[str, Any]], ...] = ()
 
     @model_validator(mode="before")
@@ -281,15 +276,7 @@ def _check_paid(status: int | None, body: bytes, base: str, message: str) -> Non
 def model_not_found(
     model: str, url: str, models: HttpResponse, hint: str, place: str = ""
 ) -> EngineError:
-    """The error to raise if posting to `url` gives 404.
-
-    Args:
-        model: the requested model.
-        url: the address that was posted to.
-        models: the response of `/v1/models`.
-        hint: what to try if the server has the model.
-        place: which of several servers it is.
-    """
+    """The error to raise if posting to `url` gives 404."""
     server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
@@ -339,10 +326,6 @@ def refusal_in(body: bytes) -> ServerRefusal:
 
 def error_in_answer(body: bytes, base: str) -> AttemptError | None:
     """The error that an answer with status 200 is, as where a proxy passes on that of a server.
-
-    Args:
-        body: of the answer, which is of no use.
-        base: address of the server.
 
     Raises:
         EngineError: see `check_status`.
@@ -407,9 +390,6 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
         """Its only choice, which ended by itself (`stop`) or was cut off (`length`).
-
-        Args:
-            dialect: of the server, which says what its finish reasons mean.
 
         Raises:
             AttemptError: there is no such choice, or the model refuses to answer.
@@ -478,23 +458,12 @@ def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
 
 
 def bad_response(detail: str, right: str = "") -> AttemptError:
-    """The error to raise if an answer is not what was requested.
-
-    Args:
-        detail: what is wrong.
-        right: what to set, see `AttemptError`.
-    """
+    """The error to raise if an answer is not what was requested."""
     return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
 
 
 def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
-    """The error to raise if a response has a finish reason that means nothing here.
-
-    Args:
-        what: the response.
-        finish_reason: of the server.
-        place: see `in_server`.
-    """
+    """The error to raise if a response has a finish reason that means nothing here."""
     name = "null" if finish_reason is None else _yaml_key(finish_reason)
     if name in _FAILED:
         setting = in_server(place, f"finish_reasons: {{{name}: length}}")
@@ -514,10 +483,6 @@ def _yaml_key(text: str) -> str:
 
 def in_server(place: str, field: str) -> str:
     """A field of `Dialect` as it stands in a recipe.
-
-    Args:
-        place: of `server` in the recipe, such as `openai`; empty: it stands alone.
-        field: with its value.
 
     Example:
         >>> in_server("openai", "index: by_order")
@@ -553,12 +518,6 @@ _FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_p
 
 def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = "") -> str:
     """What to set so that the server may take a request that it has refused.
-
-    Args:
-        body: of the refusal.
-        sent: the refused request.
-        dialect: by which it was written.
-        place: see `in_server`.
 
     Returns:
         An instruction with the field; empty if it is unknown, or the prompt that is refused.

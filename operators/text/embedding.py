@@ -33,17 +33,11 @@ from .tokens import Text, blocks, shingles, tokens_of
 
 
 class TextBatch(NamedTuple):
-    """Texts that go through the model together.
+    """Texts that go through the model together."""
 
-    Attributes:
-        rows: their places among the texts of the call.
-        length: in tokens, to which each is padded.
-        copies: of the first text, which fill the batch up.
-    """
-
-    rows: list[int]
-    length: int
-    copies: int = 0
+    rows: list[int]  # their places among the texts of the call
+    length: int  # in tokens, to which each is padded
+    copies: int = 0  # of the first text, which fill the batch up
 
     @property
     def tokens(self) -> int:
@@ -113,21 +107,16 @@ AttentionKind = Literal["bidirectional", "causal"]
 
 
 class ModelOptions(NamedTuple):
-    """How a model is loaded, where its own files do not say it or are not to be followed.
+    """How a model is loaded, where its own files do not say it or are not to be followed."""
 
-    Attributes:
-        attention: which tokens see which; None: as `is_causal` in its config.json says.
-        pooling: how the vectors of tokens become one; None: as its own pooling module says.
-        append_eos: ends each text with the EOS token, also where the tokenizer does not.
-        prompt: is put before each text; None: the model's default prompt, if it has one.
-        trust_remote_code: runs the code that comes with the model.
-    """
-
+    # which tokens see which; None: as `is_causal` in its config.json says
     attention: AttentionKind | None = None
+    # how the vectors of tokens become one; None: as its own pooling module says
     pooling: PoolingMode | None = None
-    append_eos: bool = False
+    append_eos: bool = False  # ends each text with the EOS token, also where the tokenizer does not
+    # is put before each text; None: the model's default prompt, if it has one
     prompt: str | None = None
-    trust_remote_code: bool = False
+    trust_remote_code: bool = False  # runs the code that comes with the model
 
 
 BY_ITS_OWN_FILES = ModelOptions()
@@ -513,13 +502,6 @@ def embedder(
 ) -> Embedder:
     """The embedder of a configuration; one per process, so that the model stays loaded.
 
-    Args:
-        backend: `hashed_ngram` or `sentence_transformers`.
-        model: name or folder of a sentence-transformers model.
-        dtype: data type of the model.
-        device: such as `cpu` or `cuda:0`; None leaves the choice to the library.
-        options: how the model is loaded.
-
     Raises:
         RecipeError: the library or the model is missing, or it is not what its files describe.
     """
@@ -540,15 +522,10 @@ def _loaded(
 
 
 class GroupGrams(NamedTuple):
-    """Cosines within groups that have the same number M of texts.
+    """Cosines within groups that have the same number M of texts."""
 
-    Attributes:
-        rows_BM: int64, the row of each text; one line per group.
-        grams_BMM: float64, cosine similarities between the texts of the group.
-    """
-
-    rows_BM: Array
-    grams_BMM: Array
+    rows_BM: Array  # int64, the row of each text; one line per group
+    grams_BMM: Array  # float64, cosine similarities between the texts of the group
 
 
 _BLOCK_ROWS = 8192
@@ -558,12 +535,6 @@ def group_grams(
     texts: pa.Array, groups: Groups, used_N: Array, embed: Embedder
 ) -> Iterator[GroupGrams]:
     """Cosines of the texts of each group, for all groups of a size at once.
-
-    Args:
-        texts: strings of N rows.
-        groups: which rows belong together.
-        used_N: bool, the rows that take part; none of them null.
-        embed: makes vectors of texts.
 
     Raises:
         OperatorError: a vector is zero or not finite.

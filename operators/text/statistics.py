@@ -69,40 +69,23 @@ _BREAKS = np.isin(np.arange(256), [ord(c) for c in " \t\n"])
 
 
 class Points(NamedTuple):
-    """The code points of a block of N texts, with a newline after each.
+    """The code points of a block of N texts, with a newline after each."""
 
-    Attributes:
-        codes_C: uint32.
-        starts_N: int64, where each text begins.
-        sizes_N: int64, its characters, without the newline.
-    """
-
-    codes_C: Array
-    starts_N: Array
-    sizes_N: Array
+    codes_C: Array  # uint32
+    starts_N: Array  # int64, where each text begins
+    sizes_N: Array  # int64, its characters, without the newline
 
 
 class Statistics(NamedTuple):
-    """Statistics of N texts.
+    """Statistics of N texts."""
 
-    Attributes:
-        words_N: int64, number of words.
-        repetition_N: float64, share of character n-grams that repeat, see `repetition`.
-        special_N: float64, share of special characters.
-    """
-
-    words_N: Array
-    repetition_N: Array
-    special_N: Array
+    words_N: Array  # int64, number of words
+    repetition_N: Array  # float64, share of character n-grams that repeat, see `repetition`
+    special_N: Array  # float64, share of special characters
 
 
 def statistics(texts: pa.Array, n: int) -> Statistics:
-    """All statistics of the texts.
-
-    Args:
-        texts: large_string[N]; a null counts as empty.
-        n: length of the n-grams of `repetition`.
-    """
+    """All statistics of the texts."""
     parts = [
         (words(block), repetition(points, n), special_share(points))
         for block, points in _blocks(texts)

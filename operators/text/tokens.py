@@ -27,34 +27,21 @@ BLOCK_BYTES = 1 << 18
 
 
 class Tokens(NamedTuple):
-    """The tokens of N texts.
+    """The tokens of N texts."""
 
-    Attributes:
-        hashes_T: uint64, one hash per token, in the order of the text.
-        offsets_N1: int64[N + 1]; text i has the tokens offsets[i] to offsets[i + 1].
-    """
-
-    hashes_T: Array
-    offsets_N1: Array
+    hashes_T: Array  # uint64, one hash per token, in the order of the text
+    offsets_N1: Array  # int64[N + 1]; text i has the tokens offsets[i] to offsets[i + 1]
 
 
 class Text(NamedTuple):
-    """The bytes of N texts in one buffer, each followed by a newline.
+    """The bytes of N texts in one buffer, each followed by a newline."""
 
-    Attributes:
-        bytes_B: uint8.
-        offsets_N1: int64[N + 1]; text i begins at byte offsets[i].
-    """
-
-    bytes_B: Array
-    offsets_N1: Array
+    bytes_B: Array  # uint8
+    offsets_N1: Array  # int64[N + 1]; text i begins at byte offsets[i]
 
 
 def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column as strings, large_string[N]; the contents of a chat are joined.
-
-    Args:
-        column: strings, or lists of messages with the field `content`. Nulls stay null.
 
     Raises:
         DataError: the column contains neither.
@@ -135,10 +122,6 @@ _VALUES = {lowercase: _values(lowercase) for lowercase in (False, True)}
 
 def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
     """Hash the tokens of a block.
-
-    Args:
-        text: a block of texts.
-        lowercase: A to Z count as a to z.
 
     Example:
         >>> block = next(blocks(pa.array(["2 + x", "2+X"], pa.large_string())))

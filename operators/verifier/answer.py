@@ -249,13 +249,7 @@ def _inside_answer_tag(text: str) -> tuple[str, int]:
 
 
 def tag_is_denied(text: str, start: int, inside: str) -> bool:
-    """Whether the sentence around a tag denies what is in it.
-
-    Args:
-        text: which contains the tag.
-        start: where the content of the tag begins.
-        inside: the content.
-    """
+    """Whether the sentence around a tag denies what is in it."""
     closed = text.find(">", start + len(inside))
     return is_denied(text, text.rfind("<", 0, start), closed + 1 if closed >= 0 else len(text))
 

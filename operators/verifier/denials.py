@@ -472,19 +472,12 @@ _TAKEN_BACK = re.compile(
 
 
 class _Surroundings(NamedTuple):
-    """What stands around an answer, in lower case.
+    """What stands around an answer, in lower case."""
 
-    Attributes:
-        left: from the beginning of its sentence.
-        right: up to the end of its sentence.
-        ends: the mark that ends it, empty where there is none.
-        next: the sentence behind it.
-    """
-
-    left: str
-    right: str
-    ends: str
-    next: str
+    left: str  # from the beginning of its sentence
+    right: str  # up to the end of its sentence
+    ends: str  # the mark that ends it, empty where there is none
+    next: str  # the sentence behind it
 
 
 def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
@@ -562,12 +555,7 @@ _LEADS_ON = re.compile(r"(?:\b(?:is|be|not|to|that|equals?|nor|than|except|other
 
 
 def _is_negated(clause: str, named: bool) -> bool:
-    """Whether what stands in front of an answer denies it.
-
-    Args:
-        clause: in front of it.
-        named: whether it speaks of the answer; else it is the story's: "2 girls did not come".
-    """
+    """Whether what stands in front of an answer denies it."""
     if (near := _NEAR.search(clause)) and (named or not _LEFT_OUT.match(near[0])):
         return True
     given = _GIVEN.match(clause) and "," in clause

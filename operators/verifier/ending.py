@@ -29,13 +29,7 @@ _ITEM_ENDS = ".．、)）"
 
 
 def begins_item(text: str, start: int, end: int) -> bool:
-    """Whether a number is the `4.` of a list item after an item `3.`, where a response was cut off.
-
-    Args:
-        text: that contains the number.
-        start: of the number.
-        end: of the number.
-    """
+    """Whether a number is the `4.` of a list item after `3.`, where a response was cut off."""
     if text[end : end + 1] not in tuple(_ITEM_ENDS) or not _ITEM.fullmatch(text, start, end):
         return False
     line = text.rfind("\n", 0, start) + 1

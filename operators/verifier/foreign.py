@@ -88,23 +88,14 @@ class PhrasePlace(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """What follows a phrase.
+    """What follows a phrase."""
 
-    Attributes:
-        text: as it stands there, up to the end of the sentence.
-        rest: the same up to the end of the text.
-        phrases: the words of its language.
-        is_negated: whether the text begins with its negation.
-        is_wrong: whether what follows says that it is wrong.
-        is_open: whether a colon precedes it, so that the answer may be at the end of the rest.
-    """
-
-    text: str
-    rest: str
-    phrases: Phrases
-    is_negated: bool
-    is_wrong: bool
-    is_open: bool
+    text: str  # as it stands there, up to the end of the sentence
+    rest: str  # the same up to the end of the text
+    phrases: Phrases  # the words of its language
+    is_negated: bool  # whether the text begins with its negation
+    is_wrong: bool  # whether what follows says that it is wrong
+    is_open: bool  # whether a colon precedes it, so that the answer may be at the end of the rest
 
 
 class FoundNumber(NamedTuple):
@@ -307,11 +298,6 @@ def number(
     """The last number of a text, with its unit; None if the text is read as English.
 
     A number that a word next to it changes is given with the words around it, as another answer.
-
-    Args:
-        text: of a language other than English, perhaps.
-        read: the rule for English, which finds a number or the formula it is part of.
-        phrases: the words of its language, if it is known.
     """
     phrases = phrases or phrases_of(text)
     if phrases is None:

@@ -28,10 +28,6 @@ _BRACED = re.compile(r"(?<=\d)\{,\}(?=\d{1,2}(?!\d))")
 def with_point(number: str, response: str) -> str | None:
     r"""A number with a decimal point that has a comma, or points between thousands; None if it has not.
 
-    Args:
-        number: an answer or a reference, perhaps with a unit.
-        response: whose language decides. The comma of `3{,}5` is one in any language.
-
     Example:
         >>> with_point("3,5 Meter", "Die Antwort lautet 3,5 Meter.")
         '3.5 Meter'

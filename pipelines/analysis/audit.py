@@ -36,21 +36,15 @@ _ROWS_AT_ONCE = 1_000
 
 
 class GradedRows(NamedTuple):
-    """The answers of a stored run that a verifier has graded right or wrong; axis _N.
+    """The answers of a stored run that a verifier has graded right or wrong; axis _N."""
 
-    Attributes:
-        table: `set`, the name of the set; `row`, its place among the set's answers, from 0;
-            `response_id`, `prompt_id`, `response`, `reference`, `extracted_answer` and `verdict` as
-            texts, null where the run has none; and `prompt`, as it is on file.
-        verifier: the step that wrote the verdicts.
-        operator: its operator; None where the recipe does not have it.
-        ungraded: answers without a verdict, or that could not be graded; they are not in `table`.
-    """
-
+    # `set`, the name of the set; `row`, its place among the set's answers, from 0; `response_id`,
+    # `prompt_id`, `response`, `reference`, `extracted_answer` and `verdict` as texts, null where
+    # the run has none; and `prompt`, as it is on file
     table: pa.Table
-    verifier: str
-    operator: Operator | None
-    ungraded: int
+    verifier: str  # the step that wrote the verdicts
+    operator: Operator | None  # its operator; None where the recipe does not have it
+    ungraded: int  # answers without a verdict, or that could not be graded; they are not in `table`
 
     @property
     def by_math_verify_mapper(self) -> MathVerifyMapper | None:
@@ -132,23 +126,14 @@ def verifier_of(one: StoredSet) -> tuple[str, Operator | None]:
 
 
 class Agreement(NamedTuple):
-    """How often two verifiers give the same verdict.
+    """How often two verifiers give the same verdict."""
 
-    Attributes:
-        both: rows on which both decided.
-        agree: of these, with the same verdict.
-        interval: of the share that agrees; None where `both` is 0.
-        to_wrong: right by the first verifier and wrong by the second.
-        to_right: the reverse.
-        undecided: the second verifier failed, or what it would need is not there.
-    """
-
-    both: int
-    agree: int
-    interval: Interval95 | None
-    to_wrong: int
-    to_right: int
-    undecided: int
+    both: int  # rows on which both decided
+    agree: int  # of these, with the same verdict
+    interval: Interval95 | None  # of the share that agrees; None where `both` is 0
+    to_wrong: int  # right by the first verifier and wrong by the second
+    to_right: int  # the reverse
+    undecided: int  # the second verifier failed, or what it would need is not there
 
 
 def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
@@ -182,12 +167,7 @@ def _extracted(responses: pa.ChunkedArray) -> pa.Array:
 
 
 def agreement(graded: GradedRows, recheck_N: Sequence[str | None]) -> Agreement:
-    """Compare the verdicts on file with those of the second verifier.
-
-    Args:
-        graded: rows.
-        recheck_N: of `rechecked`, joined.
-    """
+    """Compare the verdicts on file with those of the second verifier."""
     right_N, again_N, decided_N = decisions(graded, recheck_N)
     both = int(decided_N.sum())
     agree = int((decided_N & (right_N == again_N)).sum())
@@ -260,10 +240,6 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
     All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
     to their size; at least `LEAST` of each.
 
-    Args:
-        sizes_H: rows of each of `STRATA`.
-        sample: rows to draw; all, where there are no more.
-
     Raises:
         DataError: the sample is too small for that.
 
@@ -304,12 +280,6 @@ def _shared_out(sizes: Array, least: Array, wanted: int) -> Array:
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
     """Rows of a seeded sample, stratum by stratum; within each in the order of the table.
 
-    Args:
-        graded: rows.
-        strata_N: of `strata`.
-        sample: how many rows.
-        seed: another seed gives another sample.
-
     Raises:
         DataError: the sample is too small, see `allocate`.
     """
@@ -345,24 +315,15 @@ class Counted(NamedTuple):
 
 
 class ErrorRate(NamedTuple):
-    """A rate of errors, over strata.
+    """A rate of errors, over strata."""
 
-    Attributes:
-        rate: of the strata with a label; NaN where none has one.
-        interval: 95%; it allows for any rate in strata without a label.
-        unlabelled: rows in strata without a label.
-    """
-
-    rate: float
-    interval: Interval95
-    unlabelled: int
+    rate: float  # of the strata with a label; NaN where none has one
+    interval: Interval95  # 95%; it allows for any rate in strata without a label
+    unlabelled: int  # rows in strata without a label
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
     """The rate of errors over some strata, by the formula above.
-
-    Args:
-        counted: by stratum: of all, of those graded right, or of those graded wrong.
 
     Example:
         >>> error_rate({"no answer": Counted(100, 10, 0)}).rate
@@ -401,27 +362,16 @@ class WeakTest(NamedTuple):
 
 
 class TestAudit(NamedTuple):
-    """What is known of the tests of a run.
+    """What is known of the tests of a run."""
 
-    Attributes:
-        distinct: tests that are assertions; equal ones count once.
-        examined: of these, those that were run on made programs.
-        weak: of these, the weak ones.
-        failed: why none could be run; empty if they could.
-    """
-
-    distinct: int
-    examined: int
-    weak: tuple[WeakTest, ...]
-    failed: str = ""
+    distinct: int  # tests that are assertions; equal ones count once
+    examined: int  # of these, those that were run on made programs
+    weak: tuple[WeakTest, ...]  # of these, the weak ones
+    failed: str = ""  # why none could be run; empty if they could
 
 
 def audit_tests(stored: Stored, seed: int) -> TestAudit | None:
     """Which of the assertions that graded a run are weak; None where none did.
-
-    Args:
-        stored: of which the graded rows are read.
-        seed: of the sample, where there are many tests.
 
     Raises:
         RejuiceError: the files of the run are damaged.

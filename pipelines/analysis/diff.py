@@ -104,21 +104,13 @@ LEAST_COUNT = 3
 
 
 class ComponentChange(NamedTuple):
-    """What a component adds to the mean reward in two sets, and why it adds more or less.
+    """What a component adds to the mean reward in two sets, and why it adds more or less."""
 
-    Attributes:
-        added: its mean contribution in the one and the other.
-        weights: of the sum; NaN where the set has no sum with it.
-        by_values: of the difference of `added`, what the change of its values makes.
-        by_weight: what the change of its weight makes.
-        missing: the share of rows in which it is missing.
-    """
-
-    added: tuple[float, float]
-    weights: tuple[float, float]
-    by_values: float
-    by_weight: float
-    missing: tuple[float, float]
+    added: tuple[float, float]  # its mean contribution in the one and the other
+    weights: tuple[float, float]  # of the sum; NaN where the set has no sum with it
+    by_values: float  # of the difference of `added`, what the change of its values makes
+    by_weight: float  # what the change of its weight makes
+    missing: tuple[float, float]  # the share of rows in which it is missing
 
 
 class PromptChange(NamedTuple):
@@ -130,45 +122,28 @@ class PromptChange(NamedTuple):
 
 
 class SetChange(NamedTuple):
-    """Two sets of rows.
+    """Two sets of rows."""
 
-    Attributes:
-        rows: of each, and `kept` of these.
-        kept: rows.
-        prompts: in both, only in the first, only in the second.
-        reward: the mean over the rows kept.
-        by_chance: 95% interval of the difference of `reward` by the spread between groups, as if
-            the two sets had different prompts.
-        components: by name; the differences of `added` sum to that of `reward`, where no reward
-            came with the responses.
-        pass_rate: right among the graded rows.
-        length: mean, in tokens or characters.
-        silent: the share of groups without signal among those with responses.
-        moved: prompts with rewards in both, the greatest difference first.
-    """
-
-    rows: tuple[int, int]
-    kept: tuple[int, int]
-    prompts: tuple[int, int, int]
-    reward: tuple[float, float]
+    rows: tuple[int, int]  # of each, and `kept` of these
+    kept: tuple[int, int]  # rows
+    prompts: tuple[int, int, int]  # in both, only in the first, only in the second
+    reward: tuple[float, float]  # the mean over the rows kept
+    # 95% interval of the difference of `reward` by the spread between groups, as if the two sets
+    # had different prompts
     by_chance: tuple[float, float]
+    # by name; the differences of `added` sum to that of `reward`, where no reward came with the
+    # responses
     components: Mapping[str, ComponentChange]
-    pass_rate: tuple[float, float]
-    length: tuple[float, float]
-    silent: tuple[float, float]
-    moved: tuple[PromptChange, ...]
+    pass_rate: tuple[float, float]  # right among the graded rows
+    length: tuple[float, float]  # mean, in tokens or characters
+    silent: tuple[float, float]  # the share of groups without signal among those with responses
+    moved: tuple[PromptChange, ...]  # prompts with rewards in both, the greatest difference first
 
 
 def set_change(
     a: RowTable, b: RowTable, weights: tuple[Mapping[str, float], Mapping[str, float]]
 ) -> SetChange:
-    """What changed from one set to another.
-
-    Args:
-        a: rows of the first.
-        b: rows of the second.
-        weights: of the sum in each, by component.
-    """
+    """What changed from one set to another."""
     both = (a, b)
     names = dict.fromkeys([*a.components, *b.components])
     reward = _pair(_mean(column_values(rows.table, "reward")[_kept(rows)]) for rows in both)
@@ -191,10 +166,6 @@ def new_responses(before: Iterable[str | None], after: Sequence[str | None]) -> 
     """Responses that are frequent in a set and absent from another, the most frequent first.
 
     White space does not count; a response is a text, not a meaning.
-
-    Args:
-        before: of the other set; None is no response.
-        after: of the set.
     """
     old = {" ".join(text.split()) for text in before if text is not None}
     counts = Counter(" ".join(text.split()) for text in after if text is not None)
@@ -304,49 +275,31 @@ def _pair(values: Iterable[_Value]) -> tuple[_Value, _Value]:
 
 
 class Diff(NamedTuple):
-    """Two recipes, and what their runs made of rows.
+    """Two recipes, and what their runs made of rows."""
 
-    Attributes:
-        paths: as they were given.
-        fields: of the recipes that differ, see `recipe_differences`.
-        sets: of the runs; none where one of them has not been run.
-        not_run: the recipes that have not been run.
-        points: of two training runs, their metrics by the steps that both have.
-        other_samples: of two training runs, the first step with other responses; None: there is
-            none.
-    """
-
-    paths: tuple[Path, Path]
-    fields: Sequence[str]
-    sets: Sequence[SetDiff]
-    not_run: Sequence[Path]
+    paths: tuple[Path, Path]  # as they were given
+    fields: Sequence[str]  # of the recipes that differ, see `recipe_differences`
+    sets: Sequence[SetDiff]  # of the runs; none where one of them has not been run
+    not_run: Sequence[Path]  # the recipes that have not been run
+    # of two training runs, their metrics by the steps that both have
     points: Mapping[int, tuple[Mapping[str, float], Mapping[str, float]]]
+    # of two training runs, the first step with other responses; None: there is none
     other_samples: int | None
 
 
 class SetDiff(NamedTuple):
-    """Two sets of rows.
+    """Two sets of rows."""
 
-    Attributes:
-        names: of the two.
-        common: the rows that both sampled, by their `response_id`; None: there are none.
-        change: over all rows of each.
-        new: responses that are frequent in the second and absent from the first, with counts.
-    """
-
-    names: tuple[str, str]
+    names: tuple[str, str]  # of the two
+    # the rows that both sampled, by their `response_id`; None: there are none
     common: Comparison | None
-    change: SetChange
+    change: SetChange  # over all rows of each
+    # responses that are frequent in the second and absent from the first, with counts
     new: Mapping[str, int]
 
 
 def diff_of(a: Path, b: Path, steps: range | None = None) -> Diff:
     """The differences of two recipes or runs.
-
-    Args:
-        a: a recipe, or a stored run.
-        b: another one.
-        steps: of training runs, those that are looked at; None: all.
 
     Raises:
         RejuiceError: one of them cannot be read, or two training runs share no step.
@@ -411,11 +364,6 @@ def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
 
 def set_diff(a: StoredSet, b: StoredSet, names: tuple[str, str]) -> SetDiff:
     """The differences of two sets.
-
-    Args:
-        a: the first.
-        b: the second.
-        names: of the two, where they are printed.
 
     Raises:
         RejuiceError: their files are damaged.
@@ -490,13 +438,7 @@ _METRICS = {
 
 
 def show_diff(found: Diff, command: str, console: Console) -> None:
-    """Print the differences.
-
-    Args:
-        found: the differences.
-        command: as it was given, for the lines that recommend it with `--rows`.
-        console: where to print.
-    """
+    """Print the differences."""
     if not console.is_terminal:
         console.width = _WIDTH
     lines = [f"A            {found.paths[0]}", f"B            {found.paths[1]}"]

@@ -116,12 +116,7 @@ def found_answer(response: str) -> FoundAnswer:
 
 
 def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa.Array]:
-    """`found_by`, rules joined by commas, and `found_at`, such as `120:122`; texts.
-
-    Args:
-        operator: which graded the rows.
-        table: with `response`.
-    """
+    """`found_by`, rules joined by commas, and `found_at`, such as `120:122`; texts."""
     responses = table["response"].cast(pa.string()).to_pylist()
     found = [FoundAnswer(None) if text is None else found_answer(text) for text in responses]
     places = [None if each.start is None else f"{each.start}:{each.end}" for each in found]
@@ -241,10 +236,6 @@ def judge_evidence(operator: JudgedMapper, table: pa.Table) -> dict[str, pa.Arra
 
     A failure is the malformed answer, or the message of a request that got none. Both are null
     where the cache of the judge does not have them.
-
-    Args:
-        operator: which judged the rows.
-        table: with the columns that it reads.
     """
     found = raw_answers(operator, table)
     scored = [each.text if each and each.reason is None else None for each in found]
@@ -263,10 +254,6 @@ def diversity_evidence(operator: DiversityRewardMapper, table: pa.Table) -> dict
 
     Null in rows without text, and where no other response of the group has any. A closed gate
     withholds the reward, not the cosines.
-
-    Args:
-        operator: which rewarded the rows.
-        table: whole groups as the step had them: `response_id`, `prompt_id` and the text.
 
     Raises:
         RejuiceError: the model of the embeddings cannot be loaded.
@@ -380,12 +367,6 @@ def evidence(
 ) -> Mapping[str, pa.Array]:
     """The evidence of a step, by name, one value for each row; empty where a step has none.
 
-    Args:
-        step: which has seen the rows.
-        table: rows as the step had them, in order and in whole groups: the ids and what it reads.
-        reasons: string[N], why the step dropped each row; None: it dropped none.
-        models: whether an embedding model may be loaded, which takes seconds.
-
     Raises:
         RejuiceError: a model that is needed cannot be loaded.
 
@@ -414,12 +395,7 @@ def has_evidence(step: Step, frame: Frame) -> bool:
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:
-    """Some of the rows that a step had, for `evidence`: the ids, and what the step reads.
-
-    Args:
-        applied: the step.
-        rows: int64[M], of whole groups, ascending.
-    """
+    """Some of the rows that a step had, for `evidence`: the ids, and what the step reads."""
     names = [name for name in _IDS if name in applied.before.column_names]
     wanted = dict.fromkeys((*names, *applied.step.operator.reads()))
     return applied.before.select(wanted).take(pa.array(rows))

@@ -37,11 +37,6 @@ _MOST_SEARCHED = 20_000
 def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[str]:
     """What a step's values of a row rest on, a line for each; empty where there is nothing.
 
-    Args:
-        applied: the step, with the rows before it.
-        row: place of the row before the step.
-        most: characters of a text that are shown; the end of a longer one is left out.
-
     Raises:
         RejuiceError: what is on file does not fit the step.
 
@@ -98,10 +93,6 @@ def _cut(text: str, most: int) -> str:
 
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
     """The terms of a reward, or the rewards that an advantage compares; else nothing.
-
-    Args:
-        applied: the step, with the rows before it.
-        row: place of the row before the step.
 
     Example:
         >>> sum_lines(applied, 1)
@@ -162,22 +153,16 @@ ROW = "row"
 
 
 class RowPath(NamedTuple):
-    """A row, from where it comes from to its end.
+    """A row, from where it comes from to its end."""
 
-    Attributes:
-        one: the set that it belongs to.
-        number: its row in the dataset, or among the rollouts of a training step, from 1; None where
-            a step made it.
-        source: the rows before the first step.
-        steps: all steps of the set.
-        places: its place in the rows before each step, as far as it got, and after the last where
-            it is left; -1 where it was not there yet.
-    """
-
-    one: StoredSet
+    one: StoredSet  # the set that it belongs to
+    # its row in the dataset, or among the rollouts of a training step, from 1; None where a step
+    # made it
     number: int | None
-    source: Frame
-    steps: Sequence[AppliedStep]
+    source: Frame  # the rows before the first step
+    steps: Sequence[AppliedStep]  # all steps of the set
+    # its place in the rows before each step, as far as it got, and after the last where it is left;
+    # -1 where it was not there yet
     places: tuple[int, ...]
 
     @property
@@ -202,11 +187,6 @@ class RowPath(NamedTuple):
 
 def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
     """The rows of a set that an id names.
-
-    Args:
-        one: the set.
-        name: `response_id`, `prompt_id` or `ROW`.
-        row: how the id begins, or `row 5`.
 
     Raises:
         DataError: what the steps did is not on file.
@@ -282,12 +262,7 @@ _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 
 def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
-    """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
-
-    Args:
-        path: of the row.
-        everything: also token ids and log-probabilities, and texts at their full length.
-    """
+    """Where a row comes from, what each step wrote, on what that rests, and where the row ends."""
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.id(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
@@ -459,11 +434,6 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
     """What each step did to a row, from the dataset to its end.
 
     Of several rows there is a line for each. Of a training run, the last step that has it counts.
-
-    Args:
-        stored: the run.
-        row: an id as in `decisions`: a response_id or prompt_id (or a prefix of one), or `row N`.
-        everything: all rows, values and lines, whatever their length.
 
     Raises:
         DataError: what the steps did is not on file, or no row has that id.

@@ -89,13 +89,7 @@ class SetFigures(NamedTuple):
 
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) -> SetFigures:
-    """The figures of a set.
-
-    Args:
-        rows: of the set.
-        funnel: its steps.
-        lengths_N: of each response, in tokens or characters; below 0 where not known.
-    """
+    """The figures of a set."""
     table, groups = rows.table, rows.groups
     shares = _shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
@@ -112,12 +106,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) 
 
 
 def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
-    """How many groups are all right, all wrong or mixed, and their pass rates.
-
-    Args:
-        rows: of a set.
-        sampled_N: bool, whether a row has a response; a group without any does not count.
-    """
+    """How many groups are all right, all wrong or mixed, and their pass rates."""
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
@@ -148,12 +137,7 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
 
 
 def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
-    """By component, its share of the variance of advantages.
-
-    Args:
-        rows: of a set.
-        used_N: bool, which rows count; those beyond its end do not.
-    """
+    """By component, its share of the variance of advantages."""
     used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
     advantage_N = column_values(rows.table, "advantage")
     full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)

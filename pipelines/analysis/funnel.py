@@ -37,13 +37,7 @@ _MOST_MESSAGES = 3
 
 
 def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
-    """Print how many rows reached each step, how many remained, and why the others were dropped.
-
-    Args:
-        report: of the run.
-        console: where to print.
-        path: where the run is found; None: at its export.
-    """
+    """Print how many rows reached each step, how many remained, and why the others were dropped."""
     if console.quiet:
         return
     if not console.is_terminal:
@@ -168,12 +162,7 @@ TRAINING = "training"
 
 
 def set_funnel(rows: RowTable, parts: Iterable[Sequence[AppliedStep]]) -> list[StepReport]:
-    """The funnel of a set whose report is not on file; seconds are 0, as they are not either.
-
-    Args:
-        rows: of the set.
-        parts: what the steps did, part by part.
-    """
+    """The funnel of a set whose report is not on file; seconds are 0, as they are not either."""
     log = AuditLog()
     for applied in parts:
         for each in applied:
@@ -237,10 +226,6 @@ class _SetReport(NamedTuple):
 
 def show_training(stored: Stored, console: Console) -> int:
     """Print the funnel, groups, components and missing rewards of all sets of each kind together.
-
-    Args:
-        stored: a training run or step.
-        console: where to print.
 
     Returns:
         How many rows are left.

@@ -32,14 +32,7 @@ _SHOWN = ("set", "row", "response_id", "prompt", "response", "reference", "extra
 def sample_lines(
     graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
 ) -> Iterator[str]:
-    """A line for each row of a sample, without a label.
-
-    Args:
-        graded: rows.
-        recheck_N: verdicts of math-verify.
-        strata_N: the stratum of each row.
-        rows: places of the sample in the table.
-    """
+    """A line for each row of a sample, without a label."""
     sizes = Counter(strata_N.tolist())
     names = [name for name in _SHOWN if name in graded.table.column_names]
     taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
@@ -96,33 +89,20 @@ def check_replaceable(path: Path) -> None:
 
 
 class LabelledErrors(NamedTuple):
-    """What labels say about a verifier.
+    """What labels say about a verifier."""
 
-    Attributes:
-        labelled: rows that are right or wrong by their label.
-        unsure: rows with that label; they count as without one.
-        unlabelled: rows of the sample without a label.
-        errors: the rate of wrong verdicts among all.
-        false_right: among the responses graded right, those that are wrong.
-        false_wrong: among the responses graded wrong, those that are right.
-    """
-
-    labelled: int
-    unsure: int
-    unlabelled: int
-    errors: ErrorRate
-    false_right: ErrorRate
-    false_wrong: ErrorRate
+    labelled: int  # rows that are right or wrong by their label
+    unsure: int  # rows with that label; they count as without one
+    unlabelled: int  # rows of the sample without a label
+    errors: ErrorRate  # the rate of wrong verdicts among all
+    false_right: ErrorRate  # among the responses graded right, those that are wrong
+    false_wrong: ErrorRate  # among the responses graded wrong, those that are right
 
 
 def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
     """The error rates that follow from a labelled file.
 
     Strata and their sizes are those of the file, as the sample was drawn from them.
-
-    Args:
-        path: of the file.
-        graded: the rows of the run, of which the sample was drawn.
 
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.

@@ -61,35 +61,22 @@ class FailingPair(NamedTuple):
 
 
 class CheckedRate(NamedTuple):
-    """How many pairs failed a check, of those that it applies to.
+    """How many pairs failed a check, of those that it applies to."""
 
-    Attributes:
-        check: of `KEEP` or `CHANGE`.
-        pairs: distinct pairs to which it applies.
-        failing: of these.
-        interval: Wilson's 95%, of the share that fails; None where there is no pair.
-    """
-
-    check: str
-    pairs: int
-    failing: int
+    check: str  # of `KEEP` or `CHANGE`
+    pairs: int  # distinct pairs to which it applies
+    failing: int  # of these
+    # Wilson's 95%, of the share that fails; None where there is no pair
     interval: Interval95 | None
 
 
 class MetamorphicResult(NamedTuple):
-    """The result of all checks.
+    """The result of all checks."""
 
-    Attributes:
-        rates: of `KEEP`, then of `CHANGE`.
-        failing: pairs, in the order of the checks.
-        pairs: distinct pairs that were checked, of `distinct`.
-        distinct: pairs of the run.
-    """
-
-    rates: tuple[CheckedRate, ...]
-    failing: tuple[FailingPair, ...]
-    pairs: int
-    distinct: int
+    rates: tuple[CheckedRate, ...]  # of `KEEP`, then of `CHANGE`
+    failing: tuple[FailingPair, ...]  # pairs, in the order of the checks
+    pairs: int  # distinct pairs that were checked, of `distinct`
+    distinct: int  # pairs of the run
 
 
 class _Trial(NamedTuple):
@@ -102,13 +89,7 @@ class _Trial(NamedTuple):
 def metamorphic_checks(
     graded: GradedRows, operator: MathVerifyMapper, seed: int
 ) -> MetamorphicResult:
-    """Rewrite answers and references, and grade them again.
-
-    Args:
-        graded: rows.
-        operator: their verifier.
-        seed: of the choice of pairs, where there are more than `MOST_PAIRS`.
-    """
+    """Rewrite answers and references, and grade them again."""
     distinct = _pairs(graded)
     pairs = _chosen(list(distinct), seed)
     verdicts = _graded(pairs, operator)

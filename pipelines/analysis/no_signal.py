@@ -111,17 +111,13 @@ class NoSignal(NamedTuple):
 
 
 class GradedPart(NamedTuple):
-    """Whole groups, as steps have graded them.
+    """Whole groups, as steps have graded them."""
 
-    Attributes:
-        frames: by decisive column, rows with it: those of the last step that wrote it, with what
-            that step itself dropped.
-        steps: the name of that step.
-        missing: by component, how many of its values are missing, by reason.
-    """
-
+    # by decisive column, rows with it: those of the last step that wrote it, with what that step
+    # itself dropped
     frames: Mapping[str, Frame]
-    steps: Mapping[str, str]
+    steps: Mapping[str, str]  # the name of that step
+    # by component, how many of its values are missing, by reason
     missing: Mapping[str, Mapping[str, int]]
 
     @classmethod
@@ -141,11 +137,7 @@ class GradedPart(NamedTuple):
 
 
 def no_signal(parts: Iterable[GradedPart]) -> NoSignal | None:
-    """Why no group has a signal; None: one has, or nothing decides it.
-
-    Args:
-        parts: in order. They are read up to the first that has a signal.
-    """
+    """Why no group has a signal; None: one has, or nothing decides it."""
     figures = _Figures()
     for part in parts:
         if figures.add(part):
@@ -163,12 +155,7 @@ def may_lack_signal(funnel: Sequence[StepReport]) -> bool:
 
 
 def no_signal_of_funnel(funnel: Sequence[StepReport], rows: Frame | None) -> NoSignal | None:
-    """Why no group has a signal, where what steps did to each row is not on file.
-
-    Args:
-        funnel: of the run. Without advantages it cannot say what differs within groups.
-        rows: those that are left, for examples.
-    """
+    """Why no group has a signal, where what steps did to each row is not on file."""
     last = {name: step for step in funnel for name in step.columns}
     if "advantage" not in last or not may_lack_signal(funnel):
         return None
@@ -409,12 +396,7 @@ _MOST_CHARACTERS = 60
 
 
 def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
-    """A line about a run where none of its groups has a signal; else nothing.
-
-    Args:
-        report: of the run.
-        path: its export, or where else `open_stored` finds it.
-    """
+    """A line about a run where none of its groups has a signal; else nothing."""
     if not may_lack_signal(report.steps):
         return  # Nothing of the run needs to be read.
     rows = None

@@ -58,35 +58,21 @@ class Refill(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a step of training would get.
+    """What a step of training would get."""
 
-    Attributes:
-        responses: stored ones; `prompts` they answer.
-        prompts: groups.
-        kept: rows left.
-        groups_left: with a row left; of these `without_signal` have advantages of 0 only.
-        without_signal: groups.
-        advantages: by normalisation, see `NORMALISATIONS`.
-        component_mass: by component, its share of the gradient mass.
-        length_mass: of the kept rows by quarters of length, the shortest first, each one's share.
-        refill: prompts to sample for one that is left.
-        tokens: mean of a response; None without token ids.
-        judge_calls: requests for each response, by the steps that ask a server.
-        seconds: that the steps took in the run, for each response; None where unknown.
-    """
-
-    responses: int
-    prompts: int
-    kept: int
-    groups_left: int
-    without_signal: int
-    advantages: dict[str, AdvantageFigures]
-    component_mass: dict[str, float]
+    responses: int  # stored ones; `prompts` they answer
+    prompts: int  # groups
+    kept: int  # rows left
+    groups_left: int  # with a row left; of these `without_signal` have advantages of 0 only
+    without_signal: int  # groups
+    advantages: dict[str, AdvantageFigures]  # by normalisation, see `NORMALISATIONS`
+    component_mass: dict[str, float]  # by component, its share of the gradient mass
+    # of the kept rows by quarters of length, the shortest first, each one's share
     length_mass: tuple[float, ...]
-    refill: Refill
-    tokens: float | None
-    judge_calls: float
-    seconds: float | None
+    refill: Refill  # prompts to sample for one that is left
+    tokens: float | None  # mean of a response; None without token ids
+    judge_calls: float  # requests for each response, by the steps that ask a server
+    seconds: float | None  # that the steps took in the run, for each response; None where unknown
 
 
 def preview(found: Replayed) -> Preview:
@@ -185,52 +171,29 @@ _ENOUGH = 0.05
 
 
 class RefillFigures(NamedTuple):
-    """Training steps that may sample more prompts so many times.
+    """Training steps that may sample more prompts so many times."""
 
-    Attributes:
-        refills: `train.refill`.
-        short: the share of steps that have too few groups all the same.
-        prompts: the mean number that a step samples.
-    """
-
-    refills: int
-    short: float
-    prompts: float
+    refills: int  # `train.refill`
+    short: float  # the share of steps that have too few groups all the same
+    prompts: float  # the mean number that a step samples
 
 
 class StepCost(NamedTuple):
-    """What a step of training is expected to take; None: not known.
+    """What a step of training is expected to take; None: not known."""
 
-    Attributes:
-        refills: with the recipe's `train.refill`, then with more, until few steps are short.
-        prompts: that are sampled.
-        responses: to them.
-        tokens: of the responses.
-        judge_calls: requests of the steps that ask a server.
-        sampling_s: seconds to sample.
-        steps_s: seconds in the steps of the recipe.
-        training_s: seconds of the whole step, with the update.
-    """
-
+    # with the recipe's `train.refill`, then with more, until few steps are short
     refills: tuple[RefillFigures, ...]
-    prompts: float
-    responses: float
-    tokens: float | None
-    judge_calls: float
-    sampling_s: float | None
-    steps_s: float | None
-    training_s: float | None
+    prompts: float  # that are sampled
+    responses: float  # to them
+    tokens: float | None  # of the responses
+    judge_calls: float  # requests of the steps that ask a server
+    sampling_s: float | None  # seconds to sample
+    steps_s: float | None  # seconds in the steps of the recipe
+    training_s: float | None  # seconds of the whole step, with the update
 
 
 def step_cost(found: Preview, train: Train, stored: Stored, one: StoredSet) -> StepCost:
-    """The cost of a step, if it goes as the stored responses went.
-
-    Args:
-        found: their preview.
-        train: of the recipe.
-        stored: the run that they are of.
-        one: the set of it.
-    """
+    """The cost of a step, if it goes as the stored responses went."""
     refills = tuple(refill_figures(found.groups_left / found.prompts, train))
     prompts = refills[0].prompts
     responses = prompts * found.responses / found.prompts
@@ -246,10 +209,6 @@ def refill_figures(share: float, train: Train) -> list[RefillFigures]:
 
     A group is left with probability `share`, whatever becomes of the others. Refills are sampled as
     training does: as many prompts as will fill the batch at the rate at which groups were left.
-
-    Args:
-        share: of groups that are left.
-        train: of the recipe.
     """
     found = [_simulated(share, train.prompts_per_step, train.refill)]
     while found[-1].short > _ENOUGH and share > 0 and found[-1].refills < _MOST_REFILLS:
@@ -306,13 +265,6 @@ def run_on_some(
 
     The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
 
-    Args:
-        recipe: that samples.
-        overrides: with which it was read.
-        prompts: rows of the dataset.
-        progress: where progress is shown.
-        warn: called with each warning.
-
     Raises:
         DataError: it samples nothing.
         RejuiceError: as `engine.run`.
@@ -354,16 +306,7 @@ def show_preview(
     *,
     sampled: bool = False,
 ) -> None:
-    """Print a preview.
-
-    Args:
-        title: of the run whose responses they are.
-        found: its figures.
-        train: the recipe's `train:`; None: it has none.
-        cost: of a step of training, where there is `train:`.
-        console: where to print.
-        sampled: whether the responses were sampled for it.
-    """
+    """Print a preview."""
     if not console.is_terminal:
         console.width = _WIDTH
     responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"

@@ -27,11 +27,7 @@ from ..recipe.head import Head, data_juicer_only
 
 
 def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a recipe with every usable operator.
-
-    Args:
-        custom: operators of files, by name, that are to be in it too.
-    """
+    """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
     head = Head.model_json_schema()
     definitions: dict[str, Any] = head.pop("$defs", {})
     steps: list[dict[str, Any]] = []
@@ -173,12 +169,7 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """The fields of a model as a table in Markdown, those of its fields included.
-
-    Args:
-        model: a config.
-        nested_last: whether fields that have fields come after all others.
-    """
+    """The fields of a model as a table in Markdown, those of its fields included."""
     schema = model.model_json_schema()
     rows = list(_rows(schema, schema.get("$defs", {})))
     if nested_last:  # A stable sort keeps the rest of the order.

@@ -71,23 +71,12 @@ class Lines:
         self._lines += added
 
     def write(self, lines_K: Numbers, name: str, column: Any) -> None:
-        """Write values to some lines, over what they had.
-
-        Args:
-            lines_K: int64[K].
-            name: of the column.
-            column: an Arrow array of K values, of a type that casts to that of earlier ones.
-        """
+        """Write values to some lines, over what they had."""
         written = self._written.setdefault(name, _Written())
         written.write(lines_K, flat(column), self._lines)
 
     def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
-        """What each line has, as an array; null where nothing was written.
-
-        Args:
-            name: of the column.
-            kind: the type to give it; None: the one in which it was written.
-        """
+        """What each line has, as an array; null where nothing was written."""
         written = self._written.get(name)
         if written is None:
             return pa.nulls(self._lines, kind or pa.null())
@@ -156,22 +145,19 @@ class RowTable(NamedTuple):
 
     A row that a step adds later, such as a verification prompt, has a line behind those of its
     part. A dropped row keeps what it had when it was dropped.
-
-    Attributes:
-        table: `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the
-            row, `KEPT` or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the
-            label (`no_answer` without one); `finish_reason`; `tokens` of the response, null without
-            token ids, and then its `characters`; `reward`, `advantage`; and for each component c
-            `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to the
-            reward, null where it is missing or nothing was summed. Where no reward is missing,
-            contributions in the order of `weights` sum to it, from 0, to the bit.
-        groups: by `prompt_id`.
-        components: names, those of the reward's weights first and in their order, then others that
-            the steps wrote; where no step is on file, those of all columns.
     """
 
+    # `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the row, `KEPT`
+    # or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the label
+    # (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids,
+    # and then its `characters`; `reward`, `advantage`; and for each component c `reward_c`,
+    # `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null where it is
+    # missing or nothing was summed. Where no reward is missing, contributions in the order of
+    # `weights` sum to it, from 0, to the bit.
     table: pa.Table
-    groups: Groups
+    groups: Groups  # by `prompt_id`
+    # names, those of the reward's weights first and in their order, then others that the steps
+    # wrote; where no step is on file, those of all columns
     components: tuple[str, ...]
 
     def first(self, n: int) -> RowTable:
@@ -182,10 +168,6 @@ class RowTable(NamedTuple):
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
     """What steps made of the rows of `base`.
-
-    Args:
-        base: rows before the first step.
-        applied: the steps on it, in order, as they were computed or as they are on file.
 
     Raises:
         DataError: what a step did is not on file.

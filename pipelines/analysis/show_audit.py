@@ -23,11 +23,7 @@ _INDENT = " " * len(_HEADING)
 
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
-    """The p-values of each set, what was found, and at which false alarm rate.
-
-    Args:
-        signs: of a stored run, corrected.
-    """
+    """The p-values of each set, what was found, and at which false alarm rate."""
     sets = dict.fromkeys(each.set for each in signs)
     start = _HEADING
     for name in sets:
@@ -53,10 +49,6 @@ def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
 
 def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
     """The rows behind a sign, as JSON lines, those that add most to it first.
-
-    Args:
-        signs: of a stored run.
-        name: of a sign, such as `format_without_accuracy` or `format without accuracy`.
 
     Raises:
         DataError: there is no such sign.
@@ -108,14 +100,7 @@ _WEAK: Mapping[Weakness, str] = {
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
 ) -> Iterator[str]:
-    """How often two verifiers agree.
-
-    Args:
-        path: of the run.
-        graded: its graded rows.
-        found: the agreement.
-        no_answer: rows in which the first verifier found no answer.
-    """
+    """How often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
     yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
@@ -158,13 +143,7 @@ def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
 def metamorphic_lines(
     found: MetamorphicResult | None, verifier: str, listed: Path | None
 ) -> Iterator[str]:
-    """Rates of failed metamorphic checks.
-
-    Args:
-        found: the result; None where the verifier is not one that grades answers by rules.
-        verifier: its name.
-        listed: the file with the failing pairs, if any.
-    """
+    """Rates of failed metamorphic checks."""
     if found is None:
         yield f"metamorphic  not computed: {verifier} is not math_verify_mapper"
         return

@@ -23,13 +23,7 @@ Item = TypeVar("Item")
 
 
 def tracked(items: Iterable[Item], total: int, what: str = "steps") -> Iterator[Item]:
-    """The same items, with a progress bar.
-
-    Args:
-        items: one after the other.
-        total: how many there are.
-        what: is counted.
-    """
+    """The same items, with a progress bar."""
     from rich.progress import track
 
     console = Console(stderr=True)
@@ -51,15 +45,7 @@ Found = Sequence[tuple[StoredSet, Comparison | DataError]]
 def show_whatif(
     path: AnyPath, changed: Sequence[str], found: Found, command: str, console: Console
 ) -> None:
-    """Print what other settings change.
-
-    Args:
-        path: of the run.
-        changed: fields that differ, see `changed_fields`.
-        found: the comparisons, see `whatif_of_sets`.
-        command: as it was given, for the lines that recommend it with `--rows`.
-        console: where to print.
-    """
+    """Print what other settings change."""
     if not console.is_terminal:
         console.width = _WIDTH
     known = [(one, each) for one, each in found if isinstance(each, Comparison)]
@@ -109,12 +95,7 @@ def _steps_table(found: Sequence[tuple[StoredSet, Comparison]]) -> Table:
 
 
 def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
-    """The figures of a comparison, each on its line.
-
-    Args:
-        found: the comparison.
-        command: that found it; with `--rows` it prints the rows of a figure.
-    """
+    """The figures of a comparison, each on its line."""
     before, after, gained, lost = found.groups
     counts = {kind: f"{found.count(kind):,}" for kind in KINDS}
     why = {kind: _listed(found.reasons(kind)) for kind in ("gained", "lost")}

@@ -48,30 +48,17 @@ class StratifiedPairs(NamedTuple):
 
     Strata whose fixed or moved values are all equal are left out: permutations change nothing
     there. Rows are in the order of their strata; axis _N.
-
-    Attributes:
-        fixed_N: float64, less the mean of the stratum.
-        moved_N: float64, less the mean of the stratum.
-        codes_N: int64, the stratum of each row, from 0.
-        rows_N: int64, the place of each row in what was given.
-        strata: how many there are.
     """
 
-    fixed_N: Array
-    moved_N: Array
-    codes_N: Array
-    rows_N: Array
-    strata: int
+    fixed_N: Array  # float64, less the mean of the stratum
+    moved_N: Array  # float64, less the mean of the stratum
+    codes_N: Array  # int64, the stratum of each row, from 0
+    rows_N: Array  # int64, the place of each row in what was given
+    strata: int  # how many there are
 
     @classmethod
     def of(cls, codes_N: Array, fixed_N: Array, moved_N: Array) -> StratifiedPairs:
-        """Pairs of rows that are all finite.
-
-        Args:
-            codes_N: any integer for each stratum.
-            fixed_N: numbers; a row in which either number is not finite is left out.
-            moved_N: numbers.
-        """
+        """Pairs of rows that are all finite."""
         rows_N = np.flatnonzero(np.isfinite(fixed_N) & np.isfinite(moved_N))
         fixed_N, moved_N = fixed_N[rows_N].astype(float), moved_N[rows_N].astype(float)
         _, dense_N = np.unique(codes_N[rows_N], return_inverse=True)
@@ -131,12 +118,6 @@ def sign_flips(values_G: Array, rng: np.random.Generator) -> NullDraws:
 
 def sequential_p_value(observed: float, draw: NullDraws, rows: int, scale: float) -> float:
     """Sequential Monte Carlo p-value of Besag and Clifford, one-sided.
-
-    Args:
-        observed: the statistic T.
-        draw: statistics of permutations.
-        rows: numbers that a permutation needs, for the size of batches.
-        scale: how great T can be; differences of 1e-9 of it are rounding, and count as equal.
 
     Example:
         >>> sequential_p_value(0.0, lambda draws: np.ones(draws), 1, 1.0)
@@ -217,70 +198,42 @@ TRUTH = ("accuracy", "verification")
 
 
 class SignResult(NamedTuple):
-    """A sign of reward hacking in one set, or in all sets of a kind of a training run.
+    """A sign of reward hacking in one set, or in all sets of a kind of a training run."""
 
-    Attributes:
-        name: such as `length pays` or `format without accuracy`.
-        set: name of the set; `answers` or `judgements` where those of many steps are taken as one.
-        p: one-sided p-value; None where there is none.
-        effect: -1 to 1: the correlation within strata, or, of what carries the advantage, its
-            share of the variance, which may be beyond 1. NaN where there is none.
-        alarm: whether Holm's procedure rejects chance at `ALPHA`.
-        reason: why there is no p-value, or no alarm in spite of one; empty otherwise.
-        rows: response_id of up to 20 rows that add most to the effect, the first most.
-    """
-
-    name: str
+    name: str  # such as `length pays` or `format without accuracy`
+    # name of the set; `answers` or `judgements` where those of many steps are taken as one
     set: str
-    p: float | None
+    p: float | None  # one-sided p-value; None where there is none
+    # -1 to 1: the correlation within strata, or, of what carries the advantage, its share of the
+    # variance, which may be beyond 1. NaN where there is none.
     effect: float
-    alarm: bool = False
-    reason: str = ""
+    alarm: bool = False  # whether Holm's procedure rejects chance at `ALPHA`
+    reason: str = ""  # why there is no p-value, or no alarm in spite of one; empty otherwise
+    # response_id of up to 20 rows that add most to the effect, the first most
     rows: tuple[str, ...] = ()
 
 
 class SignRows(NamedTuple):
-    """What the signs need of rows, axis _N; NaN where a number is not known.
+    """What the signs need of rows, axis _N; NaN where a number is not known."""
 
-    Attributes:
-        set: see `SignResult`.
-        response_ids: of the rows.
-        steps_N: int64, the training step; all equal for one set.
-        groups_N: int64 from 0, the same for the responses to a prompt in a training step.
-        verdicts_N: int64, one for each verdict, also for none.
-        right_N: float64, 1 right, 0 wrong.
-        advantages_N: float64, of rows that are kept.
-        lengths_N: float64, tokens or characters.
-        components: by name, values, float64[N].
-        parts: by name, the component's part of the advantage, float64[N].
-        boxes_N: float64, 1 with two or more boxes, 0 with fewer.
-        echo_N: float64, the share of the response that is in the prompt.
-    """
-
-    set: str
-    response_ids: Sequence[str]
-    steps_N: Array
-    groups_N: Array
-    verdicts_N: Array
-    right_N: Array
-    advantages_N: Array
-    lengths_N: Array
-    components: Mapping[str, Array]
-    parts: Mapping[str, Array]
-    boxes_N: Array
-    echo_N: Array
+    set: str  # see `SignResult`
+    response_ids: Sequence[str]  # of the rows
+    steps_N: Array  # int64, the training step; all equal for one set
+    groups_N: Array  # int64 from 0, the same for the responses to a prompt in a training step
+    verdicts_N: Array  # int64, one for each verdict, also for none
+    right_N: Array  # float64, 1 right, 0 wrong
+    advantages_N: Array  # float64, of rows that are kept
+    lengths_N: Array  # float64, tokens or characters
+    components: Mapping[str, Array]  # by name, values, float64[N]
+    parts: Mapping[str, Array]  # by name, the component's part of the advantage, float64[N]
+    boxes_N: Array  # float64, 1 with two or more boxes, 0 with fewer
+    echo_N: Array  # float64, the share of the response that is in the prompt
 
 
 def signs_of(
     rows: SignRows, seed: int, validation: Sequence[tuple[int, float]] = ()
 ) -> Iterator[SignResult]:
-    """Yield the signs of rows, without correction: none has an alarm.
-
-    Args:
-        rows: of a set, or of all sets of a kind.
-        seed: of the permutations.
-        validation: training steps and accuracies on held-out prompts.
-    """
+    """Yield the signs of rows, without correction: none has an alarm."""
     pays_N = rows.groups_N * (1 + int(rows.verdicts_N.max(initial=0))) + rows.verdicts_N
     long_N = np.log1p(rows.lengths_N)
     paid = {"advantages": rows.advantages_N, "responses": rows.lengths_N}

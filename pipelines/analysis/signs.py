@@ -36,13 +36,7 @@ _COLUMNS = ("right", "advantages", "lengths", "boxes", "echo")
 
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
-    """What the signs need of the rows of sets, of `MOST_GROUPS` groups at most.
-
-    Args:
-        sets: of one kind.
-        name: for all of them.
-        seed: of the sample of groups: those whose hashed prompt_id is least.
-    """
+    """What the signs need of the rows of sets, of `MOST_GROUPS` groups at most."""
     pieces: list[_SetPiece] = []
     for each in sets:
         salt = xxhash.xxh3_64_intdigest(each.name.encode(), seed & 0xFFFFFFFFFFFFFFFF)
@@ -189,11 +183,6 @@ def echoes(prompts: pa.Array, responses: pa.Array, codes_N: Array) -> Array:
     """The share of each response's runs of 8 words that its prompt has, too, float64[N].
 
     A word is a token of `operators/text/tokens.py`. A text of fewer words is one run.
-
-    Args:
-        prompts: large_string[G].
-        responses: large_string[N].
-        codes_N: the prompt of each response.
     """
     own = [keys for keys, _ in _keys(prompts, np.arange(len(prompts)))]
     known = np.unique(np.concatenate(own)) if own else np.zeros(0, np.uint64)
@@ -265,10 +254,6 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
     """The signs of reward hacking of a stored run; alarms are corrected over all of them.
 
     The answers of all steps of a training run are taken as one set, and so are its judgements.
-
-    Args:
-        stored: an export, a training run or a step.
-        seed: of the sample of groups and of the permutations.
 
     Raises:
         RejuiceError: the files of the run are damaged.

@@ -44,41 +44,32 @@ SetKind = Literal["answers", "judgements"]
 
 
 class StoredSet(NamedTuple):
-    """Rows that were processed together: an export, or answers or judgements of a training step.
+    """Rows that were processed together: an export, or answers or judgements of a training step."""
 
-    Attributes:
-        name: `step 12` or `step 12 judgements`; empty for an export.
-        training_step: 12; None for an export.
-        kind: judgements are the policy's, of its own answers.
-        recipe: as it ran; of a training step, the steps after sampling with weights as they were.
-        parts: pieces of whole groups: the chunks of an export; 1 for a training step.
-        source: of a part, the rows before the first step of `recipe`: those of the dataset; of a
-            training step, `base`.
-        base: of a part, its rows as sampled: before the first of `steps`.
-        ids: of a part, the `response_id` and `prompt_id` of `base`, as far as it has them.
-        steps: those after the last step that samples, in order, numbered as in `recipe`.
-        results: of a part, for `apply_steps`: what each step did, as it is on file.
-        incomplete: why what steps did is not on file; empty where it is. Then `results` raises,
-            and of exports `base` has the rows that are left.
-        final: the rows that are left.
-        decisions: row_id, step and reason of dropped rows, those that training itself drops
-            (step `training`) and those of steps before sampling included.
-        fit: the steps of another recipe that would run on `base`, with weights at this progress.
-    """
-
-    name: str
-    training_step: int | None
-    kind: SetKind
+    name: str  # `step 12` or `step 12 judgements`; empty for an export
+    training_step: int | None  # 12; None for an export
+    kind: SetKind  # judgements are the policy's, of its own answers
+    # as it ran; of a training step, the steps after sampling with weights as they were
     recipe: Recipe
-    parts: int
+    parts: int  # pieces of whole groups: the chunks of an export; 1 for a training step
+    # of a part, the rows before the first step of `recipe`: those of the dataset; of a training
+    # step, `base`
     source: Callable[[int], Frame]
-    base: Callable[[int], Frame]
+    base: Callable[[int], Frame]  # of a part, its rows as sampled: before the first of `steps`
+    # of a part, the `response_id` and `prompt_id` of `base`, as far as it has them
     ids: Callable[[int], pa.Table]
+    # those after the last step that samples, in order, numbered as in `recipe`
     steps: tuple[Step, ...]
+    # of a part, for `apply_steps`: what each step did, as it is on file
     results: Callable[[int], RunStep]
+    # why what steps did is not on file; empty where it is. Then `results` raises, and of exports
+    # `base` has the rows that are left.
     incomplete: str
-    final: Callable[[], pa.Table]
+    final: Callable[[], pa.Table]  # the rows that are left
+    # row_id, step and reason of dropped rows, those that training itself drops (step `training`)
+    # and those of steps before sampling included
     decisions: Callable[[], pa.Table]
+    # the steps of another recipe that would run on `base`, with weights at this progress
     fit: Callable[[Recipe], tuple[Step, ...]]
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
@@ -91,33 +82,20 @@ class StoredSet(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A stored run.
+    """A stored run."""
 
-    Attributes:
-        path: as it was given.
-        title: name of the project or of the run.
-        kind: what it is.
-        sets: by training step, answers before judgements; one for an export.
-        recipe: the file with the whole recipe, as it ran.
-        folder: of the run: of its code, only what the user trusts in this folder is imported.
-        report: of an export; None for training.
-        points: of training, what was logged, a mapping for each step, which is under `step`.
-    """
-
-    path: AnyPath
-    title: str
-    kind: StoredKind
-    sets: tuple[StoredSet, ...]
-    recipe: Path
-    folder: Path
-    report: Report | None = None
+    path: AnyPath  # as it was given
+    title: str  # name of the project or of the run
+    kind: StoredKind  # what it is
+    sets: tuple[StoredSet, ...]  # by training step, answers before judgements; one for an export
+    recipe: Path  # the file with the whole recipe, as it ran
+    folder: Path  # of the run: of its code, only what the user trusts in this folder is imported
+    report: Report | None = None  # of an export; None for training
+    # of training, what was logged, a mapping for each step, which is under `step`
     points: tuple[Mapping[str, float], ...] = ()
 
     def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
         """The whole recipe, as it ran.
-
-        Args:
-            overrides: as those of `recipe.read.load`.
 
         Raises:
             RecipeError: it cannot be read.
@@ -142,12 +120,7 @@ def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunStep]:
-    """The `results` of a set that is incomplete.
-
-    Args:
-        why: is not empty.
-        right: what helps.
-    """
+    """The `results` of a set that is incomplete."""
 
     def results(part: int) -> RunStep:
         raise DataError(why, f"{right} to see what each step did")
@@ -156,12 +129,7 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
 
 
 def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
-    """A recipe whose operators without code know which columns they have written.
-
-    Args:
-        recipe: as it ran.
-        written: of each step, the columns.
-    """
+    """A recipe whose operators without code know which columns they have written."""
     steps = tuple(
         step._replace(operator=step.operator.with_written(names))
         if isinstance(step.operator, StoredOperator)
@@ -195,10 +163,6 @@ _NO_COMMITS = "dj-process saves no commits"
 
 def open_export(path: AnyPath, export: AnyPath) -> Stored:
     """The stored run of an export.
-
-    Args:
-        path: as it was given.
-        export: the file or folder with the rows that are left; its run folder is beside it.
 
     Raises:
         RejuiceError: nothing was run to that path, or what is there cannot be read.

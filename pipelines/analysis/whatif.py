@@ -40,17 +40,11 @@ UNKNOWN = "not_stored"
 
 
 class Replayed(NamedTuple):
-    """The rows of a stored set, and the same rows under other steps.
+    """The rows of a stored set, and the same rows under other steps."""
 
-    Attributes:
-        base: rows as sampled.
-        before: what the set's own steps did.
-        after: what the other steps do.
-    """
-
-    base: Frame
-    before: list[AppliedStep]
-    after: list[AppliedStep]
+    base: Frame  # rows as sampled
+    before: list[AppliedStep]  # what the set's own steps did
+    after: list[AppliedStep]  # what the other steps do
 
 
 def whole(one: StoredSet) -> tuple[Frame, list[AppliedStep]]:
@@ -77,11 +71,6 @@ def _joined(parts: Sequence[StepResult]) -> StepResult:
 
 def replay(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Replayed:
     """Apply other steps to the rows of a set.
-
-    Args:
-        base: rows as sampled.
-        before: what the set's own steps did, see `whole`.
-        steps: those of another recipe, after sampling.
 
     Raises:
         RejuiceError: what a step raised.
@@ -182,30 +171,23 @@ KINDS = ("gained", "lost", "flipped", "silenced", "woken", "unknown")
 
 
 class Comparison(NamedTuple):
-    """The rows of a base before and after, row by row.
+    """The rows of a base before and after, row by row."""
 
-    Attributes:
-        rows: response_id, prompt_id, step_before and step_after (the number of the step that
-            dropped it, null where it is kept), reason_before, reason_after, reward_before,
-            reward_after, advantage_before, advantage_after, and a bool for each of `KINDS`:
-            gained and lost in the rows kept; flipped: the sign of the advantage; silenced, woken:
-            to or from an advantage of 0; unknown: a model would have to be asked.
-        kept_in_both: rows.
-        groups: with a row kept before, after, and how many were gained and lost.
-        rank: Spearman's correlation of rewards before and after within groups, mean over groups
-            that have spread in both; NaN without any.
-        ranked: these groups.
-        mean_reward: of rows kept, before and after.
-        variance: by component, its share of the variance of advantages before and after, over
-            rows kept in both.
-    """
-
+    # response_id, prompt_id, step_before and step_after (the number of the step that dropped it,
+    # null where it is kept), reason_before, reason_after, reward_before, reward_after,
+    # advantage_before, advantage_after, and a bool for each of `KINDS`: gained and lost in the rows
+    # kept; flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0;
+    # unknown: a model would have to be asked
     rows: pa.Table
-    kept_in_both: int
+    kept_in_both: int  # rows
+    # with a row kept before, after, and how many were gained and lost
     groups: tuple[int, int, int, int]
+    # Spearman's correlation of rewards before and after within groups, mean over groups that have
+    # spread in both; NaN without any
     rank: float
-    ranked: int
-    mean_reward: tuple[float, float]
+    ranked: int  # these groups
+    mean_reward: tuple[float, float]  # of rows kept, before and after
+    # by component, its share of the variance of advantages before and after, over rows kept in both
     variance: Mapping[str, tuple[float, float]]
 
     def count(self, kind: str) -> int:
@@ -221,14 +203,7 @@ class Comparison(NamedTuple):
 
 
 def compare(before: RowTable, after: RowTable, n: int, unknown: str) -> Comparison:
-    """Compare the first `n` rows, those of the base, of two tables over it.
-
-    Args:
-        before: rows under the steps of the run.
-        after: rows under other steps.
-        n: rows of the base.
-        unknown: the reason of rows of which nothing is known.
-    """
+    """Compare the first `n` rows, those of the base, of two tables over it."""
     one, two = before.table.slice(0, n), after.table.slice(0, n)
     fates = [np.asarray(table["fate"]) for table in (one, two)]
     unknown_N = np.array(pc.fill_null(pc.equal(two["reason"].cast(pa.string()), unknown), False))
@@ -264,11 +239,7 @@ def compare(before: RowTable, after: RowTable, n: int, unknown: str) -> Comparis
 
 
 def combined(found: Sequence[Comparison]) -> Comparison:
-    """One comparison of the rows of several, such as the steps of a training run.
-
-    Args:
-        found: at least one.
-    """
+    """One comparison of the rows of several, such as the steps of a training run."""
     rows = pa.concat_tables([each.rows for each in found], promote_options="permissive")
     before, after, gained, lost = (
         sum(of_all) for of_all in zip(*(x.groups for x in found), strict=True)
@@ -376,10 +347,6 @@ def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tup
 def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
     """Process the responses of a set by another recipe, and compare.
 
-    Args:
-        one: of a stored run.
-        recipe: with the same steps up to sampling.
-
     Raises:
         RejuiceError: other responses would have to be sampled, or a step failed.
     """
@@ -477,17 +444,11 @@ def differences(path: str, old: object, new: object) -> list[str]:
 
 
 class Ablation(NamedTuple):
-    """A recipe without one part.
+    """A recipe without one part."""
 
-    Attributes:
-        left_out: the name of the step, `weight NAME`, or "" for the whole recipe.
-        steps: those after sampling that are left.
-        needed_by: steps that read what it writes, so that it cannot be left out.
-    """
-
-    left_out: str
-    steps: tuple[Step, ...]
-    needed_by: tuple[str, ...] = ()
+    left_out: str  # the name of the step, `weight NAME`, or "" for the whole recipe
+    steps: tuple[Step, ...]  # those after sampling that are left
+    needed_by: tuple[str, ...] = ()  # steps that read what it writes, so that it cannot be left out
 
 
 class AblationResult(NamedTuple):
@@ -515,10 +476,6 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
 
 def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResult]:
     """What each part of a recipe is worth, over the rows of one or more sets.
-
-    Args:
-        sets: of the same kind, such as the answers of training steps.
-        recipe: whose parts are left out.
 
     Raises:
         RejuiceError: a step failed, or what the steps did is not on file.
@@ -575,11 +532,6 @@ def opened(
 
 def open_with_code(path: AnyPath, steps: range | None, trust: Callable[[Stored], None]) -> Stored:
     """A stored run, with the code of its operators as far as it is trusted.
-
-    Args:
-        path: as `open_stored` takes it.
-        steps: of a training run, those that are wanted; None: all.
-        trust: called with the run, before any of its code is imported.
 
     Raises:
         RejuiceError: it cannot be read, or what `trust` raises.

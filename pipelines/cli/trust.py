@@ -30,10 +30,6 @@ Trust = Annotated[
 def check_recipe_trusted(path: Path, trusted: bool) -> None:
     """Check that a recipe is the user's own or, if it is in a run folder, that its code is trusted.
 
-    Args:
-        path: of the recipe, as the user gave it; of anything else nothing is checked.
-        trusted: whether `--trust` was given.
-
     Raises:
         RecipeError: the code is not trusted, or the recipe cannot be read.
     """
@@ -45,11 +41,6 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
 
 def check_run_trusted(stored: Stored, path: Path, trusted: bool) -> None:
     """Check that the code of a stored run is trusted, or is that of a recipe of the user's own.
-
-    Args:
-        stored: the run.
-        path: what the user gave.
-        trusted: whether `--trust` was given.
 
     Raises:
         RecipeError: the code is not trusted, or a recipe cannot be read.
@@ -69,13 +60,6 @@ def open_trusted(
 ) -> tuple[Stored, Recipe]:
     """The stored run and the recipe that `compare.open.opened` gives, once their code is trusted.
 
-    Args:
-        recipe: in YAML, or a stored run, as the user gave it.
-        run: the stored run; None: that of the recipe.
-        overrides: by `step.field`.
-        steps: of a training run, those that are wanted; None: all.
-        trusted: whether `--trust` was given.
-
     Raises:
         RejuiceError: the code is not trusted, or as `opened`.
     """
@@ -89,10 +73,6 @@ def open_trusted(
 
 def trust_own(stored: Stored, path: Path) -> None:
     """Trust the code of a stored run, in this process, if a recipe of the user's own has the same.
-
-    Args:
-        stored: the run.
-        path: what the user gave: the path of a recipe that is in no run folder, or another one.
 
     Raises:
         RecipeError: a recipe cannot be read.
@@ -109,11 +89,6 @@ def trust_own(stored: Stored, path: Path) -> None:
 
 def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     """Check that the user trusts the code of a run folder; in a terminal, ask.
-
-    Args:
-        folder: of the run.
-        code: what of it makes code run.
-        trusted: whether `--trust` was given.
 
     Raises:
         RecipeError: the code is not trusted.

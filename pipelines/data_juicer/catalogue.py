@@ -168,15 +168,10 @@ _OURS = "rejuice."
 
 
 class Plugin(NamedTuple):
-    """A distribution with operators for Data-Juicer.
+    """A distribution with operators for Data-Juicer."""
 
-    Attributes:
-        point: its entry point.
-        files: its Python files; empty where they are not found.
-    """
-
-    point: EntryPoint
-    files: tuple[Path, ...]
+    point: EntryPoint  # its entry point
+    files: tuple[Path, ...]  # its Python files; empty where they are not found
 
     @property
     def distribution(self) -> str:
@@ -276,32 +271,21 @@ OTHER_KINDS = ("aggregator", "grouper", "pipeline")
 
 
 class ForeignField(NamedTuple):
-    """A field of an operator of Data-Juicer's, as its source has it.
-
-    Attributes:
-        type: the annotation; empty where there is none.
-        default: an expression; None: the field is required.
-    """
+    """A field of an operator of Data-Juicer's, as its source has it."""
 
     name: str
-    type: str
-    default: str | None
+    type: str  # the annotation; empty where there is none
+    default: str | None  # an expression; None: the field is required
 
 
 class ForeignKind(NamedTuple):
-    """An operator of Data-Juicer: its kind, its class and its fields.
+    """An operator of Data-Juicer: its kind, its class and its fields."""
 
-    Attributes:
-        kind: `mapper`, `filter` and so on.
-        defined: its class.
-        fields: those of the class, then those of its bases, as Data-Juicer's own check does.
-        plugin: the plug-in that brings it; None: Data-Juicer itself.
-    """
-
-    kind: str
-    defined: Defined
+    kind: str  # `mapper`, `filter` and so on
+    defined: Defined  # its class
+    # those of the class, then those of its bases, as Data-Juicer's own check does
     fields: tuple[ForeignField, ...]
-    plugin: Plugin | None = None
+    plugin: Plugin | None = None  # the plug-in that brings it; None: Data-Juicer itself
 
     @property
     def known(self) -> tuple[str, ...]:

@@ -50,12 +50,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def value(node: ast.expr, values: Values) -> Any:
-    """The value of an expression; UNKNOWN where `values` do not decide it.
-
-    Args:
-        node: the expression.
-        values: of the names in it, and of attributes of `self`.
-    """
+    """The value of an expression; UNKNOWN where `values` do not decide it."""
     try:
         return _value(node, values)
     except Exception:
@@ -140,13 +135,7 @@ def bound(function: ast.FunctionDef, call: ast.Call, values: Values) -> Values:
 
 
 def parameters(function: ast.FunctionDef, given: Values, *, is_open: bool = False) -> Values:
-    """The parameters of a function that is given some values.
-
-    Args:
-        function: the function.
-        given: values by name.
-        is_open: whether it may be given others, too.
-    """
+    """The parameters of a function that is given some values."""
     arguments = function.args
     placed = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(
@@ -171,10 +160,6 @@ def parameters(function: ast.FunctionDef, given: Values, *, is_open: bool = Fals
 
 def check_constructor(defined: Defined, fields: Mapping[str, Any]) -> None:
     """Check the fields as the constructor of a class does.
-
-    Args:
-        defined: the class.
-        fields: what it is made with.
 
     Raises:
         RecipeError: it raises an error with these fields, whatever else happens.

@@ -140,13 +140,7 @@ Entries = dict[str, Any]
 
 
 def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Those of some columns that an export has, in their order.
-
-    Args:
-        names: of columns.
-        keep_stats: `keep_stats_in_res_ds` of the recipe; tags are kept with the statistics.
-        keep_hashes: `keep_hashes_in_res_ds` of the recipe.
-    """
+    """Those of some columns that an export has, in their order."""
     dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else _HASHES)}
     return [name for name in names if name not in dropped]
 
@@ -170,12 +164,6 @@ def without_own(
     table: pa.Table, kind: str, fields: Mapping[str, Any], own: frozenset[str] | None
 ) -> pa.Table:
     """What an operator gets of a table: nothing that it is to compute again.
-
-    Args:
-        table: rows before the operator.
-        kind: of the operator: `filter` and so on.
-        fields: of the operator.
-        own: the statistics that it computes, as far as they are known; None: it computes none.
 
     Raises:
         OperatorError: no row has a statistic or a tag by the name that a field gives.
@@ -211,14 +199,7 @@ def without_own(
 def put_back(
     table: pa.Table, seen: pa.Table, out: pa.Table, own: frozenset[str] | None
 ) -> pa.Table:
-    """The rows that an operator has made, with the helper columns that it was not given.
-
-    Args:
-        table: rows before the operator.
-        seen: what `without_own` has made of it.
-        out: what the operator has made of that, its rows numbered in `ROW`.
-        own: as for `without_own`.
-    """
+    """The rows that an operator has made, with the helper columns that it was not given."""
     rows = out[ROW].combine_chunks()
     for name in table.column_names:
         if name not in seen.column_names and name not in out.column_names:
@@ -335,12 +316,7 @@ def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
 
 
 def lowered(table: pa.Table, path: str) -> pa.Table:
-    """The table with a column that was lifted out of another one put back as the field it was.
-
-    Args:
-        table: with a column that is called by the path of the field.
-        path: of the field, such as `meta.text`.
-    """
+    """The table with a column that was lifted out of another one put back as the field it was."""
     if path not in table.column_names:
         return table
     column = column_of(path, [name for name in table.column_names if name != path])

@@ -169,12 +169,6 @@ def described(
 ) -> Iterator[None]:
     """Turn whatever an operator raises into one line.
 
-    Args:
-        name: the operator's.
-        fields: as the recipe has them.
-        table: the rows that it works on; None: it is only made.
-        is_made: whether there is an instance: without one, no row is the reason.
-
     Raises:
         OperatorError: it failed on the rows.
         NotReadyError: it cannot be made, or misses a package or something from the network.

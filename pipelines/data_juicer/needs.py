@@ -30,15 +30,10 @@ _MODELS = "MODEL_FUNCTION_MAPPING"
 
 
 class Needs(NamedTuple):
-    """What an operator needs.
+    """What an operator needs."""
 
-    Attributes:
-        missing: what `pip install` takes, of each package that is not installed.
-        models: the kinds of models that it makes, by Data-Juicer's names for them.
-    """
-
-    missing: tuple[str, ...]
-    models: frozenset[str]
+    missing: tuple[str, ...]  # what `pip install` takes, of each package that is not installed
+    models: frozenset[str]  # the kinds of models that it makes, by Data-Juicer's names for them
 
     @property
     def asks_server(self) -> bool:
@@ -201,17 +196,11 @@ class _Function(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """A class as a method of it sees it.
+    """A class as a method of it sees it."""
 
-    Attributes:
-        lineage: the class and its bases.
-        attributes: of `self`, as far as they are known.
-        place: the class of the method, in the lineage.
-    """
-
-    lineage: Sequence[Defined]
-    attributes: Values
-    place: int = 0
+    lineage: Sequence[Defined]  # the class and its bases
+    attributes: Values  # of `self`, as far as they are known
+    place: int = 0  # the class of the method, in the lineage
 
     def method(self, name: str, *, of_base: bool = False) -> tuple[_Function, _Class] | None:
         """A method, or that of `super()`, and the class as it sees it."""

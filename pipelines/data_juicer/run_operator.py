@@ -127,11 +127,7 @@ _MODES = "_supported_exec_modes"
 
 
 def needs_ray(defined: Defined) -> bool:
-    """Whether an operator runs under Ray only. Nothing is imported.
-
-    Args:
-        defined: its class.
-    """
+    """Whether an operator runs under Ray only. Nothing is imported."""
     for base in catalogue.lineage(defined):
         for item in base.node.body if isinstance(base.node, ast.ClassDef) else ():
             if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == _MODES:
@@ -144,10 +140,6 @@ def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
 
     The table is one block, so that the rows come to the operator in their order: of duplicates,
     the first stays. What the operator adds, such as `__dj__is_unique`, is not kept.
-
-    Args:
-        operator: of Data-Juicer's, made for this table: it remembers what it has seen.
-        table: all rows, numbered in the column `ROW`.
 
     Raises:
         OperatorError: it failed in a task of Ray's.
@@ -206,19 +198,12 @@ _WHICH_KEY = "OPENAI_API_KEY"
 
 
 class Server(NamedTuple):
-    """A server with OpenAI's API.
+    """A server with OpenAI's API."""
 
-    Attributes:
-        url: up to and with `/v1`.
-        key: empty where none is set.
-        model: that it is asked for; None: the first that it has.
-        is_chat: whether it is asked for chat completions.
-    """
-
-    url: str
-    key: str
-    model: str | None
-    is_chat: bool = True
+    url: str  # up to and with `/v1`
+    key: str  # empty where none is set
+    model: str | None  # that it is asked for; None: the first that it has
+    is_chat: bool = True  # whether it is asked for chat completions
 
     def check(self) -> None:
         """Try its address once, and whether it has the model and takes the key.
@@ -268,12 +253,7 @@ def model_field(kind: ForeignKind) -> str | None:
 
 
 def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
-    """The server that an operator asks; None where it is not known, as with `litellm`.
-
-    Args:
-        kind: an operator for which `Needs.asks_server` is true.
-        fields: those of the recipe.
-    """
+    """The server that an operator asks; None where it is not known, as with `litellm`."""
     params = fields.get("model_params") or {}
     defaults = {field.name: field.default for field in kind.fields}
     name = model_field(kind)
@@ -304,25 +284,14 @@ def _first(names: tuple[str, ...]) -> str:
 
 
 class Ran(NamedTuple):
-    """What an operator of Data-Juicer's has made of a table.
+    """What an operator of Data-Juicer's has made of a table."""
 
-    Attributes:
-        rows: that it made.
-        failures: what went wrong.
-    """
-
-    rows: pa.Table
-    failures: Failures
+    rows: pa.Table  # that it made
+    failures: Failures  # what went wrong
 
 
 def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
     """The rows that an operator of Data-Juicer's makes of a table.
-
-    Args:
-        name: the operator's.
-        key: tells operators with different fields apart; one instance is kept for each.
-        fields: as the recipe has them.
-        table: the rows, numbered in the column `ROW`.
 
     Raises:
         OperatorError: it failed; one line.

@@ -70,11 +70,6 @@ _KNOWN: dict[str, Any] = {
 def check_type(name: str, annotation: str, value: Any) -> None:
     """Check the value of a field against the field's annotation.
 
-    Args:
-        name: the field's.
-        annotation: as its source has it; empty where there is none.
-        value: as the recipe has it.
-
     Raises:
         RecipeError: it does not fit.
     """
@@ -297,25 +292,15 @@ _ELSEWHERE = "run this recipe with dj-process"
 
 
 class Refusal(NamedTuple):
-    """A key of a recipe that `rejuice run` cannot obey.
+    """A key of a recipe that `rejuice run` cannot obey."""
 
-    Attributes:
-        key: its name.
-        found: what is wrong with it.
-        right: what would be right.
-    """
-
-    key: str
-    found: str
-    right: str
+    key: str  # its name
+    found: str  # what is wrong with it
+    right: str  # what would be right
 
 
 def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
-    """The keys of a recipe that would change rows or the export, and that are not obeyed.
-
-    Args:
-        document: the top-level keys of a recipe.
-    """
+    """The keys of a recipe that would change rows or the export, and that are not obeyed."""
     for key, value in document.items():
         if key in _PATHS:
             yield from _refused_path(key, value)
@@ -337,12 +322,7 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def refused_tokens(document: Mapping[str, Any], operator: str) -> Iterator[Refusal]:
-    """The special tokens that a recipe changes, and that one of its operators looks for.
-
-    Args:
-        document: the top-level keys of a recipe.
-        operator: the name of one of Data-Juicer's.
-    """
+    """The special tokens that a recipe changes, and that one of its operators looks for."""
     for key, default in SPECIAL_TOKENS.items():
         if document.get(key) not in (None, default) and _looks_for_tokens(operator):
             found = f"it looks for {default!r}, and '{key}' is {shown(document[key])}"

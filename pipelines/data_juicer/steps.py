@@ -83,14 +83,7 @@ def keeps_columns(name: str) -> bool:
 
 
 def may_write(found: ForeignKind, fields: Mapping[str, Any], column: str, name: str) -> bool:
-    """Whether an operator may write a statistic or a tag.
-
-    Args:
-        found: the operator.
-        fields: its fields in the recipe.
-        column: `STATS` or `META`.
-        name: of the statistic or tag; empty: any.
-    """
+    """Whether an operator may write a statistic or a tag."""
     if column == STATS:
         own = statistics(found)
         # Filters of a field call their statistic as the field that they are given.
@@ -233,10 +226,6 @@ def refuse_credentials(fields: Any, where: str = "") -> None:
 
     One that is too short for a secret passes: a server of one's own takes any value.
 
-    Args:
-        fields: values of YAML, of any depth.
-        where: of the field that they are the value of.
-
     Raises:
         RecipeError: there is one.
     """
@@ -323,13 +312,9 @@ _SCOPES = {
 
 
 class MissingPackageError(RecipeError):
-    """A step needs packages that are not installed.
+    """A step needs packages that are not installed."""
 
-    Attributes:
-        packages: what `pip install` takes, of each.
-    """
-
-    packages: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  # what `pip install` takes, of each
 
     @classmethod
     def of(cls, packages: Sequence[str], subject: str = "it needs") -> Self:
@@ -349,11 +334,6 @@ class MissingPackageError(RecipeError):
 
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
     """An operator of Data-Juicer as one of ours.
-
-    Args:
-        name: its name, for which `exists` is true.
-        fields: its fields in the recipe.
-        text_key: its text column, where `fields` does not name one.
 
     Raises:
         RecipeError: it cannot run here, or a field is unknown or missing.

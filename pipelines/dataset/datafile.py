@@ -39,17 +39,11 @@ _FORMATS = {
 
 
 class DataFile(NamedTuple):
-    """A file of a dataset.
+    """A file of a dataset."""
 
-    Attributes:
-        path: where it is.
-        size: bytes, when it was opened.
-        mtime_ns: the time of its last change, then, in nanoseconds.
-    """
-
-    path: AnyPath
-    size: int
-    mtime_ns: int
+    path: AnyPath  # where it is
+    size: int  # bytes, when it was opened
+    mtime_ns: int  # the time of its last change, then, in nanoseconds
 
     def __str__(self) -> str:
         return str(self.path)
@@ -109,10 +103,6 @@ class DataFile(NamedTuple):
 def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
     """What Arrow raises of a file that is not of its format, or damaged, becomes one line.
 
-    Args:
-        file: that is read.
-        title: of its format.
-
     Raises:
         DataError: in place of Arrow's exception. Errors of the disk are left as they are.
     """
@@ -129,13 +119,7 @@ def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
 
 
 def misnamed(file: DataFile, first: bytes, *, unpacked: bool = False) -> DataError | None:
-    """The error for a file that is of another format than its name says; None: as far as is known.
-
-    Args:
-        file: that is read.
-        first: its first bytes.
-        unpacked: they are those of what is in a compressed file.
-    """
+    """The error for a file of another format than its name says; None: as far as is known."""
     title, suffix = _format_of(first)
     own, last = file.suffix, file.path.suffix.lower()
     is_lines = title == _LINES

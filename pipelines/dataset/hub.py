@@ -19,23 +19,14 @@ SCHEME = "hf://datasets/"
 
 @dataclass(frozen=True)
 class HubDataset:
-    """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`.
+    """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`."""
 
-    Attributes:
-        name: such as `openai/gsm8k`, or a folder of data files.
-        config: its configuration, where it has several.
-        split: null: the only one.
-        limit: at most so many of its first rows.
-        data_files: those of its files that are read, where not all are.
-        data_dir: the folder of the dataset in which they are.
-    """
-
-    name: str
-    config: str | None = None
-    split: str | None = None
-    limit: int | None = None
-    data_files: str | None = None
-    data_dir: str | None = None
+    name: str  # such as `openai/gsm8k`, or a folder of data files
+    config: str | None = None  # its configuration, where it has several
+    split: str | None = None  # null: the only one
+    limit: int | None = None  # at most so many of its first rows
+    data_files: str | None = None  # those of its files that are read, where not all are
+    data_dir: str | None = None  # the folder of the dataset in which they are
 
     def __str__(self) -> str:
         options = {key: value for key, value in asdict(self).items() if value is not None}
@@ -65,9 +56,6 @@ class HubDataset:
     def file(self, cache: AnyPath) -> AnyPath:
         """The Parquet file of its rows, which is downloaded where it is missing.
 
-        Args:
-            cache: the folder in which it is.
-
         Raises:
             DataError: it cannot be downloaded.
         """
@@ -80,10 +68,6 @@ class HubDataset:
 
 def download(dataset: HubDataset, path: AnyPath) -> int:
     """Write a split of a dataset to a Parquet or JSON Lines file.
-
-    Args:
-        dataset: on the hub.
-        path: the file to write: `.parquet` or `.jsonl`.
 
     Returns:
         The number of rows.

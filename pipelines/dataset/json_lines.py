@@ -68,12 +68,6 @@ def batches(
 ) -> Iterator[pa.Table]:
     """Tables of about `size` bytes of a file each; each has its own schema.
 
-    Args:
-        file: of JSON lines, perhaps compressed.
-        size: bytes of text per table, about: a table ends where a line ends.
-        workers: threads that parse; at most so many tables, and one more, are in memory.
-        columns: those that are read; None: all. The values of others are not looked at.
-
     Raises:
         DataError: a line is too long or not an object, or its types differ from those before, or an
             object has too many keys, or the file is compressed and cut off; names the line. The

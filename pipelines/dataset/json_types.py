@@ -98,12 +98,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def marked(table: pa.Table, as_text: Collection[Path] = ()) -> pa.Table:
-    """The table with the metadata of this module.
-
-    Args:
-        table: as parsed from JSON.
-        as_text: paths at which numbers were written as text before it was parsed.
-    """
+    """The table with the metadata of this module."""
     if not table.num_columns:  # Of rows of `{}`: a table made of no columns would have no rows.
         return table
     fields = [
@@ -156,12 +151,7 @@ def are_too_many(lists: int, objects: int) -> bool:
 
 
 def too_deep(name: str, where: str) -> DataError:
-    """The error for a column that no file can hold.
-
-    Args:
-        name: of the column.
-        where: the file, and the line where it is known.
-    """
+    """The error for a column that no file can hold."""
     most = f"{MOST_LEVELS} levels, or {_MOST_PARQUET_LEVELS // 2} of lists"
     found = f"the values of column '{name}' are nested too deeply: at most {most}, can be written"
     return DataError(found, "write them as text, or remove the column", where=where)
@@ -198,11 +188,7 @@ def _beyond(numbers: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def lossy_paths(rows: Iterable[Any]) -> set[Path]:
-    """The paths of numbers that no Arrow type of numbers holds together.
-
-    Args:
-        rows: as `json.loads` gives them: whole numbers of any size.
-    """
+    """The paths of numbers that no Arrow type of numbers holds together."""
     fractions, large, larger, others = set[Path](), set[Path](), set[Path](), set[Path]()
     for row in rows:
         for path, value in _values(row, ()):

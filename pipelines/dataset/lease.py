@@ -34,10 +34,6 @@ _ASKS, _HAS = "asks", "has"
 def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> Iterator[RemotePath]:
     """Have a lease for the time of the block, as soon as no other process has it.
 
-    Args:
-        path: what claims are called after.
-        is_taken: called each time that a process which has it is seen at work; it may raise.
-
     Yields:
         The claim. Once it does not exist any more, the lease is lost.
 
@@ -81,12 +77,7 @@ def _others(claim: RemotePath, path: RemotePath) -> list[RemotePath]:
 
 
 def _at_work(claims: list[RemotePath], seen: dict[RemotePath, tuple[str, float]]) -> bool:
-    """Whether a process that has the lease is at work; what is left of killed ones is removed.
-
-    Args:
-        claims: of others.
-        seen: what each of them was, and since when, in seconds; it is brought up to date.
-    """
+    """Whether a process that has the lease is at work; what is left of killed ones is removed."""
     at_work, now = False, time.monotonic()
     for claim in claims:
         content = claim.read_if_there()

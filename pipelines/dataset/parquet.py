@@ -53,10 +53,6 @@ def rows_within(most: int, rows: int, size: int) -> int:
 def cuts(starts: Iterable[NDArray[np.int64]], limit: Callable[[int], int]) -> Iterator[int]:
     """Rows to cut at: the last group start up to the limit of a chunk, else the first after it.
 
-    Args:
-        starts: int64[G] each, rows at which groups start, in order; the first is row 0.
-        limit: of the first row of a chunk: the row at which the chunk should end, at the latest.
-
     The last group that is known may go on, so no cut comes after its start.
     """
     cut, open_G = 0, np.zeros(0, np.int64)
@@ -108,30 +104,20 @@ would decode its rows more often than this."""
 
 
 class RowRange(NamedTuple):
-    """Consecutive rows of a file.
+    """Consecutive rows of a file."""
 
-    Attributes:
-        file: its number among the files of the dataset.
-        first: the first of the rows, from 0.
-        rows: how many.
-    """
-
-    file: int
-    first: int
-    rows: int
+    file: int  # its number among the files of the dataset
+    first: int  # the first of the rows, from 0
+    rows: int  # how many
 
 
 class RowGroups(NamedTuple):
-    """The row groups of some files, one after another.
+    """The row groups of some files, one after another."""
 
-    Attributes:
-        first_rows: int64[F+1], the row of the dataset at which each file starts, and the end.
-        groups: int64[R+1], the rows at which row groups start, and the end.
-        sizes: float64[R+1], bytes in memory, about, of all rows before each of these.
-    """
-
+    # int64[F+1], the row of the dataset at which each file starts, and the end
     first_rows: NDArray[np.int64]
-    groups: NDArray[np.int64]
+    groups: NDArray[np.int64]  # int64[R+1], the rows at which row groups start, and the end
+    # float64[R+1], bytes in memory, about, of all rows before each of these
     sizes: NDArray[np.float64]
 
     @classmethod
@@ -254,10 +240,6 @@ def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Ta
 @contextmanager
 def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
     """A Parquet file that is open; errors of the format name the file.
-
-    Args:
-        file: the file.
-        few_rows: only the first rows of its row groups are read: no more than that is fetched.
 
     Raises:
         DataError: it is not Parquet, or damaged.

@@ -60,13 +60,7 @@ class _Known(NamedTuple):
 def fingerprint(
     files: Sequence[DataFile], cache: AnyPath | None = None, *, verify: bool = False
 ) -> str:
-    """Hash of the content of files and of their formats; their names and places do not matter.
-
-    Args:
-        files: of a dataset, in order.
-        cache: the folder in which hashes are kept; None: each file is read.
-        verify: read each file, whatever is kept.
-    """
+    """Hash of the content of files and of their formats; their names and places do not matter."""
     kept = {} if cache is None else _kept(cache)
     found = dict[str, _Known]()
     digest = xxhash.xxh3_128()
@@ -135,10 +129,6 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
     The dataset is read twice: once to count it, once for the rows that are taken. Only these are
     in memory. Where more rows are wanted than there are, some are taken several times.
 
-    Args:
-        read: gives the tables of the dataset.
-        rows: how many are taken.
-
     Returns:
         The rows; None where there are none.
     """
@@ -193,13 +183,6 @@ def read_batches(
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Tables of a file, in order; each has its own schema.
-
-    Args:
-        file: of the dataset.
-        block: bytes of JSON lines per table, about; by default `BLOCK`.
-        rows: rows of a Parquet file per table, at most.
-        workers: threads that parse JSON lines.
-        columns: those that are read, as far as the file has them; None: all of them.
 
     Raises:
         DataError: it is damaged or not of its format, or a column is nested too deeply; names the
@@ -347,13 +330,7 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
-        """Its chunks, from the cache or cut now.
-
-        Args:
-            cache: the folder in which the folder of chunks is.
-            chunk_rows: rows per chunk, about: a chunk ends where a group ends.
-            group_by: consecutive rows that agree in these columns stay together.
-        """
+        """Its chunks, from the cache or cut now."""
         selection = self.spec.selection
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
@@ -422,11 +399,7 @@ class Dataset:
             raise _empty(self.files)
 
     def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
-        """All rows, or those that are drawn; checks that the types of columns go together.
-
-        Args:
-            rows_of_files: filled with the rows of each file, if all are read.
-        """
+        """All rows, or those that are drawn; checks that the types of columns go together."""
         schema = pa.schema([])
         counts = dict.fromkeys(self.files, 0)
         rows: Sequence[int | None] = self._rows_of_parts or [None] * len(self._parts)

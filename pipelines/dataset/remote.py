@@ -89,15 +89,10 @@ _ATTEMPTS = 5
 
 
 class Stat(NamedTuple):
-    """What a store knows of a file.
+    """What a store knows of a file."""
 
-    Attributes:
-        st_size: in bytes.
-        st_mtime_ns: when it was last written, in nanoseconds since 1970; 0: unknown.
-    """
-
-    st_size: int
-    st_mtime_ns: int
+    st_size: int  # in bytes
+    st_mtime_ns: int  # when it was last written, in nanoseconds since 1970; 0: unknown
 
 
 @dataclass(frozen=True, order=True)

@@ -57,9 +57,6 @@ def export_name(export: AnyPath) -> str:
 def check_finished(export: AnyPath) -> None:
     """Check that no run was stopped while it put an export in place.
 
-    Args:
-        export: of `rejuice run`, of `dj-process`, or any other file or folder.
-
     Raises:
         DataError: one was: what is there may be of two runs, or of a part of one.
     """

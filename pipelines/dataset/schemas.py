@@ -115,12 +115,7 @@ def _check_keys(field: pa.Field, path: Path, file: object) -> None:
 
 
 def too_many_keys(path: Path, where: str) -> DataError:
-    """The error for objects that are used as dictionaries, such as by token.
-
-    Args:
-        path: of the objects; empty: they are the rows.
-        where: the file, and the line where it is known.
-    """
+    """The error for objects that are used as dictionaries, such as by token."""
     what = f"the objects in column '{'.'.join(path)}'" if path else "the rows"
     right = "write lists of objects, or text, or leave the column out by `columns`"
     return DataError(f"{what} have more than {MOST_KEYS:,} different keys", right, where=where)

@@ -31,13 +31,7 @@ _TAIL_BYTES = 16 << 10
 def write_sections(
     path: AnyPath, sections: Iterable[bytes | pa.Buffer], metadata: Mapping[bytes, bytes]
 ) -> None:
-    """Write a file, which appears complete.
-
-    Args:
-        path: of the file.
-        sections: what can be read alone; each begins at a multiple of 8 where sizes are such.
-        metadata: what is read with the index.
-    """
+    """Write a file, which appears complete."""
     sizes, checksums = [], []
     with written(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
         for section in sections:
@@ -52,21 +46,13 @@ def write_sections(
 
 
 class Sections(NamedTuple):
-    """A file in sections.
+    """A file in sections."""
 
-    Attributes:
-        path: of the file.
-        source: of a file in a store, what is read: a pyarrow file.
-        ends: where each section begins, and where the last one ends, in bytes.
-        checksums: of each section.
-        metadata: as it was written.
-    """
-
-    path: AnyPath
-    source: Any
-    ends: tuple[int, ...]
-    checksums: tuple[int, ...]
-    metadata: Mapping[bytes, bytes]
+    path: AnyPath  # of the file
+    source: Any  # of a file in a store, what is read: a pyarrow file
+    ends: tuple[int, ...]  # where each section begins, and where the last one ends, in bytes
+    checksums: tuple[int, ...]  # of each section
+    metadata: Mapping[bytes, bytes]  # as it was written
 
     @classmethod
     def open(cls, path: AnyPath) -> Sections:

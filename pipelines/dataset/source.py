@@ -29,16 +29,12 @@ SUFFIX = "__dj__suffix__"
 
 
 class Selection(NamedTuple):
-    """Columns of files, and the names that they get.
+    """Columns of files, and the names that they get."""
 
-    Attributes:
-        names: pairs of the name in the files, or a path such as `response.body.choices`, and the
-            name that it gets; None: all, as they are.
-        with_suffix: whether the rows get the column `SUFFIX`, where a file has none.
-    """
-
+    # pairs of the name in the files, or a path such as `response.body.choices`, and the name that
+    # it gets; None: all, as they are
     names: tuple[tuple[str, str], ...] | None = None
-    with_suffix: bool = False
+    with_suffix: bool = False  # whether the rows get the column `SUFFIX`, where a file has none
 
     @property
     def columns(self) -> list[str] | None:
@@ -87,13 +83,7 @@ class Selection(NamedTuple):
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
-    """The error for a selected column that is in no file.
-
-    Args:
-        path: the column.
-        columns: of all files.
-        dataset: its name, for the message.
-    """
+    """The error for a selected column that is in no file."""
     right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
     column = column_of(path, columns)
     if column is not None:
@@ -125,25 +115,14 @@ _ROWS, _RANGES, _FILES = b"rows", b"ranges", b"files"
 
 
 class InFiles(NamedTuple):
-    """Chunks that are rows of Parquet files.
+    """Chunks that are rows of Parquet files."""
 
-    Attributes:
-        files: of the dataset.
-        ranges: of each chunk, its rows of these.
-        selection: the columns that are read, under the names that they get.
-    """
-
-    files: tuple[DataFile, ...]
-    ranges: tuple[tuple[RowRange, ...], ...]
-    selection: Selection
+    files: tuple[DataFile, ...]  # of the dataset
+    ranges: tuple[tuple[RowRange, ...], ...]  # of each chunk, its rows of these
+    selection: Selection  # the columns that are read, under the names that they get
 
     def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        """Some columns of a chunk.
-
-        Args:
-            chunk: its number.
-            schema: the columns, and the types that they get.
-        """
+        """Some columns of a chunk."""
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
@@ -156,20 +135,13 @@ class InFiles(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A dataset, cut into chunks.
+    """A dataset, cut into chunks."""
 
-    Attributes:
-        folder: named by the content; the manifest and, where rows were parsed, the chunks.
-        rows: rows of each chunk.
-        schema: one schema for all of them.
-        in_files: where the chunks are rows of Parquet files.
-        files: the names and rows of the files, where all rows of all files are read.
-    """
-
-    folder: AnyPath
-    rows: tuple[int, ...]
-    schema: pa.Schema
-    in_files: InFiles | None = None
+    folder: AnyPath  # named by the content; the manifest and, where rows were parsed, the chunks
+    rows: tuple[int, ...]  # rows of each chunk
+    schema: pa.Schema  # one schema for all of them
+    in_files: InFiles | None = None  # where the chunks are rows of Parquet files
+    # the names and rows of the files, where all rows of all files are read
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
@@ -187,10 +159,6 @@ class Source(NamedTuple):
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
         """One chunk, its columns brought to the common schema.
-
-        Args:
-            index: its number.
-            columns: those that are needed; None: all.
 
         Raises:
             DataError: a Parquet file has changed since the dataset was opened.
@@ -238,13 +206,7 @@ def chunk_name(index: int) -> str:
 
 
 def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Sequence[int]) -> bool:
-    """Write a file per chunk, and then the manifest; False if there is none.
-
-    Args:
-        folder: of the source.
-        chunks: which are read as they are written.
-        rows_of_files: rows of each file, known once all chunks are read; empty: some are left out.
-    """
+    """Write a file per chunk, and then the manifest; False if there is none."""
     rows, schema = list[int](), pa.schema([])
     for chunk in chunks:
         schema = unify([schema, chunk.schema])

@@ -184,15 +184,11 @@ _MOST_SPLITS = 8
 
 
 class DatasetPart(NamedTuple):
-    """Files that are read one after another.
+    """Files that are read one after another."""
 
-    Attributes:
-        path: a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub.
-        weight: the share of rows that are taken, where the dataset has a limit of them.
-    """
-
+    # a file, a folder of files, a pattern such as `data/*.parquet`, or one of the hub
     path: AnyPath | HubDataset
-    weight: float = 1.0
+    weight: float = 1.0  # the share of rows that are taken, where the dataset has a limit of them
 
     def __str__(self) -> str:
         return str(self.path)
@@ -200,22 +196,17 @@ class DatasetPart(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is read as one dataset.
+    """What is read as one dataset."""
 
-    Attributes:
-        parts: read one after another.
-        suffixes: which files of a folder or pattern are read; empty: all that can be.
-        selection: which columns are read, and what they are called.
-        max_rows: rows that are taken in all, by the weights of the parts; None: all rows.
-        repeats: whether a file may be in several parts.
-        cache: the folder in which downloads and hashes of content are kept; None: nowhere.
-    """
-
-    parts: tuple[DatasetPart, ...]
+    parts: tuple[DatasetPart, ...]  # read one after another
+    # which files of a folder or pattern are read; empty: all that can be
     suffixes: tuple[str, ...] = ()
+    # which columns are read, and what they are called
     selection: Selection = field(default=Selection())
+    # rows that are taken in all, by the weights of the parts; None: all rows
     max_rows: int | None = None
-    repeats: bool = False
+    repeats: bool = False  # whether a file may be in several parts
+    # the folder in which downloads and hashes of content are kept; None: nowhere
     cache: AnyPath | None = field(default=None, compare=False)
 
     @classmethod
@@ -352,9 +343,6 @@ def _check_bucket(path: AnyPath) -> None:
 
 def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
     """Check that no file is in two parts, so that no row is read twice by mistake.
-
-    Args:
-        found: pairs of a part and a file of it.
 
     Raises:
         DataError: one is.

@@ -46,13 +46,7 @@ _KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
 def mark_written(
     schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
 ) -> pa.Schema:
-    """The schema, with a mark at those of its columns that steps have written.
-
-    Args:
-        schema: of an export.
-        names: of columns that steps have written.
-        origins: by column, those from which it was computed.
-    """
+    """The schema, with a mark at those of its columns that steps have written."""
     marked = sorted(set(names) & set(schema.names))
     metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
     if origins:
@@ -62,14 +56,10 @@ def mark_written(
 
 
 class WrittenByRuns(NamedTuple):
-    """What runs have written of a dataset, as far as is known.
+    """What runs have written of a dataset, as far as is known."""
 
-    Attributes:
-        columns: that steps have written.
-        origins: by column that steps have written, those from which it was computed.
-    """
-
-    columns: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()  # that steps have written
+    # by column that steps have written, those from which it was computed
     origins: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
@@ -79,11 +69,7 @@ def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
 
 
 def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
-    """What runs have written of a dataset.
-
-    Args:
-        dataset: the export of a run under Ray, or several exports, of which all have to say it.
-    """
+    """What runs have written of a dataset."""
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
@@ -201,12 +187,7 @@ def parts_of(export_path: AnyPath) -> list[AnyPath]:
 
 
 def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
-    """Write the list of the parts of an export, the last of its files.
-
-    Args:
-        folder: with the parts.
-        rows: of each part, by the name of its file, in order.
-    """
+    """Write the list of the parts of an export, the last of its files."""
     parts = [{"file": name, "rows": n} for name, n in rows.items()]
     content = json.dumps({"rows": sum(rows.values()), "parts": parts}, indent=1)
     write_file(folder / PARTS_LIST, f"{content}\n")
@@ -316,10 +297,6 @@ _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
     """The rows of an export.
-
-    Args:
-        export: a file, or a folder of parts.
-        mapped: whether they may stay on disk until they are used; then it must not be removed.
 
     Raises:
         DataError: it is gone, damaged or not finished, or lacks a part.

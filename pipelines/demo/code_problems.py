@@ -40,21 +40,13 @@ _WORDS = ("apple", "river", "stone", "cloud", "paper", "green", "table", "seven"
 
 
 class CodeTemplate(NamedTuple):
-    """A programming problem without its numbers.
+    """A programming problem without its numbers."""
 
-    Attributes:
-        name: of the function.
-        parameter: of the function, a key of the ways to read it.
-        task: what the function does, with slots for three numbers and a letter.
-        result: the right result, as an expression with the same slots.
-        other: the result of a program that has misread the task.
-    """
-
-    name: str
-    parameter: str
-    task: str
-    result: str
-    other: str
+    name: str  # of the function
+    parameter: str  # of the function, a key of the ways to read it
+    task: str  # what the function does, with slots for three numbers and a letter
+    result: str  # the right result, as an expression with the same slots
+    other: str  # the result of a program that has misread the task
 
 
 CODE_TEMPLATES = (
@@ -147,21 +139,13 @@ CODE_TEMPLATES = (
 
 
 class CodeProblem(NamedTuple):
-    """A programming problem.
+    """A programming problem."""
 
-    Attributes:
-        question: the text.
-        template: what it was made of.
-        result: the right result, as an expression.
-        other: that of a program that has misread the task.
-        cases: arguments, each with its right result.
-    """
-
-    question: str
-    template: CodeTemplate
-    result: str
-    other: str
-    cases: tuple[tuple[Argument, int], ...]
+    question: str  # the text
+    template: CodeTemplate  # what it was made of
+    result: str  # the right result, as an expression
+    other: str  # that of a program that has misread the task
+    cases: tuple[tuple[Argument, int], ...]  # arguments, each with its right result
 
     @property
     def code(self) -> str:

@@ -56,35 +56,22 @@ _Item = TypeVar("_Item")
 
 
 class Lookup(NamedTuple):
-    """A step that finds a document.
+    """A step that finds a document."""
 
-    Attributes:
-        query: words that only this document has all of.
-        document: what the search gives.
-    """
-
-    query: str
-    document: str
+    query: str  # words that only this document has all of
+    document: str  # what the search gives
 
 
 class LookupTask(NamedTuple):
-    """A task with its solution.
+    """A task with its solution."""
 
-    Attributes:
-        question: the text.
-        answer: the right answer, a whole number above 0.
-        documents: all different, in no order.
-        kind: what is asked.
-        lookups: documents that the answer needs, in an order in which they can be found.
-        expression: what is calculated of them, such as `8 * 46`; None where nothing is.
-    """
-
-    question: str
-    answer: int
-    documents: tuple[str, ...]
-    kind: LookupKind
+    question: str  # the text
+    answer: int  # the right answer, a whole number above 0
+    documents: tuple[str, ...]  # all different, in no order
+    kind: LookupKind  # what is asked
+    # documents that the answer needs, in an order in which they can be found
     lookups: tuple[Lookup, ...]
-    expression: str | None
+    expression: str | None  # what is calculated of them, such as `8 * 46`; None where nothing is
 
 
 def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
@@ -142,27 +129,16 @@ def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
 
 
 class _World(NamedTuple):
-    """What is true in a task.
+    """What is true in a task."""
 
-    Attributes:
-        people: three.
-        thing: what every one of them has.
-        good: what every shop sells.
-        shops: three.
-        counts: how many things somebody has.
-        prices: what a good costs in a shop.
-        visited: the shop where somebody buys.
-        documents: each by the query that finds it.
-    """
-
-    people: list[str]
-    thing: str
-    good: str
-    shops: list[str]
-    counts: dict[tuple[str, str], int]
-    prices: dict[tuple[str, str], int]
-    visited: dict[str, str]
-    documents: dict[str, str]
+    people: list[str]  # three
+    thing: str  # what every one of them has
+    good: str  # what every shop sells
+    shops: list[str]  # three
+    counts: dict[tuple[str, str], int]  # how many things somebody has
+    prices: dict[tuple[str, str], int]  # what a good costs in a shop
+    visited: dict[str, str]  # the shop where somebody buys
+    documents: dict[str, str]  # each by the query that finds it
 
 
 class _Asked(NamedTuple):

@@ -28,23 +28,16 @@ _Item = TypeVar("_Item")
 
 
 class ParsedTemplate(NamedTuple):
-    """A template, parsed once for sampling its numbers.
+    """A template, parsed once for sampling its numbers."""
 
-    Attributes:
-        template: what it was made from.
-        held_out: whether it is for the test alone.
-        letters: its numbers, in the order of the question.
-        ranges: for each of them, the least value and how many values there are.
-        constants: the numbers written in its operations.
-        operations: left, operation, right; the operands are places in the list of the numbers,
-            the constants and the results so far.
-    """
-
-    template: Template
-    held_out: bool
-    letters: tuple[str, ...]
+    template: Template  # what it was made from
+    held_out: bool  # whether it is for the test alone
+    letters: tuple[str, ...]  # its numbers, in the order of the question
+    # for each of them, the least value and how many values there are
     ranges: tuple[tuple[int, int], ...]
-    constants: tuple[int, ...]
+    constants: tuple[int, ...]  # the numbers written in its operations
+    # left, operation, right; the operands are places in the list of the numbers, the constants and
+    # the results so far
     operations: tuple[tuple[int, Operation, int], ...]
 
 

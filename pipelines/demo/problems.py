@@ -29,25 +29,16 @@ _MOST_REPEATS = 1_000
 
 
 class SolutionStep(NamedTuple):
-    """One operation of a solution.
+    """One operation of a solution."""
 
-    Attributes:
-        left: the left operand.
-        operation: what is done.
-        right: the right operand.
-        result: what comes out.
-        uses: for each operand, the place (from 0) of the step it is the result of, or None.
-        compares: whether it follows from a comparison, which can be taken the wrong way round.
-        sentence: what a solution writes, with `{step}` where `3 + 4 = 7` goes.
-    """
-
-    left: int
-    operation: Operation
-    right: int
-    result: int
+    left: int  # the left operand
+    operation: Operation  # what is done
+    right: int  # the right operand
+    result: int  # what comes out
+    # for each operand, the place (from 0) of the step it is the result of, or None
     uses: tuple[int | None, int | None]
-    compares: bool
-    sentence: str
+    compares: bool  # whether it follows from a comparison, which can be taken the wrong way round
+    sentence: str  # what a solution writes, with `{step}` where `3 + 4 = 7` goes
 
     @property
     def equation(self) -> str:
@@ -56,23 +47,14 @@ class SolutionStep(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A problem with its solution.
+    """A problem with its solution."""
 
-    Attributes:
-        question: the text.
-        answer: the worked solution; its last line is `#### ` and the reference.
-        level: how many steps it takes, 1 to 4.
-        steps: the same solution as data.
-        template: name of the template it was made from.
-        numbers: the numbers that were put in, in the order of the question.
-    """
-
-    question: str
-    answer: str
-    level: int
-    steps: tuple[SolutionStep, ...]
-    template: str
-    numbers: tuple[int, ...]
+    question: str  # the text
+    answer: str  # the worked solution; its last line is `#### ` and the reference
+    level: int  # how many steps it takes, 1 to 4
+    steps: tuple[SolutionStep, ...]  # the same solution as data
+    template: str  # name of the template it was made from
+    numbers: tuple[int, ...]  # the numbers that were put in, in the order of the question
 
     @property
     def reference(self) -> int:

@@ -26,17 +26,11 @@ _DOUBTS = ("Wait, let me check that again.", "Hmm, is that right?", "I will do i
 
 
 class SolverResponse(NamedTuple):
-    """What a solver wrote.
+    """What a solver wrote."""
 
-    Attributes:
-        text: the response.
-        finish_reason: `stop`, or `length` where it was cut.
-        student: the solver; the datasets have had a column of this name from the beginning.
-    """
-
-    text: str
-    finish_reason: Literal["stop", "length"]
-    student: Solver
+    text: str  # the response
+    finish_reason: Literal["stop", "length"]  # `stop`, or `length` where it was cut
+    student: Solver  # the solver; the datasets have had a column of this name from the beginning
 
 
 def respond(problem: Problem, solver: Solver, seed: int, k: int) -> SolverResponse:
@@ -120,11 +114,7 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
 
 
 def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[SolutionStep]:
-    """The steps as a solver writes them; later steps build on a wrong result.
-
-    Args:
-        slips: the probability that a step goes wrong.
-    """
+    """The steps as a solver writes them; later steps build on a wrong result."""
     done = list[SolutionStep]()
     for step in problem.steps:
         left, right = (

@@ -42,17 +42,12 @@ WORDS = {
 
 
 class Line(NamedTuple):
-    """One line of a worked solution.
+    """One line of a worked solution."""
 
-    Attributes:
-        sentence: its text.
-        operation: `LEFT OP RIGHT`, with numbers, letters and earlier results.
-        compares: whether the operation follows from a comparison, which can be taken the wrong
-            way round: B has 3 more than A.
-    """
-
-    sentence: str
-    operation: str
+    sentence: str  # its text
+    operation: str  # `LEFT OP RIGHT`, with numbers, letters and earlier results
+    # whether the operation follows from a comparison, which can be taken the wrong way round: B has
+    # 3 more than A
     compares: bool = False
 
 

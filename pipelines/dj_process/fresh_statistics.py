@@ -34,12 +34,7 @@ _RAY = "ray"
 
 
 def allow_on_ray(ops: Iterable[Any], *, keep_hashes: bool) -> None:
-    """Let the deduplicators among the operators of a run work on Ray's datasets.
-
-    Args:
-        ops: of the run.
-        keep_hashes: whether their hashes are exported.
-    """
+    """Let the deduplicators among the operators of a run work on Ray's datasets."""
     for op in ops:
         # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_deduplicators_of_theirs_are_allowed_on_ray
         modes = op._supported_exec_modes
@@ -144,13 +139,7 @@ def fuse_operators(
 
 
 def _again(entry: ProcessEntry, computed: set[str], classes: dict[str, type[OP]]) -> ProcessEntry:
-    """The entry of `process` that makes the operator, or one that computes again.
-
-    Args:
-        entry: as the configuration has it.
-        computed: what the steps before it compute; what it computes is added.
-        classes: the classes of operators that compute again, by name, are added.
-    """
+    """The entry of `process` that makes the operator, or one that computes again."""
     name, fields = next(iter(entry.items()))
     kind = OPERATORS.modules[name]
     if name == "general_fused_op":
@@ -173,10 +162,6 @@ def names(kind: type[OP], fields: ProcessEntry) -> frozenset[str]:
     """The statistics that a filter of Data-Juicer's writes, or the columns of a deduplicator.
 
     They are what its methods assign to; none where the source does not tell.
-
-    Args:
-        kind: its class.
-        fields: as the recipe has them: a name may be the value of one.
     """
     found = set[str]()
     methods = inspect.getmembers(kind, inspect.isfunction)

@@ -26,19 +26,12 @@ _GROUP = "prompt_id"
 
 
 class Ends(NamedTuple):
-    """How a block begins and ends.
+    """How a block begins and ends."""
 
-    Attributes:
-        rows: its rows.
-        head: rows of its first group.
-        first: `prompt_id` of its first group.
-        last: `prompt_id` of its last group.
-    """
-
-    rows: int
-    head: int
-    first: Any
-    last: Any
+    rows: int  # its rows
+    head: int  # rows of its first group
+    first: Any  # `prompt_id` of its first group
+    last: Any  # `prompt_id` of its last group
 
 
 class Slice(NamedTuple):

@@ -228,12 +228,7 @@ def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
-    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache.
-
-    Args:
-        dataset: to be read.
-        to_parquet: its rows are exported so, in which there are no objects without fields.
-    """
+    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
     import datasets
 
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"
@@ -329,12 +324,7 @@ def post_instantiation_check(
 
 
 def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
-    """The steps of a run, up to the first one whose columns nobody knows.
-
-    Args:
-        ops: that it runs.
-        skipped: the names of those before them, as it goes on from a checkpoint.
-    """
+    """The steps of a run, up to the first one whose columns nobody knows."""
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
     kinds = [op._name for op in ops]
     names = step_names([*skipped, *kinds])[len(skipped) :]

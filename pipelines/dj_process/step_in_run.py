@@ -28,19 +28,13 @@ from ..recipe.yaml_text import YAMLError, parse_document
 
 
 class CurrentRun(NamedTuple):
-    """A run of Data-Juicer that is under way.
+    """A run of Data-Juicer that is under way."""
 
-    Attributes:
-        settings: its configuration.
-        skipped: entries of `process` that it does not run again, as it goes on from a checkpoint.
-        process: the entries that it runs.
-        export_path: what it writes.
-    """
-
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any]  # its configuration
+    # entries of `process` that it does not run again, as it goes on from a checkpoint
     skipped: list[dict[str, Any]]
-    process: list[dict[str, Any]]
-    export_path: str
+    process: list[dict[str, Any]]  # the entries that it runs
+    export_path: str  # what it writes
 
 
 def current_run() -> CurrentRun | None:

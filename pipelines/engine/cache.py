@@ -53,11 +53,6 @@ def use_cache(
 ) -> Iterator[Callable[[], None]]:
     """Keep the results of a cache for as long as a run uses it, and name the run's export in it.
 
-    Args:
-        cache: the cache.
-        export: of the run.
-        alone: hold it alone at first, as for taking apart what other runs use.
-
     Yields:
         What lets other runs share the cache from then on.
 
@@ -163,43 +158,26 @@ _KEY_BYTES = 33
 
 
 class CacheEntry(NamedTuple):
-    """A folder of a cache.
+    """A folder of a cache."""
 
-    Attributes:
-        path: the folder.
-        kind: `samples` are what a resumable operator computed: they cost something.
-        operator: its name; of a dataset, `source`.
-        key: the key in the folder's name.
-        size: bytes.
-        chunks: finished ones.
-        rows: of these; None: it is not known without reading them.
-        used: when a run last wrote or used it, in seconds since the epoch.
-        exports: of the finished runs that use it.
-    """
-
-    path: Path
-    kind: CacheKind
-    operator: str
-    key: str
-    size: int
-    chunks: int
-    rows: int | None
-    used: float
-    exports: tuple[AnyPath, ...]
+    path: Path  # the folder
+    kind: CacheKind  # `samples` are what a resumable operator computed: they cost something
+    operator: str  # its name; of a dataset, `source`
+    key: str  # the key in the folder's name
+    size: int  # bytes
+    chunks: int  # finished ones
+    rows: int | None  # of these; None: it is not known without reading them
+    used: float  # when a run last wrote or used it, in seconds since the epoch
+    exports: tuple[AnyPath, ...]  # of the finished runs that use it
 
 
 class Run(NamedTuple):
-    """A run that uses a cache.
+    """A run that uses a cache."""
 
-    Attributes:
-        export: its export.
-        folders: names of the folders that it uses; None: its manifest is gone or damaged.
-        used: when it last ran, in seconds since the epoch.
-    """
-
-    export: AnyPath
+    export: AnyPath  # its export
+    # names of the folders that it uses; None: its manifest is gone or damaged
     folders: frozenset[str] | None
-    used: float
+    used: float  # when it last ran, in seconds since the epoch
 
 
 def is_cache(folder: Path) -> bool:
@@ -245,23 +223,15 @@ def runs_of(cache: Path) -> list[Run]:
 
 
 class Removal(NamedTuple):
-    """What of a cache is to be removed.
+    """What of a cache is to be removed."""
 
-    Attributes:
-        removed: these.
-        kept: samples and scores that stay, though they were named: they cost something.
-    """
-
-    removed: Sequence[CacheEntry]
+    removed: Sequence[CacheEntry]  # these
+    # samples and scores that stay, though they were named: they cost something
     kept: Sequence[CacheEntry] = ()
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
     """What no finished run uses.
-
-    Args:
-        cache: the cache.
-        samples: whether samples and scores are removed, too.
 
     Raises:
         DataError: there is no cache, or it is not known of each run which results it uses.
@@ -273,11 +243,6 @@ def select_unused(cache: Path, *, samples: bool) -> Removal:
 
 def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
     """What an operator's name, a folder's name or the beginning of a key names, see `matching`.
-
-    Args:
-        cache: the cache.
-        wanted: the name or the beginning.
-        samples: whether samples and scores are removed, too.
 
     Raises:
         DataError: there is no cache, or nothing in it is called so.

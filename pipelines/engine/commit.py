@@ -42,13 +42,7 @@ _LINKED = re.compile(r"(kept-[\w-]+)/([0-9a-f]{32}[.]arrow)")
 
 
 def save(path: AnyPath, commit: StepResult, retries: int = 0) -> None:
-    """Write a commit; it is there whole or not at all.
-
-    Args:
-        path: of the file.
-        commit: what to write.
-        retries: how often failures of the step were computed again, this time included.
-    """
+    """Write a commit; it is there whole or not at all."""
     write_checked(path, as_table(commit, retries))
 
 

@@ -71,23 +71,14 @@ ALL_ROWS = Shard(0, BUCKETS)
 
 
 class Digest(NamedTuple):
-    """What a step keeps of a chunk.
+    """What a step keeps of a chunk."""
 
-    Attributes:
-        sections: its file.
-        schema: of the digest.
-        part_ends: the bucket after the last one of each part.
-        ends_B: int32[BUCKETS + 1], how many rows come before each bucket, and all of them.
-        table_bytes: of all rows, in memory.
-        seconds: that it took.
-    """
-
-    sections: Sections
-    schema: pa.Schema
-    part_ends: list[int]
-    ends_B: Array
-    table_bytes: int
-    seconds: float
+    sections: Sections  # its file
+    schema: pa.Schema  # of the digest
+    part_ends: list[int]  # the bucket after the last one of each part
+    ends_B: Array  # int32[BUCKETS + 1], how many rows come before each bucket, and all of them
+    table_bytes: int  # of all rows, in memory
+    seconds: float  # that it took
 
     @classmethod
     def open(cls, path: AnyPath) -> Digest:
@@ -164,14 +155,7 @@ class Digest(NamedTuple):
 
 
 def save_digest(path: AnyPath, table: pa.Table, bucket_N: Array | None, seconds: float) -> None:
-    """Write the digest of a chunk.
-
-    Args:
-        path: of the file.
-        table: a row for each row of the chunk, in its order.
-        bucket_N: of each row, below `BUCKETS`; None: all are decided together.
-        seconds: that it took.
-    """
+    """Write the digest of a chunk."""
     if bucket_N is None:
         ends_B = np.array([0, *[table.num_rows] * BUCKETS])
         parts, numbers = [ALL_ROWS], []
@@ -197,12 +181,7 @@ def save_digest(path: AnyPath, table: pa.Table, bucket_N: Array | None, seconds:
 
 
 def cut(bytes_B: Iterable[float], most_bytes: float) -> list[Shard]:
-    """Ranges of buckets that have at most so many bytes; a bucket that has more is alone.
-
-    Args:
-        bytes_B: of each bucket.
-        most_bytes: of a range.
-    """
+    """Ranges of buckets that have at most so many bytes; a bucket that has more is alone."""
     first, size, ranges = 0, 0.0, []
     for bucket, more in enumerate(bytes_B):
         if size and more and size + more > most_bytes:
@@ -236,12 +215,6 @@ T = TypeVar("T")
 def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
     """Write what a step keeps of a chunk, unless it is there.
 
-    Args:
-        plan: of the run.
-        step: of dataset scope.
-        frame: the chunk before it.
-        chunk: its number.
-
     Raises:
         RejuiceError: what the operator raised.
     """
@@ -268,12 +241,6 @@ def _buckets(operator: Operator, table: pa.Table) -> Array | None:
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
     """Decide a step from the digests of all chunks, and commit it.
 
-    Args:
-        plan: of the run.
-        step: of dataset scope; the digests of all chunks are written.
-        workers: decide shards.
-        progress: where it is shown.
-
     Raises:
         RejuiceError: what the operator raised.
     """
@@ -298,11 +265,6 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
 
 def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Shard]:
     """The shards of a step, whose digests are all written.
-
-    Args:
-        plan: of the run.
-        step: of dataset scope.
-        most_bytes: for a shard, as far as its buckets allow. None: `SHARD_BYTES`.
 
     Raises:
         FileNotFoundError: a digest is missing.
@@ -335,15 +297,7 @@ def commit_decisions(
     decisions: Sequence[StepResult],
     digests: Sequence[Digest] | None = None,
 ) -> None:
-    """Commit each chunk's part of the decisions, and clear digests and decisions away.
-
-    Args:
-        plan: of the run.
-        step: of dataset scope.
-        shards: all of them.
-        decisions: about each.
-        digests: of each chunk; None: they are read.
-    """
+    """Commit each chunk's part of the decisions, and clear digests and decisions away."""
     digests = _digests(plan, step) if digests is None else digests
     parts = [
         split(decision.change, _starts(digests, shard))

@@ -120,12 +120,7 @@ def is_journal(data: memoryview) -> bool:
 
 
 def journal_entries(data: memoryview, make: Callable[[pa.RecordBatch, bytes], T]) -> Iterator[T]:
-    """The undamaged entries of a journal of an earlier version.
-
-    Args:
-        data: the journal.
-        make: an entry of its columns, and of the rest as JSON.
-    """
+    """The undamaged entries of a journal of an earlier version."""
     if bytes(data[:4]) == _STREAM:
         yield from _of_stream(data, make)
         return

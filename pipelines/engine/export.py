@@ -76,16 +76,11 @@ class Outline(NamedTuple):
 
 
 class _OfChunk(NamedTuple):
-    """What an export takes from a chunk.
+    """What an export takes from a chunk."""
 
-    Attributes:
-        schema: of its rows after the last step.
-        written: the columns that steps wrote.
-        sizes_G: int64, rows of each of its groups; empty where the export is one file.
-    """
-
-    schema: pa.Schema
-    written: frozenset[str]
+    schema: pa.Schema  # of its rows after the last step
+    written: frozenset[str]  # the columns that steps wrote
+    # int64, rows of each of its groups; empty where the export is one file
     sizes_G: NDArray[np.int64]
 
 
@@ -145,15 +140,10 @@ def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
 
 
 class WrittenPart(NamedTuple):
-    """What was written of an export.
+    """What was written of an export."""
 
-    Attributes:
-        rows: of the part.
-        logs: by chunk, the counts of all steps on it; its decisions are written.
-    """
-
-    rows: int
-    logs: dict[int, AuditLog]
+    rows: int  # of the part
+    logs: dict[int, AuditLog]  # by chunk, the counts of all steps on it; its decisions are written
 
 
 class _Finished(NamedTuple):
@@ -171,13 +161,6 @@ def write_part(
     count: Callable[[int], object] = lambda _: None,
 ) -> WrittenPart:
     """Write a part of an export from the commits of its chunks.
-
-    Args:
-        plan: of the run.
-        place: where to write.
-        schema: of the export.
-        part: the part.
-        count: called with the number of each chunk whose decisions are written.
 
     Raises:
         RejuiceError: in a store, another run has taken the export.
@@ -245,15 +228,6 @@ def write_export(
     progress: Progress,
 ) -> Report:
     """Apply the commits of every chunk, and write the export, the decisions and the report.
-
-    Args:
-        plan: of the run.
-        hold: of its export.
-        computed: names of the steps of which something was computed, and not found.
-        retried: by step, how many rows that had failed were computed again.
-        chunk_rows: rows per chunk.
-        workers: of the run: they write the parts of an export that is a folder.
-        progress: where progress is shown.
 
     Raises:
         RejuiceError: in a store, another run has taken the export.

@@ -52,31 +52,19 @@ from .report import Report
 
 
 class ExportSlice(NamedTuple):
-    """Consecutive rows of a chunk after the last step.
+    """Consecutive rows of a chunk after the last step."""
 
-    Attributes:
-        chunk: its number.
-        begin: the first of them.
-        end: the first that is not; None: all of them.
-        with_log: whether the decisions about the chunk go with these rows.
-    """
-
-    chunk: int
-    begin: int
-    end: int | None
-    with_log: bool
+    chunk: int  # its number
+    begin: int  # the first of them
+    end: int | None  # the first that is not; None: all of them
+    with_log: bool  # whether the decisions about the chunk go with these rows
 
 
 class ExportPart(NamedTuple):
-    """A file of an export.
+    """A file of an export."""
 
-    Attributes:
-        number: from 0; None: it is the only one, as the recipe names it.
-        slices: its rows, in order.
-    """
-
-    number: int | None
-    slices: tuple[ExportSlice, ...]
+    number: int | None  # from 0; None: it is the only one, as the recipe names it
+    slices: tuple[ExportSlice, ...]  # its rows, in order
 
     def name_of(self, stem: str, suffix: str) -> str:
         """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
@@ -95,10 +83,6 @@ def one_part(chunks: int) -> ExportPart:
 
 def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
     """The parts of an export.
-
-    Args:
-        sizes: of each chunk, the rows of each of its groups, in order.
-        most: rows of a part; only a group that has more by itself makes a larger one.
 
     Returns:
         At least one, even of no rows: a reader finds the columns there.
@@ -140,15 +124,10 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
 
 
 class Hold(NamedTuple):
-    """An export that a run holds for itself.
+    """An export that a run holds for itself."""
 
-    Attributes:
-        export_path: the export.
-        claim: in a store, what is there as long as the lease is not lost; None: a lock of the
-            system is held.
-    """
-
-    export_path: AnyPath
+    export_path: AnyPath  # the export
+    # in a store, what is there as long as the lease is not lost; None: a lock of the system is held
     claim: RemotePath | None = None
 
     def check(self) -> None:
@@ -200,26 +179,16 @@ _OLD_EXPORT, _OLD_RUN = "old_export", "old_run"
 
 
 class RunPlace(NamedTuple):
-    """Where to write.
+    """Where to write."""
 
-    Attributes:
-        folder: for the report, the recipe and the decisions.
-        export: for the export: the file, or the folder of parts.
-        hold: what keeps other runs from writing there.
-    """
-
-    folder: AnyPath
-    export: AnyPath
-    hold: Hold
+    folder: AnyPath  # for the report, the recipe and the decisions
+    export: AnyPath  # for the export: the file, or the folder of parts
+    hold: Hold  # what keeps other runs from writing there
 
 
 @contextmanager
 def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
     """Where to write a run; it is in place when the block ends without an error.
-
-    Args:
-        hold: of its export.
-        made_by: what its recipe is recognised by.
 
     Raises:
         RejuiceError: in a store, another run has taken the export.
@@ -303,21 +272,13 @@ class FileState(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What a finished run has written.
+    """What a finished run has written."""
 
-    Attributes:
-        key: of the run, see `run_key`.
-        made_by: the recipe that was run, see `recipe_mark`.
-        cache: the folder with its commits.
-        uses: names of the folders in there that it uses.
-        files: by their path in the folder of the export, what each holds.
-    """
-
-    key: str
-    made_by: str
-    cache: str
-    uses: Sequence[str]
-    files: Mapping[str, FileState]
+    key: str  # of the run, see `run_key`
+    made_by: str  # the recipe that was run, see `recipe_mark`
+    cache: str  # the folder with its commits
+    uses: Sequence[str]  # names of the folders in there that it uses
+    files: Mapping[str, FileState]  # by their path in the folder of the export, what each holds
 
 
 _MANIFEST = TypeAdapter(Manifest)
@@ -384,14 +345,7 @@ def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
 def describe(
     export: AnyPath, report: Report, recipe: str, manifest: Manifest | None = None
 ) -> None:
-    """Replace the report and the recipe of a finished run, whose rows stay as they are.
-
-    Args:
-        export: its export.
-        report: the new report.
-        recipe: the new recipe as YAML.
-        manifest: the new manifest, but for these two files; None: as it was.
-    """
+    """Replace the report and the recipe of a finished run, whose rows stay as they are."""
     folder = run_folder(export)
     manifest = manifest or read_manifest(folder)
     (folder / NAME).unlink(missing_ok=True)  # First: until all is written, nothing is finished.

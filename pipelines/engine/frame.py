@@ -135,15 +135,10 @@ def _chunked(column: Any) -> pa.ChunkedArray:
 
 
 class GroupStarts(NamedTuple):
-    """Where the groups of a part of a dataset start.
+    """Where the groups of a part of a dataset start."""
 
-    Attributes:
-        hashes_G: uint64, a hash of each group's `prompt_id`.
-        rows_G: int64, its first row in the dataset, from 0.
-    """
-
-    hashes_G: NDArray[np.uint64]
-    rows_G: NDArray[np.int64]
+    hashes_G: NDArray[np.uint64]  # uint64, a hash of each group's `prompt_id`
+    rows_G: NDArray[np.int64]  # int64, its first row in the dataset, from 0
 
     @classmethod
     def of(cls, frame: Frame, first_row: int) -> GroupStarts:
@@ -169,10 +164,6 @@ def _plain(row: int) -> str:
 
 def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
     """Check that the rows of each prompt are contiguous; else it would be two smaller groups.
-
-    Args:
-        parts: the groups of all parts, in order.
-        place: what to call a row of the dataset, from 0: `row 1`, or `row 1 of b.jsonl`.
 
     Raises:
         DataError: a prompt comes up again; the message names both rows, from 1.

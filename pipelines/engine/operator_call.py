@@ -53,13 +53,6 @@ def located(
 
     The row is searched by halves; all in all, no row is computed more than once again.
 
-    Args:
-        error: what an exception in the operator's code became.
-        operator: the one that failed on all rows of `frame` together.
-        frame: rows before the operator.
-        first_row: rows that the dataset has before the source of the frame.
-        apply: None: the operator takes too long, or costs too much, to search the row.
-
     Returns:
         What the operator raises on that row alone. Where no row fails alone, the error with the
         range of rows; where the operator fails without any row, the error as it is.
@@ -222,11 +215,6 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
 
 def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
     """The change an operator makes to a whole frame, whatever its scope.
-
-    Args:
-        operator: what is to be applied.
-        frame: rows before it.
-        first_row: rows that the dataset has before the source of the frame, for messages.
 
     Raises:
         RejuiceError: what the operator raised; where its code failed, with the row.

@@ -41,14 +41,7 @@ _ALIGNED = 64
 
 
 def save(path: AnyPath, result: StepResult, keys: Sequence[str], retries: int = 0) -> None:
-    """Write a finished chunk; it is there whole or not at all.
-
-    Args:
-        path: of the file.
-        result: what was computed.
-        keys: of the rows of the input, see `row_keys`.
-        retries: how often failures of the step were computed again.
-    """
+    """Write a finished chunk; it is there whole or not at all."""
     table = as_table(result, retries)
     bounds = list(_bounds(result, table))
     metadata = {
@@ -127,13 +120,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
 
 
 def rows_of(result: StepResult, start: int, stop: int) -> Iterator[tuple[int, Change]]:
-    """Some rows of the input, and the changes to them.
-
-    Args:
-        result: a commit that has only the columns of these rows.
-        start: the first of them.
-        stop: the one after the last.
-    """
+    """Some rows of the input, and the changes to them."""
     change = result.change
     reasons = None if change.reasons is None else change.reasons.slice(start, stop - start)
     parents = change.parents

@@ -50,16 +50,11 @@ _PLACE_BITS = 32
 
 
 class _SortedKeys(NamedTuple):
-    """Some keys in ascending order: their halves, and where they are.
+    """Some keys in ascending order: their halves, and where they are."""
 
-    Attributes:
-        high_N: uint64[N], the first 8 bytes of each key; ascending.
-        low_N: uint64[N], the others.
-        at_N: uint64[N], the number of the chunk and, in the lower 32 bits, the place in it.
-    """
-
-    high_N: NDArray[np.uint64]
-    low_N: NDArray[np.uint64]
+    high_N: NDArray[np.uint64]  # uint64[N], the first 8 bytes of each key; ascending
+    low_N: NDArray[np.uint64]  # uint64[N], the others
+    # uint64[N], the number of the chunk and, in the lower 32 bits, the place in it
     at_N: NDArray[np.uint64]
 
 
@@ -481,13 +476,7 @@ class KeptRows:
             write_file(file, "\n".join(keys))
 
     def find(self, whole: AnyPath, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
-        """Rows of a chunk that are finished as part of other chunks.
-
-        Args:
-            whole: the chunk.
-            keys: of all its rows.
-            rows: those to look for.
-        """
+        """Rows of a chunk that are finished as part of other chunks."""
         found: dict[int, Entry] = {}
         for name, places in self._read().find([keys[row] for row in rows]).items():
             wanted: dict[int, list[int]] = {}
@@ -584,10 +573,6 @@ def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
 
     One of an earlier version is written again, in the present format.
 
-    Args:
-        whole: the chunk.
-        keys: of its rows, where they are known; else they are read.
-
     Raises:
         DamagedError: it is damaged. It has become a journal of the rows that are still good. The
             others may get other results, so later steps have other keys from now on. Or nothing
@@ -612,14 +597,7 @@ def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
 def _renew(
     whole: AnyPath, result: StepResult, own: Sequence[str] | None, keys: Sequence[str] | None
 ) -> bool:
-    """Write a chunk of an earlier version in the present format; False: it may not be this one.
-
-    Args:
-        whole: the chunk.
-        result: what it holds.
-        own: the keys that are in it.
-        keys: of its rows, where they are known.
-    """
+    """Write a chunk of an earlier version in the present format; False: it may not be this one."""
     keys = own or keys or _read_keys(whole.with_suffix(".keys"))
     if keys is None or kept_chunk.hash_of(keys) != whole.stem or len(keys) != result.rows_in:
         return False

@@ -53,21 +53,14 @@ class Stage(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A recipe over a source, with the place of every commit.
+    """A recipe over a source, with the place of every commit."""
 
-    Attributes:
-        recipe: what is to be run.
-        source: the chunks.
-        cache: the folder of commits.
-        keys: per step, the name of its folder of commits.
-        result_key: the key that a step after the last one would build on. It changes with the
-            retries of the last step, too.
-    """
-
-    recipe: Recipe
-    source: Source
-    cache: AnyPath
-    keys: tuple[str, ...]
+    recipe: Recipe  # what is to be run
+    source: Source  # the chunks
+    cache: AnyPath  # the folder of commits
+    keys: tuple[str, ...]  # per step, the name of its folder of commits
+    # the key that a step after the last one would build on. It changes with the retries of the last
+    # step, too.
     result_key: str
 
     @property
@@ -78,12 +71,6 @@ class Plan(NamedTuple):
     @classmethod
     def open(cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, *, verify: bool = False) -> Plan:
         """Open the dataset, check the recipe against it, cut it into chunks, and plan the steps.
-
-        Args:
-            recipe: what is to be run.
-            cache: the folder of commits.
-            chunk_rows: rows per chunk, about.
-            verify: hash the dataset again, even if it has not changed as far as is known.
 
         Raises:
             RejuiceError: the dataset cannot be read, or the recipe does not fit it.
@@ -147,11 +134,7 @@ class Plan(NamedTuple):
         return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self, before: Step | None = None) -> Iterator[Stage]:
-        """The steps, split after each one of dataset scope, and around each resumable operator.
-
-        Args:
-            before: only the steps before this one; None: all of them.
-        """
+        """The steps, split after each one of dataset scope, and around each resumable operator."""
         waiting: list[Step] = []
         for step in self.steps_before(before):
             if isinstance(step.operator, ResumableOperator):

@@ -65,17 +65,11 @@ _ATTEMPTS = 3
 
 
 class ChunkToRun(NamedTuple):
-    """A chunk that a step has no commit of.
+    """A chunk that a step has no commit of."""
 
-    Attributes:
-        frame: gives its rows before the step.
-        path: of the commit.
-        first_row: rows that the dataset has before it, for messages.
-    """
-
-    frame: Callable[[], Frame]
-    path: AnyPath
-    first_row: int = 0
+    frame: Callable[[], Frame]  # gives its rows before the step
+    path: AnyPath  # of the commit
+    first_row: int = 0  # rows that the dataset has before it, for messages
 
 
 class Computed(NamedTuple):
@@ -95,14 +89,6 @@ def run_resumable(
     before: Callable[[], None] = lambda: None,
 ) -> Computed:
     """Compute the rows of some chunks that are not finished yet, and commit all chunks.
-
-    Args:
-        operator: the operator.
-        chunks: in order; each frame is asked for when its chunk is opened.
-        kept: the folder of what this operator computed so far.
-        task: what counts the rows, found and computed.
-        failed: keys of rows that `reopen` has opened again.
-        before: called before a row of a chunk is computed.
 
     Returns:
         How many rows had to be computed, and how many of them had failed before.

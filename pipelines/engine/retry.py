@@ -65,14 +65,7 @@ def reopen(
     before: Callable[[], None] = lambda: None,
     count: Callable[[Iterable[str]], object] = lambda _: None,
 ) -> None:
-    """Turn results with failed rows back into journals without them: these rows are retried.
-
-    Args:
-        kept: the folder of what the operator computed.
-        find_failed: finds the failed rows.
-        before: called once before anything is changed, if a row failed.
-        count: called with the keys of the failed rows of each chunk, once they are taken out.
-    """
+    """Turn results with failed rows back into journals without them: these rows are retried."""
     is_first = True
     for whole, keys in chunks(kept):
         with ChunkLock(whole):
@@ -107,13 +100,7 @@ def dropped_rows(change: Change, num_rows: int) -> BoolArray:
 def reopen_failed(
     plan: Plan, operator: ResumableOperator, count: Callable[[Iterable[str]], object]
 ) -> None:
-    """Take the failures out of what a resumable operator computed; they are computed again later.
-
-    Args:
-        plan: of the run.
-        operator: of one of its steps; it is checked first that it can run, if there are failures.
-        count: as in `reopen`.
-    """
+    """Take the failures out of what a resumable operator computed, to be computed again."""
     find = partial(failed_rows, operator)
     reopen(kept_folder(plan.cache, operator), find, operator.preflight, count)
 
@@ -134,13 +121,7 @@ def _failed_rows(step: Step, path: AnyPath) -> BoolArray:
 
 
 def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> None:
-    """Compute again what failed in a finished step that is not resumable.
-
-    Args:
-        plan: of the run.
-        step: the step; it is checked first that it can run, if there are failures.
-        count: called with the rows of each chunk that were computed again, once they are saved.
-    """
+    """Compute again what failed in a finished step that is not resumable."""
     is_first = True
     for chunk, path in enumerate(plan.paths(step)):
         if not path.exists():

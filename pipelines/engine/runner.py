@@ -75,11 +75,6 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
     commit links to, so the work is planned again. Damage is rare, and passes are at most as many as
     files are damaged.
 
-    Args:
-        first: some work on the cache, which goes on where it was when it is done once more.
-        again: the same work, as it begins after a file was removed.
-        warn: called with a line for each file.
-
     Raises:
         DamagedError: a file is damaged once more, after it was written again.
     """
@@ -108,16 +103,13 @@ def undamaged(first: Callable[[], T], again: Callable[[], T], warn: Callable[[st
 
 @dataclass
 class _Counts:
-    """What a run has counted so far. After damage its work starts again, and its counts go on.
+    """What a run has counted so far. After damage its work starts again, and its counts go on."""
 
-    Attributes:
-        failed: keys of the rows that failed in an earlier run, of the resumable step to retry.
-        retried: by step, how many rows that had failed were computed again.
-        computed: names of the steps of which something was computed.
-    """
-
+    # keys of the rows that failed in an earlier run, of the resumable step to retry
     failed: set[str] = field(default_factory=set)
+    # by step, how many rows that had failed were computed again
     retried: Counter[str] = field(default_factory=Counter)
+    # names of the steps of which something was computed
     computed: set[str] = field(default_factory=set)
 
     def retry(self, step: Step, rows: int) -> None:
@@ -140,18 +132,6 @@ def run(
     open_workers: OpenWorkers = LocalWorkers,
 ) -> Report:
     """Run a recipe and write its export, decisions and report.
-
-    Args:
-        recipe: what to run.
-        overwrite: replace an export that another recipe made.
-        retry_dropped: sample prompts again that an earlier run gave up on.
-        retry_missing: name or number of a step of which failures that may pass are computed again.
-        chunk_rows: rows per chunk, about; None: see `default_chunk_rows`.
-        cache: where commits are kept; None: see `default_cache`.
-        verify: hash the dataset again, even if it has not changed as far as is known.
-        progress: where progress is shown.
-        warn: called with each warning, one line, before a step is run.
-        open_workers: where chunks are run; memory is bounded by `np` chunks.
 
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
@@ -262,16 +242,7 @@ def _run_stages(
     progress: Progress,
     before: Step | None = None,
 ) -> None:
-    """Run the stages of a plan.
-
-    Args:
-        plan: of the run.
-        again: the step whose failures are computed again.
-        counts: of the run; they are added to.
-        workers: of the run.
-        progress: where progress is shown.
-        before: only the steps before this one are run; None: all of them.
-    """
+    """Run the stages of a plan."""
     preflight = Preflight(plan)
     preflight.before_all()
     unfinished = {step.name for step in plan.steps if not plan.is_done(step)}

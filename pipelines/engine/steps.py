@@ -40,12 +40,6 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
     """A line with the first column in which rows of the same prompt differ; none if none does.
 
     Rows with one recorded response each differ as they should.
-
-    Args:
-        recipe: of the step.
-        step: that makes the prompts.
-        before: rows of the dataset, of which only columns that are needed are read.
-        after: the same rows after the step.
     """
     groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
     if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
@@ -99,19 +93,12 @@ def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
 
 
 class StepResult(NamedTuple):
-    """What a step did to some rows.
+    """What a step did to some rows."""
 
-    Attributes:
-        change: to the rows.
-        rows_in: rows before the step.
-        seconds: that the operator took.
-        summary: figures of each written column, see `summary.py`.
-    """
-
-    change: Change
-    rows_in: int
-    seconds: float
-    summary: Summary
+    change: Change  # to the rows
+    rows_in: int  # rows before the step
+    seconds: float  # that the operator took
+    summary: Summary  # figures of each written column, see `summary.py`
 
     @classmethod
     def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
@@ -140,13 +127,6 @@ def run_step(
     first_row: int = 0,
 ) -> StepResult:
     """Compute what a step does to a whole frame, whatever its scope.
-
-    Args:
-        step: the step.
-        frame: rows before it.
-        clock: in seconds.
-        summary: whether anybody will read the summary of the columns.
-        first_row: rows that the dataset has before the source of the frame, for messages.
 
     Raises:
         RejuiceError: what the operator raised, with the step in front.
@@ -181,13 +161,6 @@ def apply_steps(
 ) -> Frame:
     """Apply steps to a frame.
 
-    Args:
-        steps: in order.
-        frame: rows before the first step.
-        run: computes a change, or finds one that was computed before.
-        log: gets totals and decisions of each step. None: they are not wanted.
-        first_row: rows that the dataset has before the source of the frame.
-
     Returns:
         The frame after the last step.
 
@@ -212,12 +185,6 @@ def run_in_memory(
     keep_hashes: bool = False,
 ) -> pa.Table:
     """The rows that are left of `table` after some operators: the reference for every engine.
-
-    Args:
-        operators: the steps.
-        table: rows before them.
-        keep_stats: `keep_stats_in_res_ds` of a recipe.
-        keep_hashes: `keep_hashes_in_res_ds` of a recipe.
 
     Raises:
         RejuiceError: what an operator raised, with its step in front.

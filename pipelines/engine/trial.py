@@ -37,10 +37,6 @@ _WRITTEN = 100
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     """Lines about what the first rows show that is worth a look.
 
-    Args:
-        recipe: whose columns are right.
-        dataset: its dataset.
-
     Raises:
         RejuiceError: with the line with which the run would end.
     """

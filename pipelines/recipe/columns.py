@@ -39,10 +39,6 @@ _SHOWN = 40
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     """Find the references of the first rows, where the recipe begins with `prompt_template_mapper`.
 
-    Args:
-        recipe: as it was read.
-        rows: the first ones of its dataset.
-
     Raises:
         DataError: a row has no reference, and the step does not drop such rows.
         RecipeError: no row has one, or the verifier can use none.
@@ -100,10 +96,6 @@ def _problem(
 
 def check_helper_columns(recipe: Recipe, schema: pa.Schema) -> None:
     """Check that each statistic or tag that a step names may be there.
-
-    Args:
-        recipe: as it was read.
-        schema: of its dataset.
 
     Raises:
         RecipeError: one is neither in the dataset, nor does an earlier step write it.
@@ -196,12 +188,6 @@ def check_current(
 ) -> None:
     """Check that no column is left of something that a later step has replaced.
 
-    Args:
-        steps: of a recipe.
-        columns: of the dataset.
-        origins: of those columns of it that a run has written.
-        where: what to call a step in a message.
-
     Raises:
         RecipeError: a verdict, say, is of a response that a later step samples anew.
     """
@@ -254,13 +240,7 @@ def _error(
 def computed_from(
     steps: Sequence[Step], columns: Iterable[str], origins: Origins
 ) -> dict[str, frozenset[str]]:
-    """From which columns each column was computed after some steps, as far as is known.
-
-    Args:
-        steps: of a recipe.
-        columns: of the dataset.
-        origins: of those columns of it that a run has written.
-    """
+    """From which columns each column was computed after some steps, as far as is known."""
     followed = _Followed(columns, origins)
     for step in steps:
         if not _is_unknown(step):
@@ -279,10 +259,6 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
     """The dataset's schema, once paths, columns and first rows are right.
 
     A dataset that the recipe generates need not be written yet.
-
-    Args:
-        recipe: as it was read.
-        dataset: its dataset, where the caller has it open.
 
     Raises:
         RejuiceError: the dataset cannot be read, the export would harm it, a step reads a column
@@ -343,11 +319,6 @@ def check_reads(
     steps: Sequence[Step], columns: Iterable[str], where: Callable[[Step], str]
 ) -> None:
     """Follow the columns, so that each step finds what it reads.
-
-    Args:
-        steps: of a recipe.
-        columns: of the rows before the first of the steps.
-        where: what to call a step in a message.
 
     Raises:
         RecipeError: neither `columns` nor an earlier step has what a step reads, they have a
@@ -412,12 +383,6 @@ def check_replaced(
 
     A step may replace what it reads, and compute again what an earlier step of the same operator or
     the run that made the dataset has written.
-
-    Args:
-        steps: of a recipe.
-        columns: of the rows before the first of the steps.
-        dataset: its path, or what is read as the dataset.
-        where: what to call a step in a message.
 
     Raises:
         RecipeError: a step would replace another column, or what another one was computed from.

@@ -76,13 +76,7 @@ def _replaced_statistics(recipe: Recipe, columns: set[str]) -> list[str]:
 
 
 def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[str]) -> bool:
-    """Whether a step may drop some responses to a prompt and keep others.
-
-    Args:
-        operator: of the step.
-        samples: whether the recipe does; else any column of the dataset may be the response's.
-        of_responses: columns that are known to be of responses, and not of their prompt.
-    """
+    """Whether a step may drop some responses to a prompt and keep others."""
     reads = operator.reads()
     if isinstance(operator, ForeignOperator) and operator.text_column is not None:
         named = (value for value in (operator.model_extra or {}).values() if isinstance(value, str))

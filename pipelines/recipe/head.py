@@ -450,12 +450,6 @@ def checked_head(
 ) -> Head:
     """The head of a recipe.
 
-    Args:
-        path: of the recipe, for messages.
-        document: its top-level keys; those that only Data-Juicer has are ignored.
-        lines: the line of each key.
-        overrides: keys that were set on the command line, and so are on no line.
-
     Raises:
         RecipeError: a key is unknown or missing, has a value that does not fit, or would change
             rows under `dj-process` and not here.

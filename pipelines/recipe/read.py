@@ -28,10 +28,6 @@ from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_docu
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     """Read a recipe and build its operators. This imports the files of operators that it names.
 
-    Args:
-        path: the YAML file.
-        overrides: `KEY` or `STEP.FIELD` to a value in YAML, as on the command line.
-
     Raises:
         RecipeError: anything wrong with the file, an operator's name or a field; one line.
         MissingPackageError: all of it is right, and packages that it needs are not installed.

@@ -37,24 +37,15 @@ class Recipe:
         Recipe([PassRateFilter(min=0.1), "grpo_advantage_mapper"], dataset="rollouts.parquet")
 
     `rejuice.pipelines.load` reads one from a YAML file.
-
-    Attributes:
-        path: the file it came from, or its name.
-        head: its settings.
-        steps: its operators, in order.
-        for_data_juicer: settings that only `dj-process` obeys.
-        step_lines: the line of the file on which each step begins, for messages.
-        table: the dataset, if it is a table in memory.
-        has_export: whether the curated dataset is written to a file.
     """
 
-    path: Path
-    head: Head
-    steps: tuple[Step, ...]
-    for_data_juicer: Mapping[str, Any]
-    step_lines: tuple[int, ...]
-    table: pa.Table | None
-    has_export: bool
+    path: Path  # the file it came from, or its name
+    head: Head  # its settings
+    steps: tuple[Step, ...]  # its operators, in order
+    for_data_juicer: Mapping[str, Any]  # settings that only `dj-process` obeys
+    step_lines: tuple[int, ...]  # the line of the file on which each step begins, for messages
+    table: pa.Table | None  # the dataset, if it is a table in memory
+    has_export: bool  # whether the curated dataset is written to a file
 
     def __init__(
         self,
@@ -66,13 +57,6 @@ class Recipe:
         **settings: Any,
     ) -> None:
         """Make a recipe in Python, with the checks and the messages of one in YAML.
-
-        Args:
-            process: the steps: operators or, as in YAML, names or `{name: {field: value}}`.
-            dataset: a table, or the path of a dataset, or several of them.
-            export_path: where the curated dataset goes; None: it is only returned by `run`.
-            name: stands in messages for the file that this recipe does not have.
-            settings: any other key of a recipe's head, such as `np` or `train`.
 
         Raises:
             RecipeError: an unknown or wrong setting, operator or field; one line.
@@ -135,12 +119,7 @@ class Recipe:
         return spec.with_suffix() if of_files(self.steps) else spec
 
     def opened(self, cache: AnyPath | None = None, *, verify: bool = False) -> Dataset:
-        """Its dataset, of which nothing is read yet.
-
-        Args:
-            cache: where downloads and hashes of content are kept; by default, beside the export.
-            verify: hash the dataset again, even if it has not changed as far as is known.
-        """
+        """Its dataset, of which nothing is read yet."""
         spec = self.dataset_spec()
         spec = spec if cache is None else dataclasses.replace(spec, cache=cache)
         return Dataset(spec, workers=self.head.np, verify=verify)

@@ -119,17 +119,11 @@ FILES = "custom_operator_paths"
 
 
 class Step(NamedTuple):
-    """One step of a recipe.
+    """One step of a recipe."""
 
-    Attributes:
-        number: its position in the recipe, from 1.
-        name: the operator's name; a second use of it is `name_2`, a third `name_3`.
-        operator: the operator.
-    """
-
-    number: int
-    name: str
-    operator: Operator
+    number: int  # its position in the recipe, from 1
+    name: str  # the operator's name; a second use of it is `name_2`, a third `name_3`
+    operator: Operator  # the operator
 
     @property
     def label(self) -> str:
@@ -301,12 +295,6 @@ def operator_on_file(
     name: str, fields: Mapping[str, Any], head: Head, document: Mapping[str, Any]
 ) -> Operator:
     """An operator of a stored recipe, for which no file is imported and no program started.
-
-    Args:
-        name: the operator's.
-        fields: its fields in the recipe.
-        head: of the recipe.
-        document: the top-level keys of the recipe.
 
     Returns:
         A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed.

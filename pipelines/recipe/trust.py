@@ -38,18 +38,12 @@ _RUNS_PYTHON = ("python_file_mapper", "python_lambda_mapper")
 
 
 class RecipeCode(NamedTuple):
-    """The code that recipes name.
+    """The code that recipes name."""
 
-    Attributes:
-        recipes: their files.
-        files: Python files, or folders of them, that they name; absolute.
-        named: what is code in them, for a message, such as `custom_operator_paths`.
-        others: what else of the run folder makes code run, such as its checkpoints.
-    """
-
-    recipes: tuple[Path, ...]
-    files: tuple[Path, ...]
-    named: tuple[str, ...]
+    recipes: tuple[Path, ...]  # their files
+    files: tuple[Path, ...]  # Python files, or folders of them, that they name; absolute
+    named: tuple[str, ...]  # what is code in them, for a message, such as `custom_operator_paths`
+    # what else of the run folder makes code run, such as its checkpoints
     others: tuple[str, ...] = ()
 
 
@@ -139,11 +133,6 @@ def run_folder_of(recipe: Path) -> Path | None:
 def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     """The recipe of a run, with the operators of its own files only where the user trusts them.
 
-    Args:
-        path: of the recipe.
-        folder: of the run.
-        overrides: as those of `load`.
-
     Raises:
         RecipeError, MissingPackageError: as `load`.
     """
@@ -171,13 +160,7 @@ def is_trusted(folder: Path, code: RecipeCode) -> bool:
 
 
 def trust(folder: Path, code: RecipeCode, *, remember: bool = True) -> None:
-    """Note that the user trusts this code, as it is now, in this folder.
-
-    Args:
-        folder: of the run.
-        code: what its recipes name.
-        remember: beyond the end of this process.
-    """
+    """Note that the user trusts this code, as it is now, in this folder."""
     keys = set(_keys(folder, code))
     _this_process.update(keys)
     if remember:

@@ -40,16 +40,12 @@ _FLOATS = re.compile(
 
 
 class Document(NamedTuple):
-    """A YAML document with the lines, from 1, that messages name.
+    """A YAML document with the lines, from 1, that messages name."""
 
-    Attributes:
-        value: what it holds.
-        key_lines: of a mapping, the line of each key; of a key within a key, by `KEY.KEY`.
-        item_lines: of a mapping, for each key whose value is a list, the line of each item.
-    """
-
-    value: Any
+    value: Any  # what it holds
+    # of a mapping, the line of each key; of a key within a key, by `KEY.KEY`
     key_lines: Mapping[str, int]
+    # of a mapping, for each key whose value is a list, the line of each item
     item_lines: Mapping[str, tuple[int, ...]]
 
 

@@ -124,25 +124,15 @@ def is_given() -> bool:
 
 
 class NewProcess(NamedTuple):
-    """What a forked process is to be.
+    """What a forked process is to be."""
 
-    Attributes:
-        words: the arguments of Python.
-        environment: all of its variables.
-        directory: its working directory.
-        umask: as of the process that requests it, as are the signals below.
-        ignored: numbers of signals.
-        blocked: numbers of signals.
-        files: the numbers that its files are to have.
-    """
-
-    words: Sequence[str]
-    environment: Mapping[str, str]
-    directory: str
-    umask: int
-    ignored: Sequence[int]
-    blocked: Sequence[int]
-    files: Sequence[int]
+    words: Sequence[str]  # the arguments of Python
+    environment: Mapping[str, str]  # all of its variables
+    directory: str  # its working directory
+    umask: int  # as of the process that requests it, as are the signals below
+    ignored: Sequence[int]  # numbers of signals
+    blocked: Sequence[int]  # numbers of signals
+    files: Sequence[int]  # the numbers that its files are to have
 
 
 class _Fork(NamedTuple):

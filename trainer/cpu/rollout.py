@@ -66,10 +66,6 @@ class Agents:
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
-        Args:
-            prompts: rows of one file of the run's, each with its seed.
-            settings: of every turn; n is the number of trajectories.
-
         Raises:
             EngineError: the engine or the tools have failed.
             OperatorError: the flow has a bug.

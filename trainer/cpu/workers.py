@@ -50,17 +50,11 @@ _AT_ONCE = 64  # responses; they are sorted by length, so that little is padded
 
 
 class Layout(NamedTuple):
-    """Tokens of G prompts, all but their last, followed by those of R responses, by length.
+    """Tokens of G prompts, all but their last, followed by those of R responses, by length."""
 
-    Attributes:
-        prompt_sizes_G: int64, tokens of each prompt but the last; may be 0.
-        response_sizes_R: int64, tokens of each response.
-        group_R: int64, the prompt of each response.
-    """
-
-    prompt_sizes_G: Tensor
-    response_sizes_R: Tensor
-    group_R: Tensor
+    prompt_sizes_G: Tensor  # int64, tokens of each prompt but the last; may be 0
+    response_sizes_R: Tensor  # int64, tokens of each response
+    group_R: Tensor  # int64, the prompt of each response
 
     @property
     def tokens(self) -> int:
@@ -69,24 +63,15 @@ class Layout(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A batch with each prompt once.
+    """A batch with each prompt once."""
 
-    Attributes:
-        layout: where its tokens lie.
-        token_ids: int64[1, T].
-        position_ids: int64[1, T].
-        labels: int64[1, T], the target of each token of a response; 0 for prompts.
-        row_positions: int64[S], the position of each response's predictions among the tokens of all
-            rows.
-        tokens: number of tokens of all rows, prompts repeated.
-    """
-
-    layout: Layout
-    token_ids: Tensor
-    position_ids: Tensor
-    labels: Tensor
+    layout: Layout  # where its tokens lie
+    token_ids: Tensor  # int64[1, T]
+    position_ids: Tensor  # int64[1, T]
+    labels: Tensor  # int64[1, T], the target of each token of a response; 0 for prompts
+    # int64[S], the position of each response's predictions among the tokens of all rows
     row_positions: Tensor
-    tokens: int
+    tokens: int  # number of tokens of all rows, prompts repeated
 
     @classmethod
     def of(cls, prompts: Sequence[Tensor], responses: Sequence[Tensor]) -> Shared:
@@ -147,16 +132,6 @@ def shared_attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Causal attention within each prompt, and of each response to its prompt and itself.
-
-    Args:
-        module: the layer.
-        query: float[1, H, T, D].
-        key: float[1, K, T, D], with as many heads or fewer.
-        value: float[1, K, T, D].
-        attention_mask: must be None: there is no padding.
-        position_ids: int64[1, T]; without a layout, 0 begins a sequence.
-        scaling: of the scores.
-        dropout: of the weights.
 
     Returns:
         float[1, T, H, D], and None for the weights.
@@ -265,14 +240,6 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
     ) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy of each token.
 
-        Args:
-            ctx: of the backward pass.
-            hidden_states: float32[.., D].
-            vocab_weights: float32[V, D].
-            input_ids: int64[..], the token whose log-probability is asked for.
-            temperature: by which logits are divided.
-            chunk_size: tokens at a time.
-
         Returns:
             float32[..] each.
         """
@@ -339,11 +306,7 @@ _BASE = ".base_layer."
 
 
 def merged_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and weights of the policy, the adapter added, as those of a model without one.
-
-    Args:
-        module: PEFT's model, whose weights stay as they are.
-    """
+    """Names and weights of the policy, the adapter added, as those of a model without one."""
     from peft.tuners.lora import LoraLayer
 
     layers = {name: each for name, each in module.named_modules() if isinstance(each, LoraLayer)}

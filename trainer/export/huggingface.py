@@ -36,11 +36,6 @@ _FIGURES = ("verdict", "reward", "advantage")
 def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Converted:
     """Write a dataset to a folder, and its card.
 
-    Args:
-        dataset: the export of a run, or any other file or folder of rows.
-        folder: where to write; it must be empty or not exist.
-        form: what to make of the rows, such as `Completions()`. None: the rows as they are.
-
     Returns:
         What was written and what was left out.
 
@@ -72,28 +67,16 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
 
 
 class Described(NamedTuple):
-    """What a card says of the rows of a dataset.
+    """What a card says of the rows of a dataset."""
 
-    Attributes:
-        schema: of the rows.
-        rows: how many they are.
-        prompts: to how many prompts; None: they have no column `prompt_id`.
-        figures: of each column of verdicts, rewards and advantages.
-    """
-
-    schema: pa.Schema
-    rows: int
-    prompts: int | None
-    figures: Summary
+    schema: pa.Schema  # of the rows
+    rows: int  # how many they are
+    prompts: int | None  # to how many prompts; None: they have no column `prompt_id`
+    figures: Summary  # of each column of verdicts, rewards and advantages
 
 
 def described(schema: pa.Schema, tables: Iterable[pa.Table]) -> Described:
-    """What a card says of the rows of a dataset, of which few need to be in memory at a time.
-
-    Args:
-        schema: of all rows.
-        tables: with all rows, one after the other, and at least the columns `described_columns`.
-    """
+    """What a card says of the rows of a dataset, of which few need to be in memory at a time."""
     rows, parts, hashes = 0, list[Summary](), np.zeros(0, np.uint64)
     has_prompts = "prompt_id" in schema.names
     names = [name for name in described_columns(schema) if name != "prompt_id"]
@@ -119,15 +102,7 @@ def dataset_card(
     form: Format | None = None,
     made: Converted | None = None,
 ) -> str:
-    """The card of a dataset: its columns, figures, funnel and recipe, as Markdown.
-
-    Args:
-        dataset: the export of a run, or any other file or folder of rows.
-        rows: of the dataset.
-        data_files: where the files are, beside the card.
-        form: what was made of the rows; None: nothing.
-        made: the result, where something was.
-    """
+    """The card of a dataset: its columns, figures, funnel and recipe, as Markdown."""
     return "".join(f"{line}\n" for line in _card(dataset, rows, data_files, form, made))
 
 
@@ -189,17 +164,11 @@ _COPIED_BYTES = 16 << 20
 
 
 class Pushed(NamedTuple):
-    """What was pushed.
+    """What was pushed."""
 
-    Attributes:
-        url: of the commit.
-        rows: of the dataset.
-        files: with the rows.
-    """
-
-    url: str
-    rows: int
-    files: int
+    url: str  # of the commit
+    rows: int  # of the dataset
+    files: int  # with the rows
 
 
 def push(export: AnyPath, repo: str, *, private: bool | None = None) -> Pushed:

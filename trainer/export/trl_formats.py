@@ -26,21 +26,13 @@ floating point denies, and 0.1 + 0.2 does not beat 0.3."""
 
 
 class Converted(NamedTuple):
-    """A dataset in another format, and what was left out of it.
+    """A dataset in another format, and what was left out of it."""
 
-    Attributes:
-        table: the rows to write.
-        rows: how many rows the dataset has.
-        left_out: how many rows of the dataset were left out, by reason.
-        unpaired: how many groups gave no pair, by reason.
-        notes: what else there is to know about it, in sentences.
-    """
-
-    table: pa.Table
-    rows: int
-    left_out: Mapping[str, int] = {}
-    unpaired: Mapping[str, int] = {}
-    notes: tuple[str, ...] = ()
+    table: pa.Table  # the rows to write
+    rows: int  # how many rows the dataset has
+    left_out: Mapping[str, int] = {}  # how many rows of the dataset were left out, by reason
+    unpaired: Mapping[str, int] = {}  # how many groups gave no pair, by reason
+    notes: tuple[str, ...] = ()  # what else there is to know about it, in sentences
 
     def sentences(self) -> Iterator[str]:
         """What was left out, and the notes."""
@@ -58,9 +50,6 @@ class Completions:
     Rows are left out as `no_prompt`, `no_response`, `wrong` (which includes `no_answer`) or
     `ungraded`: a verifier that failed, or a row that no verifier has seen.
 
-    Attributes:
-        correct_only: leave out responses whose verdict is not `correct`.
-
     Example:
         >>> table = pa.table({"prompt": ["1 + 1?"] * 3, "response": ["2", "3", "4"],
         ...     "verdict": ["correct", "wrong_answer", None]})
@@ -71,7 +60,7 @@ class Completions:
         {'wrong': 1, 'ungraded': 1}
     """
 
-    correct_only: bool = True
+    correct_only: bool = True  # leave out responses whose verdict is not `correct`
 
     name: ClassVar[str] = "completions"
 
@@ -120,13 +109,6 @@ class Pairs:
     no pair because it has `no_row_left`, `one_response` (all its texts are the same) or
     `equal_rewards`, or because no two of its rewards differ enough, `below_margin`.
 
-    Attributes:
-        min_margin: how much higher the reward of the chosen one has to be at least.
-        pairs_per_group: most pairs of one group.
-        match_length: the pair whose responses are closest in length comes first, and among these
-            the one with the largest difference of rewards. Lengths are in tokens where all
-            responses have their `response_token_ids`, else in characters.
-
     Example:
         >>> table = pa.table({"prompt_id": ["a"] * 3, "prompt": ["?"] * 3,
         ...     "response": ["no", "yes", "perhaps"], "reward": [0.0, 1.0, 0.2]})
@@ -134,8 +116,11 @@ class Pairs:
         [{'chosen': 'yes', 'rejected': 'no'}]
     """
 
-    min_margin: float = 0.0
-    pairs_per_group: int = 1
+    min_margin: float = 0.0  # how much higher the reward of the chosen one has to be at least
+    pairs_per_group: int = 1  # most pairs of one group
+    # the pair whose responses are closest in length comes first, and among these the one with the
+    # largest difference of rewards. Lengths are in tokens where all responses have their
+    # `response_token_ids`, else in characters.
     match_length: bool = False
 
     name: ClassVar[str] = "pairs"

@@ -52,17 +52,11 @@ def compute_score(
 
 
 class VerlExport(NamedTuple):
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        prompts: how many there are, by split.
-        scoring: the steps that score, and those that were left out.
-        overrides: keys of verl and their values, with which it uses the export.
-    """
-
-    prompts: Mapping[str, int]
-    scoring: Scoring
-    overrides: Mapping[str, Any]
+    prompts: Mapping[str, int]  # how many there are, by split
+    scoring: Scoring  # the steps that score, and those that were left out
+    overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
 
 
 def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> VerlExport:

@@ -32,28 +32,17 @@ RESPONSE_COLUMNS = ("response_id", "response")
 
 
 class Scoring(NamedTuple):
-    """Which steps of a recipe run in verl's reward function, and which do not.
+    """Which steps of a recipe run in verl's reward function, and which do not."""
 
-    Attributes:
-        steps: the steps that run.
-        left_out: names of steps that the user has left out.
-        components: reward components that are missing without them.
-    """
-
-    steps: tuple[Step, ...]
-    left_out: tuple[str, ...]
-    components: tuple[str, ...]
+    steps: tuple[Step, ...]  # the steps that run
+    left_out: tuple[str, ...]  # names of steps that the user has left out
+    components: tuple[str, ...]  # reward components that are missing without them
 
 
 def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
     """The steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
-
-    Args:
-        steps: the steps after sampling.
-        columns: of the prompts.
-        leave_out: names of steps to leave out.
 
     Raises:
         RecipeError: a step cannot score a response by itself; the line names every one, and what
@@ -169,10 +158,6 @@ class RowReward:
 
     def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:
         """`score`, the reward; its components; and, where there is a verdict, `acc`.
-
-        Args:
-            response: the text.
-            extra_info: that of the exported prompt, with `split`, `index` and `prompt_id`.
 
         Raises:
             RejuiceError: a step fails, or the reward is missing: no number could stand for it.

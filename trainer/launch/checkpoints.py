@@ -31,13 +31,9 @@ _MERGER = [*PYTHON, "-m", "rejuice.trainer.launch.merge"]
 
 
 class NeedsTrustError(RejuiceError):
-    """Files of a checkpoint hold other objects than tensors: unpickling them may run code.
+    """Files of a checkpoint hold other objects than tensors: unpickling them may run code."""
 
-    Attributes:
-        files: with the weights.
-    """
-
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()  # with the weights
 
 
 def folder_of(run: Path, step: int) -> Path:

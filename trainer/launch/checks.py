@@ -39,19 +39,12 @@ _HARMLESS = frozenset({"reward.num_workers", "reward_model.num_workers"})
 
 
 class _Restriction(NamedTuple):
-    """Why a key cannot have other values.
+    """Why a key cannot have other values."""
 
-    Attributes:
-        key: of verl; it stands for all keys below it, too.
-        reason: completes "it cannot be so: ".
-        right: what to do instead.
-        allowed: values that work.
-    """
-
-    key: str
-    reason: str
-    right: str = _LEAVE_OUT
-    allowed: Collection[Any] = ()
+    key: str  # of verl; it stands for all keys below it, too
+    reason: str  # completes "it cannot be so: "
+    right: str = _LEAVE_OUT  # what to do instead
+    allowed: Collection[Any] = ()  # values that work
 
 
 _SYNCHRONOUS = (
@@ -313,12 +306,6 @@ def check_training(
     resume: bool = False,
 ) -> list[str]:
     """Check that a run can be made: its datasets, and its keys of verl.
-
-    Args:
-        run: the run.
-        dataset: its `dataset_path`, where the caller has it open.
-        may_lack: leave out what is not there yet: datasets, or verl.
-        resume: the run goes on: it has its prompts, so its datasets may be gone.
 
     Returns:
         A line about each thing that was left out, but `dataset_path`, and about each validation

@@ -44,13 +44,7 @@ def last_error(log: str) -> str | None:
 
 
 def cause(log: str, status: int, folder: Path) -> str:
-    """One line on why verl ended.
-
-    Args:
-        log: its log since it was started.
-        status: its exit status; if below 0, minus the signal that killed it.
-        folder: the folder of the run.
-    """
+    """One line on why verl ended."""
     recorded = recorded_error(folder)
     if recorded is not None and recorded.expected:
         return recorded.message

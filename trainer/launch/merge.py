@@ -41,14 +41,6 @@ def merge(
 ) -> None:
     """Write the policy of a checkpoint.
 
-    Args:
-        source: the checkpoint of the actor.
-        target: the folder to write.
-        policy: what was trained, or what the adapter was trained beside.
-        dtype: of the weights that are written.
-        adapter: write the adapter alone, as PEFT does.
-        trusted: whether objects of any class are unpickled, which may run code.
-
     Raises:
         pickle.UnpicklingError: a file holds other objects than tensors, and is not trusted.
     """

@@ -27,33 +27,20 @@ _SAME = "let all nodes have the same {} at this path"
 
 
 class NodeView(NamedTuple):
-    """What a node sees.
+    """What a node sees."""
 
-    Attributes:
-        version: of rejuice.
-        reads: whether it reads the token in the folder of the run.
-        answer: name of the file that it has written there.
-        error: why it could not; None if it could.
-        copies: names and sizes of all files of each copy.
-    """
-
-    version: str
-    reads: bool
-    answer: str
-    error: str | None
-    copies: tuple[Mapping[str, int], ...]
+    version: str  # of rejuice
+    reads: bool  # whether it reads the token in the folder of the run
+    answer: str  # name of the file that it has written there
+    error: str | None  # why it could not; None if it could
+    copies: tuple[Mapping[str, int], ...]  # names and sizes of all files of each copy
 
 
 Look = Callable[[Path, Sequence[Path]], NodeView]
 
 
 def look(token: Path, copies: Sequence[Path]) -> NodeView:
-    """What the node that this runs on sees.
-
-    Args:
-        token: a file in the folder of the run, whose text is its name.
-        copies: files and folders that may also be copies.
-    """
+    """What the node that this runs on sees."""
     reads, error = reads_text(token, token.name), None
     answer = f"{token.name}-{secrets.token_hex(8)}"
     if reads:
@@ -78,10 +65,6 @@ def _sizes(path: Path) -> Mapping[str, int]:
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:
     """Check that each node of the Ray cluster sees the folder of the run, and the same files.
-
-    Args:
-        run: whose folder is prepared; if it has a Ray of its own, nothing is checked.
-        look: what is called on each node.
 
     Raises:
         RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what

@@ -22,11 +22,6 @@ def finish(
 ) -> None:
     """Write the policy and the curves of a finished run.
 
-    Args:
-        run: the run.
-        quiet: do not show what is done.
-        variables: as `checkpoints.export` takes them.
-
     Raises:
         RejuiceError: the checkpoint cannot be merged.
         OSError: there is no space left.

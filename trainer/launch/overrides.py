@@ -35,12 +35,7 @@ _FLOAT32 = 4
 
 
 def tokens_per_pass(policy: str, cpu: Cpu) -> int:
-    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row.
-
-    Args:
-        policy: a folder or hub name.
-        cpu: whether activations are computed again in the backward pass.
-    """
+    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
     shape = _config(policy_path(policy))
     if shape is None:
         return _UNKNOWN

@@ -40,10 +40,6 @@ class PromptCounts(NamedTuple):
 def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     """Write what a run trains and validates on, beside the run's recipe.
 
-    Args:
-        run: the run.
-        overwrite: whether to replace existing files, with which a resumed run continues.
-
     Raises:
         RejuiceError: a dataset is not what the run needs.
     """
@@ -126,16 +122,6 @@ def make_prompts(
     least: int = 1,
 ) -> PromptCounts:
     """Write `name.arrow`, the prompts with all their columns, and `name.parquet`, for verl.
-
-    Args:
-        dataset: rows to make prompts of.
-        steps: the recipe's steps before sampling.
-        folder: where to write.
-        name: `train`, or that of a validation set's files.
-        source: verl's `data_source`, under which it reports.
-        encode: token ids of a chat.
-        longest: the most tokens that a prompt may have.
-        least: the fewest prompts that there may be.
 
     Raises:
         RejuiceError: a step fails, or too few prompts are left.

@@ -53,12 +53,7 @@ def of_run(folder: Path) -> list[Any]:
 
 
 def end_all(folder: Path, *, but: int | None = None) -> None:
-    """Wait for the processes of a run to end, then terminate those that do not.
-
-    Args:
-        folder: of the run.
-        but: the id of a process that is left alone.
-    """
+    """Wait for the processes of a run to end, then terminate those that do not."""
     import psutil
 
     def found() -> list[Any]:

@@ -30,11 +30,7 @@ _EXISTS = re.compile(r"Could not append to config\. An item is already at '([^']
 
 
 def config_yaml(values: Mapping[str, Any]) -> str:
-    """The text of `verl.yaml`.
-
-    Args:
-        values: keys of verl and their values, as `overrides` gives them.
-    """
+    """The text of `verl.yaml`."""
     from omegaconf import OmegaConf
 
     groups, document = list[dict[str, str]](), OmegaConf.create()
@@ -91,9 +87,6 @@ def check_keys(values: Mapping[str, Any]) -> None:
     """Check that verl knows every key, and lacks those that begin with `+`.
 
     Hydra accepts any key from a file; here it checks each key by its name, without its value.
-
-    Args:
-        values: keys of verl and their values, as `overrides` gives them.
 
     Raises:
         RecipeError: a key is wrong.

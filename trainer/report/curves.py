@@ -33,54 +33,32 @@ _WIDTH, _HEIGHT = 4, 4
 
 
 class Curve(NamedTuple):
-    """A figure of one run, at the steps where it was logged.
+    """A figure of one run, at the steps where it was logged."""
 
-    Attributes:
-        x: float64[T], ascending.
-        y: float64[T].
-    """
-
-    x: Array
-    y: Array
+    x: Array  # float64[T], ascending
+    y: Array  # float64[T]
 
 
 class Band(NamedTuple):
-    """A figure of several runs that differ in their seeds only.
+    """A figure of several runs that differ in their seeds only."""
 
-    Attributes:
-        x: float64[T].
-        mean: float64[T].
-        low: float64[T], the lowest of the runs.
-        high: float64[T], the highest.
-    """
-
-    x: Array
-    mean: Array
-    low: Array
-    high: Array
+    x: Array  # float64[T]
+    mean: Array  # float64[T]
+    low: Array  # float64[T], the lowest of the runs
+    high: Array  # float64[T], the highest
 
 
 class RunGroup(NamedTuple):
-    """Runs that differ in their seeds only.
+    """Runs that differ in their seeds only."""
 
-    Attributes:
-        name: their name in the legend.
-        points: the logged points of each run.
-        losses: `loss_agg_mode`, by which verl also aggregates entropy, and KL divergence as a loss.
-    """
-
-    name: str
-    points: list[list[Point]]
+    name: str  # their name in the legend
+    points: list[list[Point]]  # the logged points of each run
+    # `loss_agg_mode`, by which verl also aggregates entropy, and KL divergence as a loss
     losses: str
 
 
 def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> None:
     """Draw the curves of runs as a picture.
-
-    Args:
-        folders: folders of runs; those that differ in their seeds only become one curve.
-        path: .png, .svg or .pdf.
-        against: what the x axis counts.
 
     Raises:
         RejuiceError: a folder holds no run that has trained a step, or the path names no picture.

@@ -24,15 +24,10 @@ _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
 class Point(NamedTuple):
-    """The metrics of a step; a property is None if its metric was not logged.
+    """The metrics of a step; a property is None if its metric was not logged."""
 
-    Attributes:
-        step: its number; 0 is the validation before the first step.
-        figures: verl's names to values.
-    """
-
-    step: int
-    figures: Mapping[str, float]
+    step: int  # its number; 0 is the validation before the first step
+    figures: Mapping[str, float]  # verl's names to values
 
     def get(self, *names: str) -> float | None:
         """The first of these metrics that was logged."""
@@ -233,12 +228,7 @@ def read(folder: Path) -> list[Point]:
 
 
 def keep(folder: Path, until: int) -> None:
-    """Before verl starts again: set aside the metrics of the steps that it will not repeat.
-
-    Args:
-        folder: of the run.
-        until: the step from which it resumes.
-    """
+    """Before verl starts again: set aside the metrics of the steps that it will not repeat."""
     points = [point for point in read(folder) if point.step <= until]
     lines = [json.dumps({"step": p.step, "data": dict(p.figures)}) + "\n" for p in points]
     beside = folder / "metrics.earlier.jsonl.new"

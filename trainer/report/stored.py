@@ -38,10 +38,6 @@ _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 def open_training(path: Path, steps: range | None = None) -> Stored | None:
     """The folder of a training run, its recipe.yaml, or the folder of one of its steps.
 
-    Args:
-        path: `outputs/try` or `outputs/try/steps/000012`.
-        steps: of a run, those that are wanted; None: all.
-
     Returns:
         The stored run; None: the path is none of these.
 
@@ -135,11 +131,6 @@ class _Files:
         self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
     ) -> pa.Table:
         """One of them, or some columns of it.
-
-        Args:
-            name: of the file.
-            columns: those that are read; None: all.
-            needed: others that it must have, beside those of `_NEEDED`.
 
         Raises:
             DataError: it is gone or damaged, or lacks a column.

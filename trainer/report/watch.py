@@ -43,9 +43,6 @@ _REPEATED = "repeated_prompt"
 def left_out_lines(folder: Path) -> Iterator[str]:
     """Which rows were left out as the prompts of a run were made; nothing where none was.
 
-    Args:
-        folder: of the run.
-
     Example:
         >>> list(left_out_lines(Path("outputs/try")))
         ['dropped before training: 1 of 20 rows (prompt_too_long 1)']
@@ -77,12 +74,6 @@ def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> st
 
     The number of responses that it is made for is known where every prompt is there as often: AIME's
     sets for verl have each 32 times.
-
-    Args:
-        split: the name of its files.
-        counts: how often each prompt is there.
-        n: how many responses each prompt gets.
-        rows: of how many rows, as text.
 
     Example:
         >>> repeats_line("validation", {"a": 2, "b": 2}, 1, "the first 4")

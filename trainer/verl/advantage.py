@@ -53,11 +53,6 @@ def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int =
     loss is exactly the paper's with one update a step; with more, updates get trajectories of other
     numbers of turns, and the sum of their weights varies about 1.
 
-    Args:
-        keys: of the rows that train, all turns of each trajectory.
-        lengths_R: tokens of each action.
-        updates: optimizer updates that the rows are divided among.
-
     Raises:
         ValueError: an action has no token, or a row is there twice.
     """
@@ -75,21 +70,13 @@ def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int =
 
 
 class LossSettings(NamedTuple):
-    """What the loss takes from verl's configuration of the actor.
+    """What the loss takes from verl's configuration of the actor."""
 
-    Attributes:
-        clip_low: the ratio is clipped at 1 minus this.
-        clip_high: the ratio is clipped at 1 plus this.
-        kl_coef: weight of the divergence from the reference; 0: there is no reference.
-        kl_type: verl's name of its estimator.
-        entropy_coef: weight of the entropy bonus.
-    """
-
-    clip_low: float
-    clip_high: float
-    kl_coef: float
-    kl_type: str
-    entropy_coef: float
+    clip_low: float  # the ratio is clipped at 1 minus this
+    clip_high: float  # the ratio is clipped at 1 plus this
+    kl_coef: float  # weight of the divergence from the reference; 0: there is no reference
+    kl_type: str  # verl's name of its estimator
+    entropy_coef: float  # weight of the entropy bonus
 
     @classmethod
     def of(cls, actor: Any) -> LossSettings:
@@ -170,12 +157,7 @@ def trajectory_loss(
 
 
 def register(operator: GrpoAdvantageMapper, *, of_turns: bool = False) -> None:
-    """Make the operator verl's estimator `rejuice`.
-
-    Args:
-        operator: the recipe's.
-        of_turns: whether rows are turns of trajectories; otherwise each is a whole response.
-    """
+    """Make the operator verl's estimator `rejuice`."""
     from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
 
     def estimate(
@@ -212,13 +194,7 @@ def advantages(
 def turn_advantages(
     operator: GrpoAdvantageMapper, reward_R: NDArray[Any], trajectory_R: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The operator's advantages of trajectories, for each of their turns, in any order.
-
-    Args:
-        operator: the recipe's.
-        reward_R: that of its trajectory, for each turn.
-        trajectory_R: key of the trajectory's first row; rows of padding have one of their own.
-    """
+    """The operator's advantages of trajectories, for each of their turns, in any order."""
     names_T, first_T, nth_R = np.unique(
         trajectory_R.astype(str), return_index=True, return_inverse=True
     )

@@ -65,12 +65,7 @@ _LISTING_SHARE = 0.1
 
 
 def poll_interval(waited_s: float, listing_s: float) -> float:
-    """Seconds until keys are listed again.
-
-    Args:
-        waited_s: how long groups have been waited for.
-        listing_s: how long the last listing took.
-    """
+    """Seconds until keys are listed again."""
     by_delay = min(max(_SHORTEST_S, waited_s * _DELAY_SHARE), _LONGEST_S)
     return max(by_delay, listing_s / _LISTING_SHARE)
 
@@ -303,14 +298,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         partition: str,
         among: set[str] | None = None,
     ) -> None:
-        """Wait until so many groups have ended; the recipe starts on those that are finished.
-
-        Args:
-            groups: receives them.
-            wanted: how many are to end in all.
-            partition: `train` or `val`.
-            among: uids of the groups to wait for; None: all that are in the partition.
-        """
+        """Wait until so many groups have ended; the recipe starts on those that are finished."""
         start = time.perf_counter()
         while groups.ended < wanted:
             listed = time.perf_counter()

@@ -39,23 +39,15 @@ _THREADS = 512  # pieces at once, which mostly wait: a group each reaches any se
 
 
 class Curated(NamedTuple):
-    """What became of the rollouts of a step.
+    """What became of the rollouts of a step."""
 
-    Attributes:
-        table: the rows that are left, with every column of the steps.
-        decisions: row_id, step, reason of each row that is not.
-        notes: figures of the steps, as `step/note`, summed.
-        verdicts: how many responses had each verdict, those of dropped rows included.
-        seconds: of processor time that each step took.
-        written: what steps wrote, to dropped rows too; of responses only.
-    """
-
-    table: pa.Table
-    decisions: pa.Table
-    notes: Mapping[str, float]
+    table: pa.Table  # the rows that are left, with every column of the steps
+    decisions: pa.Table  # row_id, step, reason of each row that is not
+    notes: Mapping[str, float]  # figures of the steps, as `step/note`, summed
+    # how many responses had each verdict, those of dropped rows included
     verdicts: Mapping[str, int]
-    seconds: Mapping[str, float]
-    written: tuple[StepValues, ...] = ()
+    seconds: Mapping[str, float]  # of processor time that each step took
+    written: tuple[StepValues, ...] = ()  # what steps wrote, to dropped rows too; of responses only
 
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
@@ -100,9 +92,6 @@ class Curation:
 
     def close(self, order: pa.Array) -> Curated:
         """The outcome, once everything is added.
-
-        Args:
-            order: string[G], the prompt_id of every group, in the order the rows are to have.
 
         Raises:
             RejuiceError: what a step raised, with its name.
@@ -196,14 +185,7 @@ def group_rows_by_prompt(table: pa.Table) -> pa.Table:
 def drop_overlong_prompts(
     curated: Curated, encode: Encode, longest: int, *, among_N: Array | None = None
 ) -> Curated:
-    """Drop prompts that the chat template refuses, or that have more tokens than `longest`.
-
-    Args:
-        curated: a prompt in each row.
-        encode: token ids of a chat.
-        longest: in tokens.
-        among_N: rows to check; None: all.
-    """
+    """Drop prompts that the chat template refuses, or that have more tokens than `longest`."""
     length_N = np.zeros(curated.table.num_rows, np.int64)
     rows = np.arange(len(length_N)) if among_N is None else np.flatnonzero(among_N)
     length_N[rows] = _lengths(curated.table["prompt"].take(pa.array(rows)), encode)

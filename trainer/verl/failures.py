@@ -49,15 +49,10 @@ _last_sampler_failure: str | None = None
 
 
 class RecordedError(NamedTuple):
-    """An error that our code inside verl has met.
+    """An error that our code inside verl has met."""
 
-    Attributes:
-        message: one line.
-        expected: it is an error of rejuice's own, which says what to do about it.
-    """
-
-    message: str
-    expected: bool
+    message: str  # one line
+    expected: bool  # it is an error of rejuice's own, which says what to do about it
 
 
 def report_sampler_failure(reason: str) -> None:

@@ -63,10 +63,6 @@ def signal_figures(
 
     All advantages of such a group are 0, or none of its rows is left to train on.
 
-    Args:
-        parts: answers, by "", and judgements, by "verify".
-        operator: the recipe's advantage.
-
     Returns:
         `rejuice/groups_without_signal` and `rejuice/verify/groups_without_signal`.
     """
@@ -103,13 +99,7 @@ def advantages_of(table: pa.Table, operator: GrpoAdvantageMapper) -> NDArray[np.
 def missing_figures(
     rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
 ) -> dict[str, float]:
-    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
-
-    Args:
-        rollouts: as sampled.
-        steps: that ran on them.
-        written: what they wrote.
-    """
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count."""
     reasons = [
         each._replace(columns={n: c for n, c in each.columns.items() if _is_reason(n)})
         for each in written
@@ -143,29 +133,17 @@ _ENTITIES = str.maketrans({each: f"&#{ord(each)};" for each in string.punctuatio
 
 
 class SampleRow(NamedTuple):
-    """A line of the table.
+    """A line of the table."""
 
-    Attributes:
-        step: of training.
-        prompt: its messages, `role: content`.
-        response: its text.
-        reference: the right answer; of a judgement, the right judgement.
-        verdict: on the response; of a judgement, the judgement.
-        components: each with its value before the weight, or why it is missing.
-        reward: None if it has none.
-        advantage: that it trains with; None if it does not train.
-        fate: `kept`, or the step that dropped it, and the reason.
-    """
-
-    step: int
-    prompt: str
-    response: str
-    reference: str
-    verdict: str
-    components: str
-    reward: float | None
-    advantage: float | None
-    fate: str
+    step: int  # of training
+    prompt: str  # its messages, `role: content`
+    response: str  # its text
+    reference: str  # the right answer; of a judgement, the right judgement
+    verdict: str  # on the response; of a judgement, the judgement
+    components: str  # each with its value before the weight, or why it is missing
+    reward: float | None  # None if it has none
+    advantage: float | None  # that it trains with; None if it does not train
+    fate: str  # `kept`, or the step that dropped it, and the reason
 
 
 class SampleTables:
@@ -183,12 +161,7 @@ class SampleTables:
         self._failed = set[str]()
 
     def log(self, step: int, parts: Mapping[str, StepPart]) -> None:
-        """Log those of a step, if they are due; a tracker that fails is reported once.
-
-        Args:
-            step: of training, whose validation follows.
-            parts: answers, by "", and judgements, by "verify".
-        """
+        """Log those of a step, if they are due; a tracker that fails is reported once."""
         if step % self._every and step < self._last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
@@ -218,11 +191,6 @@ def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> lis
 
     Groups are at equal distances in that order, which is seeded where spreads are equal; a group
     without rewards comes last. So are the rows of a group, from the best to the worst reward.
-
-    Args:
-        step: of training.
-        part: answers or judgements, and what became of them.
-        operator: the recipe's advantage.
     """
     rollouts = part.rollouts
     if not rollouts.num_rows:

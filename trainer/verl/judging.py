@@ -133,15 +133,7 @@ _OF_ANSWER = (SAMPLED_AT, "policy_version")
 def verification_prompts(
     steps: Sequence[Step], queued: QueuedAnswers, step: int, encode: Encode, longest: int
 ) -> VerificationPrompts:
-    """Make verification prompts of queued answers; answers that give none are flushed.
-
-    Args:
-        steps: `self_verification_mapper` and the steps that choose among its prompts.
-        queued: the answers.
-        step: of training.
-        encode: token ids of a chat.
-        longest: the most tokens that a prompt may have.
-    """
+    """Make verification prompts of queued answers; answers that give none are flushed."""
     made = curate(steps[:1], queued.table)
     # Before anything is balanced: long answers are wrong more often than not.
     fit = drop_overlong_prompts(made, encode, longest, among_N=of_task(made.table, "verify"))

@@ -37,13 +37,6 @@ def read(
 ) -> Rollouts:
     """Fetch the responses of whole groups.
 
-    Args:
-        tags: tag of each row.
-        partition: `train` or `val`.
-        prompts: the prompts of the run; `extra_info.index` of a row is its row there.
-        policy: the policy that samples.
-        sampling: its sampling parameters.
-
     Returns:
         Rows in the order of their prompts and sessions.
     """
@@ -119,14 +112,7 @@ def _with_columns(
 
 
 def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:
-    """Give rows their rewards, each on the last token of its response.
-
-    Args:
-        keys: of the rows; each turn of a trajectory has the reward of the trajectory.
-        partition: `train` or `val`.
-        reward_N: float64[N]; verl keeps float32.
-        lengths_N: tokens of each response.
-    """
+    """Give rows their rewards, each on the last token of its response."""
     scores_M = np.zeros(int(lengths_N.sum()))
     scores_M[np.cumsum(lengths_N) - 1] = reward_N
     _put(keys, partition, {"rm_scores": _nested(scores_M, lengths_N)})
@@ -138,12 +124,6 @@ def write_turns(
     """Give turns what their loss and their advantage need: their weights, and whose turns they are.
 
     The trajectories themselves are removed: verl passes every field to the update.
-
-    Args:
-        keys: of the rows that train in a step, all turns of each trajectory.
-        partition: `train`.
-        lengths_N: tokens of each turn.
-        updates: optimizer updates that the rows are divided among.
     """
     weights_M = np.repeat(turn_weights(keys, lengths_N, updates), lengths_N)
     owners = NonTensorStack(*(str(key.first) for key in keys))

@@ -201,23 +201,14 @@ def first_steps(config: Train) -> int:
 
 
 class StepPart(NamedTuple):
-    """Answers of a step, or judgements, and what became of them.
+    """Answers of a step, or judgements, and what became of them."""
 
-    Attributes:
-        groups: their groups.
-        rollouts: as sampled.
-        curated: what the recipe left of them, without untrainable rows if they train.
-        recipe: the steps that they went through.
-        trains: whether they train.
-        not_asked: decisions about verification prompts that were not chosen.
-    """
-
-    groups: PendingGroups
-    rollouts: pa.Table
-    curated: Curated
-    recipe: tuple[Step, ...]
-    trains: bool
-    not_asked: pa.Table | None = None
+    groups: PendingGroups  # their groups
+    rollouts: pa.Table  # as sampled
+    curated: Curated  # what the recipe left of them, without untrainable rows if they train
+    recipe: tuple[Step, ...]  # the steps that they went through
+    trains: bool  # whether they train
+    not_asked: pa.Table | None = None  # decisions about verification prompts that were not chosen
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -253,13 +244,6 @@ def release(
     updates: int | None = None,
 ) -> list[TrajectoryKey]:
     """Write rewards to TransferQueue, and clear what is not in the table.
-
-    Args:
-        groups: all groups that were collected.
-        table: the rows that verl is to read.
-        partition: `train` or `val`; of a trajectory that validates, verl reads the last turn.
-        reward: the column that is their reward.
-        updates: where turns of trajectories train: how many optimizer updates they do.
 
     Returns:
         The keys of the rows: those of a trajectory are next to each other, by turn.

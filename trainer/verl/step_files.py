@@ -59,12 +59,6 @@ class StepFiles:
     def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
         """Write a step's folder; a step that is done again after a resume replaces it.
 
-        Args:
-            step: of training.
-            part: a folder in it, for judgements; empty for answers.
-            tables: by the names of their files.
-            recipe: repeats on the rollouts what training did to them.
-
         Raises:
             OSError: the files of the step before could not be written.
         """

@@ -58,14 +58,7 @@ def put(
     step: int,
     rewards: Sequence[Sequence[float]] | None = None,
 ) -> None:
-    """Put finished groups.
-
-    Args:
-        groups: with token ids and log-probabilities.
-        partition: `train` or `val`.
-        step: that requested them.
-        rewards: of each group's responses, if they are known.
-    """
+    """Put finished groups."""
     rows, uids = _QueueRows(partition, step), list[str]()
     for at, (slot, group) in enumerate(groups):
         for k, sample in enumerate(group.samples):
@@ -93,12 +86,6 @@ def put_trajectories(
 
     The first row has the trajectory itself, as JSON. A trajectory in which the policy did nothing
     has one row, of a token that never trains.
-
-    Args:
-        groups: with token ids and log-probabilities.
-        partition: `train` or `val`.
-        step: that requested them.
-        rewards: of each group's trajectories, if they are known; each turn gets that of its own.
     """
     rows, uids = _QueueRows(partition, step), list[str]()
     for nth, (slot, group) in enumerate(groups):

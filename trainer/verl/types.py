@@ -27,16 +27,11 @@ class TrajectoryKey(NamedTuple):
 
     A response has one row. The trajectory of an agent has one for each turn of the policy, and is
     named by the key of the first.
-
-    Attributes:
-        uid: key of the prompt; it may contain underscores.
-        session: which of the prompt's trajectories, from 0.
-        output: which turn of the policy, from 0; 0 for single-turn responses.
     """
 
-    uid: str
-    session: int
-    output: int = 0
+    uid: str  # key of the prompt; it may contain underscores
+    session: int  # which of the prompt's trajectories, from 0
+    output: int = 0  # which turn of the policy, from 0; 0 for single-turn responses
 
     @classmethod
     def parse(cls, key: str) -> TrajectoryKey:
@@ -63,15 +58,10 @@ class TrajectoryKey(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Where the responses to a prompt go.
+    """Where the responses to a prompt go."""
 
-    Attributes:
-        uid: the prompt's key in TransferQueue.
-        fields: of the prompt's row that verl reads again with each response.
-    """
-
-    uid: str
-    fields: dict[str, Any]
+    uid: str  # the prompt's key in TransferQueue
+    fields: dict[str, Any]  # of the prompt's row that verl reads again with each response
 
     @property
     def prompt_id(self) -> str:
@@ -89,35 +79,21 @@ OwnSettings = dict[str, Any]
 
 
 class PromptBatch(NamedTuple):
-    """Prompts as verl hands them to an agent loop manager.
+    """Prompts as verl hands them to an agent loop manager."""
 
-    Attributes:
-        slots: one for each prompt.
-        chats: their messages.
-        own: the sampling parameters that each has of its own.
-        partition: `train` or `val`.
-        step: of training.
-    """
-
-    slots: list[Slot]
-    chats: list[Messages]
-    own: list[OwnSettings]
-    partition: str
-    step: int
+    slots: list[Slot]  # one for each prompt
+    chats: list[Messages]  # their messages
+    own: list[OwnSettings]  # the sampling parameters that each has of its own
+    partition: str  # `train` or `val`
+    step: int  # of training
 
 
 class Rollouts(NamedTuple):
-    """Trajectories, row by row.
+    """Trajectories, row by row."""
 
-    Attributes:
-        keys: of their first rows in TransferQueue.
-        index_N: int64, the row of each trajectory's prompt.
-        table: the row contract up to sampling.
-    """
-
-    keys: list[TrajectoryKey]
-    index_N: Array
-    table: pa.Table
+    keys: list[TrajectoryKey]  # of their first rows in TransferQueue
+    index_N: Array  # int64, the row of each trajectory's prompt
+    table: pa.Table  # the row contract up to sampling
 
     def take(self, rows: Array) -> Rollouts:
         """The trajectories at some rows."""
@@ -126,48 +102,28 @@ class Rollouts(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """What a training step trains on.
+    """What a training step trains on."""
 
-    Attributes:
-        answers: train on responses to the prompts of the dataset.
-        judgements: sample judgements of answers, and train on them.
-        since: the first step whose queued answers are judged now.
-        queues: the answers of this step are queued, to be judged at this step or at a later one.
-    """
-
-    answers: bool
-    judgements: bool
-    since: int
-    queues: bool
+    answers: bool  # train on responses to the prompts of the dataset
+    judgements: bool  # sample judgements of answers, and train on them
+    since: int  # the first step whose queued answers are judged now
+    queues: bool  # the answers of this step are queued, to be judged at this step or at a later one
 
 
 class QueuedAnswers(NamedTuple):
-    """Answers to be judged.
+    """Answers to be judged."""
 
-    Attributes:
-        table: rows of a prompt are adjacent; those of the newest step come first.
-        stale: how many answers were dropped because they are too old.
-        repeated: how many, because the prompt got the same one at a later step.
-        over: how many, because the queue is over its capacity.
-        lacking: how many steps have kept none, such as those before a resume by another schedule.
-    """
-
-    table: pa.Table
-    stale: int = 0
-    repeated: int = 0
-    over: int = 0
+    table: pa.Table  # rows of a prompt are adjacent; those of the newest step come first
+    stale: int = 0  # how many answers were dropped because they are too old
+    repeated: int = 0  # how many, because the prompt got the same one at a later step
+    over: int = 0  # how many, because the queue is over its capacity
+    # how many steps have kept none, such as those before a resume by another schedule
     lacking: int = 0
 
 
 class VerificationPrompts(NamedTuple):
-    """Prompts that ask the policy to judge answers.
+    """Prompts that ask the policy to judge answers."""
 
-    Attributes:
-        prompts: a row and a group each, with the step and the policy version of the answer.
-        decisions: about those that were dropped.
-        figures: how many answers and prompts there were, and of what age.
-    """
-
-    prompts: pa.Table
-    decisions: pa.Table
-    figures: dict[str, float]
+    prompts: pa.Table  # a row and a group each, with the step and the policy version of the answer
+    decisions: pa.Table  # about those that were dropped
+    figures: dict[str, float]  # how many answers and prompts there were, and of what age

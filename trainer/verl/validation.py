@@ -92,10 +92,6 @@ class AccuracyInterval(NamedTuple):
         independent responses as would have the variance that the prompts have; with one response
         each it is Wilson's own. Where all prompts are alike, each counts as one response.
         https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
-
-        Args:
-            mean_P: float64[P], the mean accuracy of each prompt.
-            responses: how many there are in all.
         """
         prompts, mean = len(mean_P), float(mean_P.mean())
         variance = float(mean_P.var()) / prompts

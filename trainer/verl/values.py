@@ -34,21 +34,13 @@ _TOKENS = frozenset({"prompt_token_ids", "response_token_ids", "response_logprob
 
 
 class StepValues(NamedTuple):
-    """What a step wrote to some rows.
+    """What a step wrote to some rows."""
 
-    Attributes:
-        step: its name.
-        response_ids: string[N], of the rows that it saw.
-        columns: what it wrote, each of N rows.
-        without: columns that it took away.
-        added_rows: whether it made rows; then its columns are those of rows that no file has.
-    """
-
-    step: str
-    response_ids: pa.ChunkedArray
-    columns: Mapping[str, Any]
-    without: tuple[str, ...]
-    added_rows: bool
+    step: str  # its name
+    response_ids: pa.ChunkedArray  # string[N], of the rows that it saw
+    columns: Mapping[str, Any]  # what it wrote, each of N rows
+    without: tuple[str, ...]  # columns that it took away
+    added_rows: bool  # whether it made rows; then its columns are those of rows that no file has
 
     @classmethod
     def of(cls, step: str, before: Frame, change: Change) -> StepValues | None:
@@ -61,29 +53,17 @@ class StepValues(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """What is on file of a step.
+    """What is on file of a step."""
 
-    Attributes:
-        name: of the step, as the decisions have it.
-        columns: what it wrote, and the column of the file in which that is.
-        without: columns that it took away.
-    """
-
-    name: str
-    columns: Mapping[str, str]
-    without: Sequence[str]
+    name: str  # of the step, as the decisions have it
+    columns: Mapping[str, str]  # what it wrote, and the column of the file in which that is
+    without: Sequence[str]  # columns that it took away
 
 
 def values_table(
     rollouts: pa.Table, steps: Sequence[Step], written: Iterable[StepValues]
 ) -> pa.Table:
-    """The table of values.parquet.
-
-    Args:
-        rollouts: rows as sampled, with `response_id` and `prompt_id`.
-        steps: that ran on them, in order.
-        written: what they wrote, in any order; several for a step that ran on pieces.
-    """
+    """The table of values.parquet."""
     # Where nothing was sampled, rollouts have no columns.
     none = pa.nulls(rollouts.num_rows, pa.string())
     ids = {name: flat(rollouts[name]) if name in rollouts.column_names else none for name in IDS}

@@ -60,10 +60,6 @@ class VerlTrainer:
         verl's mini-batches have as many rows as a step without dropped rows would give them. It
         reads their size from its configuration at each step, in prompts of n responses.
 
-        Args:
-            rows: that train in this step.
-            updates: `updates_per_step`.
-
         Returns:
             How many updates there will be: fewer where few rows remain.
         """

@@ -46,22 +46,15 @@ class Course(Protocol):
 
 
 class Batch(NamedTuple):
-    """Prompts, each followed by all of its responses, as token ids.
+    """Prompts, each followed by all of its responses, as token ids."""
 
-    Attributes:
-        ids: [rows, length].
-        positions: of each token; every response continues from the end of the prompt.
-        mask: which token attends to which: the prompt, and earlier tokens of its own response,
-            [rows, 1, length, length].
-        inputs: flat indices from which a token of a response is predicted, [tokens].
-        targets: these tokens, [tokens].
-    """
-
-    ids: Tensor
-    positions: Tensor
+    ids: Tensor  # [rows, length]
+    positions: Tensor  # of each token; every response continues from the end of the prompt
+    # which token attends to which: the prompt, and earlier tokens of its own response, [rows, 1,
+    # length, length]
     mask: Tensor
-    inputs: Tensor
-    targets: Tensor
+    inputs: Tensor  # flat indices from which a token of a response is predicted, [tokens]
+    targets: Tensor  # these tokens, [tokens]
 
 
 def batches(tokenizer: Qwen2Tokenizer, seed: int, course: Course, rank: int) -> Iterator[Batch]:

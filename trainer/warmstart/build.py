@@ -41,15 +41,6 @@ def build(
 ) -> bool:
     """Warm-start a policy and save it in Hugging Face format.
 
-    Args:
-        folder: where it goes.
-        seed: another seed, another policy of the same kind.
-        overwrite: replace another policy that was built there.
-        size: of the model.
-        curriculum: what it is trained on, which also decides its tokenizer.
-        schedule: how fast it learns.
-        advance: called with the number of further demonstrations that were trained on.
-
     Returns:
         False where this policy was there already.
 

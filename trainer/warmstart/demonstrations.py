@@ -21,29 +21,18 @@ LEVELS = (1, 2)
 
 
 class Curriculum(NamedTuple):
-    """Which demonstrations are drawn, and how many.
+    """Which demonstrations are drawn, and how many."""
 
-    Attributes:
-        steps: how many batches in all.
-        batch: demonstrations in a batch.
-        responses: responses to each prompt; the prompt is computed once for all of them.
-        first_phase: share of the steps, from the beginning, with drills and careful responses.
-        drilled: share of drills in the first phase.
-        exercises: problems in a drill.
-        judged: share of the other demonstrations that judge an answer.
-        care: share of the other demonstrations that are careful, in the first phase.
-        window: batches drawn at a time and sorted by length, so that little is padded.
-    """
-
-    steps: int = 1400
-    batch: int = 16
-    responses: int = 4
+    steps: int = 1400  # how many batches in all
+    batch: int = 16  # demonstrations in a batch
+    responses: int = 4  # responses to each prompt; the prompt is computed once for all of them
+    # share of the steps, from the beginning, with drills and careful responses
     first_phase: float = 0.75
-    drilled: float = 0.3
-    exercises: int = 5
-    judged: float = 0.25
-    care: float = 0.5
-    window: int = 20
+    drilled: float = 0.3  # share of drills in the first phase
+    exercises: int = 5  # problems in a drill
+    judged: float = 0.25  # share of the other demonstrations that judge an answer
+    care: float = 0.5  # share of the other demonstrations that are careful, in the first phase
+    window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
         """Its words are those of the problems and of the demonstrator."""

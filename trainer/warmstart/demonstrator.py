@@ -43,18 +43,12 @@ _GUESSES = ("I guess it is {}.", "Maybe {}.")
 
 
 class Style(NamedTuple):
-    """A way to solve a problem.
+    """A way to solve a problem."""
 
-    Attributes:
-        share: how many of the responses have it.
-        careful: how many of those with care.
-        slips: the chance that a step goes wrong, unless care is taken.
-        write: thought and answer, given the problem and the steps as done.
-    """
-
-    share: float
-    careful: float
-    slips: float
+    share: float  # how many of the responses have it
+    careful: float  # how many of those with care
+    slips: float  # the chance that a step goes wrong, unless care is taken
+    # thought and answer, given the problem and the steps as done
     write: Callable[[Problem, list[SolutionStep], random.Random], tuple[str, int]]
 
 

@@ -39,28 +39,19 @@ _SLOT = re.compile(r"\{[A-Za-z]+\}")
 
 
 class LookupCurriculum(NamedTuple):
-    """Which turns are shown, and how many.
+    """Which turns are shown, and how many."""
 
-    Attributes:
-        steps: how many batches in all.
-        batch: turns in a batch.
-        responses: actions that are shown for a turn after the first phase.
-        first_phase: share of the steps, from the beginning, in which all actions that are shown are
-            right, until names and numbers are copied without mistakes.
-        wandering: share of careless turns that lead to those in the first phase and are not shown.
-        careless: share of careless actions after the first phase.
-        carelessness: of which kinds they are.
-        window: batches drawn at a time and sorted by length, so that little is padded.
-    """
-
-    steps: int = 1400
-    batch: int = 16
-    responses: int = 4
+    steps: int = 1400  # how many batches in all
+    batch: int = 16  # turns in a batch
+    responses: int = 4  # actions that are shown for a turn after the first phase
+    # share of the steps, from the beginning, in which all actions that are shown are right, until
+    # names and numbers are copied without mistakes
     first_phase: float = 0.75
+    # share of careless turns that lead to those in the first phase and are not shown
     wandering: float = 0.2
-    careless: float = 0.35
-    carelessness: Carelessness = Carelessness()
-    window: int = 20
+    careless: float = 0.35  # share of careless actions after the first phase
+    carelessness: Carelessness = Carelessness()  # of which kinds they are
+    window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
         """Its words are those of the tasks, of the actions and of the observations."""

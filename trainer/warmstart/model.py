@@ -13,15 +13,10 @@ _HEAD, _MULTIPLE = 32, 32
 
 
 class Size(NamedTuple):
-    """How large the model is.
+    """How large the model is."""
 
-    Attributes:
-        hidden: width; a multiple of 32.
-        layers: how many.
-    """
-
-    hidden: int = 128
-    layers: int = 3
+    hidden: int = 128  # width; a multiple of 32
+    layers: int = 3  # how many
 
 
 SIZE = Size()

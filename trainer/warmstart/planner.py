@@ -23,17 +23,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 class Carelessness(NamedTuple):
-    """How often a careless turn is of which kind; as shares of any sum.
+    """How often a careless turn is of which kind; as shares of any sum."""
 
-    Attributes:
-        hasty: it answers with a number that it has just seen.
-        pointless: it searches for something else, or again.
-        malformed: no tool understands the call.
-    """
-
-    hasty: float = 0.45
-    pointless: float = 0.3
-    malformed: float = 0.25
+    hasty: float = 0.45  # it answers with a number that it has just seen
+    pointless: float = 0.3  # it searches for something else, or again
+    malformed: float = 0.25  # no tool understands the call
 
 
 def plan(task: LookupTask, prompt: str) -> str:

@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 
 class Schedule(NamedTuple):
-    """How fast the model learns.
+    """How fast the model learns."""
 
-    Attributes:
-        matrices: learning rate of the layers' matrices.
-        others: learning rate of embedding, norms and biases.
-        warmup: steps until these are reached; after that they fall along a cosine.
-        weight_decay: of the matrices.
-    """
-
-    matrices: float = 3e-3
-    others: float = 9e-3
-    warmup: int = 20
-    weight_decay: float = 0.1
+    matrices: float = 3e-3  # learning rate of the layers' matrices
+    others: float = 9e-3  # learning rate of embedding, norms and biases
+    warmup: int = 20  # steps until these are reached; after that they fall along a cosine
+    weight_decay: float = 0.1  # of the matrices
 
 
 CURRICULUM, SCHEDULE = Curriculum(), Schedule()
@@ -54,13 +47,6 @@ def warm_start(
     Two processes train it, this one and another, with half of every batch and one thread each. The
     same arguments give the same bytes on the same machine with the same libraries. On another
     processor sums round otherwise, and the weights differ as between two seeds.
-
-    Args:
-        seed: of the first weights and of the demonstrations.
-        size: of the model.
-        curriculum: its words and the demonstrations.
-        schedule: how fast the model learns.
-        advance: called with the number of further demonstrations that were trained on.
 
     Raises:
         RejuiceError: the other process died.
@@ -100,15 +86,7 @@ def train(
     schedule: Schedule,
     average: Callable[[Tensor], None],
 ) -> Iterator[float]:
-    """Minimise the cross-entropy of the responses; the loss of each step.
-
-    Args:
-        model: is trained in place.
-        data: a batch for each step.
-        steps: how many.
-        schedule: how fast.
-        average: replaces all gradients, as one vector, by their mean over the ranks.
-    """
+    """Minimise the cross-entropy of the responses; the loss of each step."""
     import torch
     from torch.optim.lr_scheduler import LambdaLR
 

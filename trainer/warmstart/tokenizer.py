@@ -41,12 +41,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 
 def tokenizer_of(texts: Iterable[str], tags: Sequence[str]) -> Qwen2Tokenizer:
-    """A tokenizer that makes one token of every word of some texts; the same in every process.
-
-    Args:
-        texts: in which every word stands as it will stand.
-        tags: which are one token each.
-    """
+    """A tokenizer that makes one token of every word of some texts; the same in every process."""
     from tokenizers import AddedToken, models
     from tokenizers.pre_tokenizers import ByteLevel
     from tokenizers.trainers import BpeTrainer

@@ -120,11 +120,6 @@ _MARGIN = 1.04
 def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) -> PageSummary:
     """Write the page of some sets.
 
-    Args:
-        data: what is on it.
-        output: the file; it appears when all is written.
-        most_bytes: of the file. Above, texts of some groups are left out, all figures stay.
-
     Raises:
         DataError: `output` is there and is no page.
     """

@@ -34,9 +34,6 @@ def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
     holds all, as for numbers and texts, each value is a text, as JSON.
 
-    Args:
-        columns: at least one.
-
     Example:
         >>> joined([pa.chunked_array([[1]]), pa.chunked_array([[2.5]])]).to_pylist()
         [1.0, 2.5]
@@ -141,12 +138,6 @@ def text_blocks(
 
     The JSON is a list of groups, each `{prompt_id, prompt, reference, rows: [{...}]}`; a group that
     is not included is null.
-
-    Args:
-        group_texts: one row per group.
-        row_texts: one row per row.
-        starts_G: the first row of each group.
-        included_G: bool[G].
     """
     groups = len(starts_G)
     ends_G = np.append(starts_G[1:], row_texts.num_rows)
@@ -209,16 +200,11 @@ def in_threads(jobs: Sequence[Callable[[], Any]]) -> Iterable[Any]:
 
 
 class PageColumn(NamedTuple):
-    """One value per row, or per group.
+    """One value per row, or per group."""
 
-    Attributes:
-        name: of the column.
-        values: float64, int32, or uint8 and int32 places in `slugs`. NaN is an unknown number.
-        slugs: what the places stand for; the first is "", for null. Empty: the values are numbers.
-    """
-
-    name: str
-    values: Array
+    name: str  # of the column
+    values: Array  # float64, int32, or uint8 and int32 places in `slugs`. NaN is an unknown number.
+    # what the places stand for; the first is "", for null. Empty: the values are numbers.
     slugs: tuple[str, ...] = ()
 
     @property
@@ -237,37 +223,26 @@ class PageStep(NamedTuple):
 
 
 class PageSet(NamedTuple):
-    """Rows that were processed together: an export, or the rows of a training step.
+    """Rows that were processed together: an export, or the rows of a training step."""
 
-    Attributes:
-        name: shown in the list of sets.
-        kind: `answers` or `judgements`.
-        step: the training step, None for an export.
-        steps: the steps after sampling, in order.
-        figures: `SetFigures.as_json()`, and `length_unit`, `tokens` or `characters`.
-        columns: at least `fate` (int32), `reason`, `verdict`, `length`, `reward`, `advantage`; for
-            each component c also `reward_c`, `reward_c_missing` and `contribution_c`.
-        components: names.
-        groups_at: int32[G], the first row of each group.
-        group_texts: one row per group: `prompt_id`, `prompt` (messages or text), `reference`.
-        row_texts: one row per row: `response_id`, `response`, `extracted_answer`, and any other
-            texts that steps wrote, by the names of their columns.
-        banner: what of the set is not in the page; empty if nothing.
-        run: of training; empty where the page has only one.
-    """
-
-    name: str
-    kind: str
-    step: int | None
-    steps: tuple[PageStep, ...]
+    name: str  # shown in the list of sets
+    kind: str  # `answers` or `judgements`
+    step: int | None  # the training step, None for an export
+    steps: tuple[PageStep, ...]  # the steps after sampling, in order
+    # `SetFigures.as_json()`, and `length_unit`, `tokens` or `characters`
     figures: Mapping[str, Any]
+    # at least `fate` (int32), `reason`, `verdict`, `length`, `reward`, `advantage`; for each
+    # component c also `reward_c`, `reward_c_missing` and `contribution_c`
     columns: tuple[PageColumn, ...]
-    components: tuple[str, ...]
-    groups_at: Array
+    components: tuple[str, ...]  # names
+    groups_at: Array  # int32[G], the first row of each group
+    # one row per group: `prompt_id`, `prompt` (messages or text), `reference`
     group_texts: pa.Table
+    # one row per row: `response_id`, `response`, `extracted_answer`, and any other texts that steps
+    # wrote, by the names of their columns
     row_texts: pa.Table
-    banner: str = ""
-    run: str = ""
+    banner: str = ""  # what of the set is not in the page; empty if nothing
+    run: str = ""  # of training; empty where the page has only one
 
     @property
     def rows(self) -> int:
@@ -276,33 +251,21 @@ class PageSet(NamedTuple):
 
 
 class PageCurves(NamedTuple):
-    """What was logged of a training run.
+    """What was logged of a training run."""
 
-    Attributes:
-        run: empty where there is only one.
-        points: per training step, verl's metrics by name, each with `step`.
-    """
-
-    run: str
+    run: str  # empty where there is only one
+    # per training step, verl's metrics by name, each with `step`
     points: tuple[Mapping[str, float], ...]
 
 
 class PageData(NamedTuple):
-    """A page.
+    """A page."""
 
-    Attributes:
-        title: shown at its top, and in the browser's tab.
-        sets: at least one, unless there are curves.
-        curves: of training runs.
-        signs: of reward hacking, as `audit` finds them.
-        recipe: as YAML.
-    """
-
-    title: str
-    sets: tuple[PageSet, ...]
-    curves: tuple[PageCurves, ...] = ()
-    signs: tuple[Mapping[str, Any], ...] = ()
-    recipe: str = ""
+    title: str  # shown at its top, and in the browser's tab
+    sets: tuple[PageSet, ...]  # at least one, unless there are curves
+    curves: tuple[PageCurves, ...] = ()  # of training runs
+    signs: tuple[Mapping[str, Any], ...] = ()  # of reward hacking, as `audit` finds them
+    recipe: str = ""  # as YAML
 
 
 class PageSummary(NamedTuple):

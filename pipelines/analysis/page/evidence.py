@@ -153,15 +153,10 @@ _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.str
 
 
 class RowEvidence(NamedTuple):
-    """The evidence of the rows of a set.
+    """The evidence of the rows of a set."""
 
-    Attributes:
-        entries: of each row a list of `{step, name, text}`; null where there are none.
-        rows: so many rows were looked at.
-    """
-
-    entries: pa.Array
-    rows: int
+    entries: pa.Array  # of each row a list of `{step, name, text}`; null where there are none
+    rows: int  # so many rows were looked at
 
     def banner(self) -> str:
         """A sentence for the page, where it does not have the evidence of all rows."""
@@ -180,12 +175,6 @@ def evidence_of(
     most_rows: int = MOST_ROWS,
 ) -> RowEvidence:
     """What the values of the rows of a set rest on.
-
-    Args:
-        parts: the steps that were applied to each part.
-        values: what they wrote; the rows of all parts, one after the other, are `rows`.
-        rows: of the set.
-        most_rows: that are looked at, but always one group.
 
     Raises:
         RejuiceError: what is on file does not fit the steps.

@@ -108,19 +108,7 @@ def page_set(
     banner: str = "",
     evidence: RowEvidence | None = None,
 ) -> PageSet:
-    """The set of some parts of a run.
-
-    Args:
-        name: of the set.
-        values: of each part, in order.
-        rows: of all parts.
-        steps: those after sampling.
-        funnel: of the whole run.
-        kind: `answers` or `judgements`.
-        step: the training step, or None.
-        banner: what is missing.
-        evidence: of the rows; None: there is none.
-    """
+    """The set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
     lengths_N, unit = _lengths(rows)
     figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
@@ -320,10 +308,6 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
 
 def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
     """One page of one or more paths.
-
-    Args:
-        paths: exports, their run folders or recipes; runs of training, or steps of them.
-        steps: of runs of training, the numbers of those to show.
 
     Raises:
         RejuiceError: nothing can be shown of a path.

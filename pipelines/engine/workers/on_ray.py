@@ -39,23 +39,14 @@ _WAIT_S = 5.0
 
 
 class OfNode(NamedTuple):
-    """What a function returned on one node.
+    """What a function returned on one node."""
 
-    Attributes:
-        node: its host name and address, for messages.
-        value: what the function returned.
-    """
-
-    node: str
-    value: Any
+    node: str  # its host name and address, for messages
+    value: Any  # what the function returned
 
 
 def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
     """Call a function once on each node that may run tasks.
-
-    Args:
-        function: of a module that the nodes can import.
-        arguments: of the function.
 
     Raises:
         EngineError: it failed on a node, such as one where rejuice is not installed.
@@ -110,10 +101,6 @@ def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
 def check_shared(folder: AnyPath, what: str) -> None:
     """Check that all nodes of the connected Ray cluster share a folder.
 
-    Args:
-        folder: as in `nodes_that_cannot_read`.
-        what: what it is for, such as "the cache".
-
     Raises:
         EngineError: a node does not see it; or as `on_each_node`.
         OSError: this process cannot write into it.
@@ -143,27 +130,18 @@ T = TypeVar("T")
 
 
 class _Setup(NamedTuple):
-    """What a process of Ray's needs before it can load work.
+    """What a process of Ray's needs before it can load work."""
 
-    Attributes:
-        folder: the working directory of the driver, to which paths of a recipe may be relative.
-        files: those of custom operators, whose classes are found by the names of their modules.
-    """
-
-    folder: str
+    folder: str  # the working directory of the driver, to which paths of a recipe may be relative
+    # those of custom operators, whose classes are found by the names of their modules
     files: tuple[Path, ...]
 
 
 class _Raised(NamedTuple):
-    """An exception of the work, returned instead of raised: Ray would wrap it in a page of text.
+    """An exception of the work, returned instead of raised: Ray would wrap it in a page of text."""
 
-    Attributes:
-        error: the exception.
-        text: its traceback.
-    """
-
-    error: Exception
-    text: str
+    error: Exception  # the exception
+    text: str  # its traceback
 
 
 class _WorkerTracebackError(Exception):
