@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .limits import MAX_DIGITS, refusal
-from .measures import UNITS, Measure, agree, read_unit
 from .notation import plain
+from .units import UNITS, Measure, agree, read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
@@ -227,14 +227,14 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 
 def _foreign(text: str) -> tuple[Number, str] | None:
     """A number in the numerals of Chinese, Japanese or Korean, and what follows it."""
-    from .counters import numeral
+    from .units import numeral
 
     found = numeral(text)
     return (Number(found[0]), found[1]) if found else None
 
 
 def _with_foreign_tail(number: Number, tail: str) -> Number | None:
-    from .counters import read_tail
+    from .units import read_tail
 
     found = read_tail(tail)
     if found is None:

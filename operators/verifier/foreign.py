@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .counters import leading, magnitude_length
 from .ending import begins_item
 from .foreign_denials import agrees, assured_length, restart, without_assurances
 from .languages import LANGUAGES
@@ -33,6 +32,7 @@ from .phrases import (
     without_polite,
     words_in,
 )
+from .units import leading, magnitude_length
 from .words import REACH
 
 _SENTENCE_END = re.compile(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .ending import begins_item
 from .languages import is_hinted
-from .measures import read_unit
+from .units import read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, listed
 
 _REACH = 1_000  # characters of an expression on either side; the limits refuse longer ones

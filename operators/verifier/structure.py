@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .counters import split_unit
 from .exact import Number, read_both, read_plain, read_simple, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
 from .limits import refusal
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
 from .notation import closes_at, plain, split_top
+from .units import split_unit
 
 # --- Values with their rounding: `10\pi \approx 31.4` ---------------------------------
 

@@ -5,8 +5,7 @@ from each import check_each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.verifier.formula import parsed, read_algebra
-from rejuice.operators.verifier.symbolic import AGREEMENT, close, evaluations
+from rejuice.operators.verifier.symbolic import AGREEMENT, close, evaluations, parsed, read_algebra
 
 LETTERS = ["x", "y", "a", "A", "x_1", "x_{12}", "E_1", r"\alpha", r"\theta_2", "e", r"\pi"]
 ATOMS = st.sampled_from([*LETTERS, "2", "13", "0.5", "(x+1)", r"\sqrt{2}", r"\frac{1}{x}"])

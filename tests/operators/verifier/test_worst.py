@@ -25,7 +25,6 @@ from rejuice.operators.verifier import (
     Slug,
     Verdict,
     check_reference,
-    formula,
     symbolic,
     verify,
     verify_batch,
@@ -332,7 +331,7 @@ def fail_with(error: type[Exception], patch: pytest.MonkeyPatch) -> None:
     def fails(*args: object, **options: object) -> None:
         raise error
 
-    patch.setattr(formula, "parse", fails)
+    patch.setattr(symbolic, "parse", fails)
 
 
 def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
@@ -340,14 +339,14 @@ def test_a_parser_short_of_memory_gives_no_verdict_on_the_answer(
 ) -> None:
     fail_with(MemoryError, monkeypatch)
     with pytest.raises(MemoryError):
-        formula.expression(r"\sin(x+17y)")
+        symbolic.expression(r"\sin(x+17y)")
 
 
 def test_what_is_nested_too_deeply_for_the_parser_is_not_mathematics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail_with(RecursionError, monkeypatch)
-    assert formula.expression(r"\sin(x+19y)") is None
+    assert symbolic.expression(r"\sin(x+19y)") is None
 
 
 def test_bad_arguments_are_refused() -> None:
