@@ -165,16 +165,16 @@ def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
 # curated.run/03_pass_rate_filter/decisions-00000.parquet    of one in parts, one for each of them
 # curated.run/03_pass_rate_filter/decisions.arrow            of version 0.4
 
-STEM = "decisions"
-SUFFIX = ".parquet"
-_SUFFIXES = (SUFFIX, ".arrow")
+DECISIONS_STEM = "decisions"
+DECISIONS_SUFFIX = ".parquet"
+_SUFFIXES = (DECISIONS_SUFFIX, ".arrow")
 _STEP = re.compile(r"\d{2,}_\w+")
 """The folder of a step, see `Step.label`."""
 
 
 def write_decisions(folder: AnyPath, decisions: pa.Table) -> None:
     """Write the decisions of a step to its folder."""
-    with writer(folder / f"{STEM}{SUFFIX}", DECISIONS) as write:
+    with writer(folder / f"{DECISIONS_STEM}{DECISIONS_SUFFIX}", DECISIONS) as write:
         write(decisions)
 
 
@@ -184,24 +184,28 @@ def read_decisions(folder: AnyPath) -> pa.Table:
     Raises:
         DataError: a file is damaged.
     """
-    batches = [batch for file in files(folder) for batch in _batches(file, list(DECISIONS.names))]
+    batches = [
+        batch for file in decision_files(folder) for batch in _batches(file, list(DECISIONS.names))
+    ]
     return pa.Table.from_batches(batches, DECISIONS)
 
 
 def decided_rows(folder: AnyPath) -> Iterator[str | None]:
     """The `row_id` of each decision in a run folder; no more is read than is asked for."""
-    for file in files(folder):
+    for file in decision_files(folder):
         for batch in _batches(file, ["row_id"]):
             yield from batch["row_id"].to_pylist()
 
 
-def files(folder: AnyPath) -> list[AnyPath]:
+def decision_files(folder: AnyPath) -> list[AnyPath]:
     """The files of a step or, of a run folder, those of all its steps."""
     inside: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     found = sorted(inside, key=str)
     steps = [path for path in found if _STEP.match(path.name)]
-    own = [path for path in found if path.suffix in _SUFFIXES and path.stem.startswith(STEM)]
-    return [*own, *(file for step in steps for file in files(step))]
+    own = [
+        path for path in found if path.suffix in _SUFFIXES and path.stem.startswith(DECISIONS_STEM)
+    ]
+    return [*own, *(file for step in steps for file in decision_files(step))]
 
 
 def _batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:

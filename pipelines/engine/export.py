@@ -42,8 +42,7 @@ from ..recipe.columns import computed_from
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import YAMLError, dump, parse
-from . import audit_log
-from .audit_log import DECISIONS, AuditLog
+from .audit_log import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog
 from .finished import (
     ExportPart,
     ExportSlice,
@@ -169,7 +168,7 @@ def write_part(
     path = place.export
     if part.number is not None:
         path = path / part.name_of(PART, PART_SUFFIX)
-    decisions = part.name_of(audit_log.STEM, audit_log.SUFFIX)
+    decisions = part.name_of(DECISIONS_STEM, DECISIONS_SUFFIX)
     with ExitStack() as stack:
         write = stack.enter_context(writer(path, schema))
         write_decisions = {

@@ -41,7 +41,7 @@ from ..dataset.run_folder import (
 from ..dataset.write import PARTS_LIST, parts_of, written_columns
 from ..recipe.recipe import Recipe
 from ..recipe.yaml_text import dump
-from . import audit_log
+from .audit_log import decision_files
 from .plan import Plan, kept_folder
 from .report import Report
 
@@ -226,7 +226,7 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     folder = run_folder(export)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
     about = [folder / name for name in ("recipe.yaml", "report.json")]
-    return [*rows, *about, *audit_log.files(folder)]
+    return [*rows, *about, *decision_files(folder)]
 
 
 def _put_in_place(folder: Path, final: Path, export: Path) -> None:

@@ -17,9 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ...operators import Change, Operator, RecordedRolloutMapper, RejuiceError, ResumableOperator
+from ...operators import (
+    Change,
+    Groups,
+    Operator,
+    RecordedRolloutMapper,
+    RejuiceError,
+    ResumableOperator,
+)
 from ...operators.columns import at_path, is_list
-from ...operators.groups import Groups
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.datasets import exported, filled
 from ..recipe.recipe import Recipe
