@@ -13,18 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..operators import EmptyResultError, RecipeError, RejuiceError
-from .dataset.files import write_arrow
+from .dataset.files import run_folder, write_arrow
 from .dataset.remote import AnyPath, to_path
-from .dataset.run_folder import run_folder
 from .dataset.write import exported_rows
-from .engine.audit_log import DECISIONS, read_decisions
 from .engine.finished import describe
 from .engine.progress import Progress
-from .engine.report import Report, check_not_empty
-from .engine.runner import run as run_to_export
-from .engine.workers.choice import RunEngine, chosen_workers
-from .recipe.recipe import Recipe
-from .recipe.yaml_text import dump
+from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
+from .engine.run import RunEngine, chosen_workers
+from .engine.run import run as run_to_export
+from .recipe.recipe import Recipe, dump
 
 _TABLE = "the table"
 

@@ -26,15 +26,20 @@ from ...operators import DataError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
 from . import json_lines, parquet
-from .datafile import DataFile, errors_of_format
-from .files import FORMAT, check_own_folder, open_input, read_file, write_file
-from .hub import HubDataset
-from .json_types import is_too_deep, too_deep, without_marks
+from .files import (
+    FORMAT,
+    DataFile,
+    check_own_folder,
+    errors_of_format,
+    open_input,
+    read_file,
+    write_file,
+)
 from .parquet import chunked
 from .remote import AnyPath
-from .schemas import added, conform, decoded, unify
+from .schemas import added, conform, decoded, is_too_deep, too_deep, unify, without_marks
 from .source import Source, not_there, read_source, write_chunks, write_ranges
-from .spec import DatasetPart, DatasetSpec, check_unique, files_of
+from .spec import DatasetPart, DatasetSpec, HubDataset, check_unique, files_of
 
 # --- Content hash ---------------------------------------------------------------------
 # Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.

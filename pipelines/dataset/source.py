@@ -15,12 +15,10 @@ import pyarrow as pa
 from ...operators import DataError
 from ...operators.columns import beginnings, column_of, find_path, is_list
 from ...operators.errors import suggest
-from .datafile import DataFile
-from .files import read_checked, write_checked
-from .json_types import without_marks
+from .files import DataFile, read_checked, write_checked
 from .parquet import RowRange, read_range
 from .remote import AnyPath
-from .schemas import conform, unify
+from .schemas import conform, unify, without_marks
 
 # --- Which columns of the files of a dataset are read, and what they are called -------
 

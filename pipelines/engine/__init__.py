@@ -8,7 +8,7 @@ from typing import Any
 def __getattr__(name: str) -> Any:
     # Lazy: `rejuice check` imports modules of this package and needs no engine.
     if name == "run":
-        from .runner import run
+        from .run import run
 
         return run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

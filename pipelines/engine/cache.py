@@ -24,12 +24,11 @@ import xxhash
 from ...operators import DataError, RecipeError, RejuiceError
 from ...operators.disk import NotAFileError, kind_of, open_file, read_file
 from ...operators.logs import logger
-from ..dataset.files import check_is_folder, remove_file, write_file
+from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..dataset.run_folder import run_folder
+from .commit import counts_retries, retry_count, write_retry_count
 from .finished import read_manifest
 from .report import Report
-from .retries import counts_retries, retry_count, write_retry_count
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------
 # .rejuice/lock                  held by all that run, shared; alone while failures are retried. It

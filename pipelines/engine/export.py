@@ -26,23 +26,23 @@ from ...operators import Groups, OperatorError, RecipeError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
 from ..data_juicer.datasets import filled
-from ..dataset.files import check_is_folder, read_file, write_file
-from ..dataset.remote import AnyPath, to_path
-from ..dataset.run_folder import (
+from ..dataset.files import (
     PART,
     PART_SUFFIX,
+    check_is_folder,
     is_folder,
+    read_file,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
+    write_file,
 )
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.write import mark_written, write_parts_list, writer, written_of
 from ..recipe.columns import computed_from
 from ..recipe.head import Head
-from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import YAMLError, dump, parse
-from .audit_log import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog
+from ..recipe.recipe import Recipe, YAMLError, dump, parse
 from .finished import (
     ExportPart,
     ExportSlice,
@@ -58,9 +58,9 @@ from .finished import (
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress
-from .report import Report
+from .report import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog, Report
 from .steps import apply_steps
-from .workers.local import Workers
+from .workers import Workers
 
 # --- What an export will be: its parts and its schema, from the commits of all chunks ---
 # Each chunk is looked at by a worker, which reads all of its commits: the checksum of a commit is

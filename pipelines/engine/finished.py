@@ -27,23 +27,22 @@ from pydantic import TypeAdapter
 from ...operators import RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
-from ..dataset.files import read_file, remove_folder, write_file
-from ..dataset.lease import leased
-from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.run_folder import (
+from ..dataset.files import (
     export_name,
     is_folder,
     made_by_file,
+    read_file,
+    remove_folder,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
+    write_file,
 )
+from ..dataset.remote import AnyPath, RemotePath, leased
 from ..dataset.write import PARTS_LIST, parts_of, written_columns
-from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import dump
-from .audit_log import decision_files
+from ..recipe.recipe import Recipe, dump
 from .plan import Plan, kept_folder
-from .report import Report
+from .report import Report, decision_files
 
 # --- The files of an export, cut at groups: which rows of which chunks go into each ---
 # chunk   0          1          2
@@ -119,7 +118,7 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
 
 # --- Only one run writes an export, and its run folder, at a time ---------------------
 # On disk a lock of the system is held, which ends with its process. In an object store a run keeps
-# a lease, see `dataset/lease.py`. One that was suspended loses it, and ends where it next looks,
+# a lease, see `dataset/remote.py`. One that was suspended loses it, and ends where it next looks,
 # which is before it puts files in place. Each file of an export is still complete.
 
 

@@ -24,13 +24,11 @@ from ..dataset.remote import AnyPath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from . import paid_chunks as kept_chunk
-from .commit import load, save
-from .operator_call import apply_operator, read_columns
+from .commit import count_retry, load, retry_count, save
 from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
 from .report import MISSING, may_fail
-from .retries import count_retry, retry_count
-from .steps import StepResult
+from .steps import StepResult, apply_operator, read_columns
 
 _OPTION = "--retry_missing"
 

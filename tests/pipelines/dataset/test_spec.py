@@ -19,7 +19,7 @@ from rejuice.pipelines.dataset.read import Dataset, parse_mixture, rows_by_weigh
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.source import Selection
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
-from rejuice.pipelines.engine.preflight import Preflight
+from rejuice.pipelines.engine.run import Preflight
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -7,9 +7,9 @@ import pytest
 
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.files import DamagedError
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.runner import undamaged
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.run import undamaged
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},

@@ -10,9 +10,8 @@ from each import check_each
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.engine import run
-from rejuice.pipelines.recipe.columns import checked_schema
-from rejuice.pipelines.recipe.group_warnings import group_warnings
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.columns import checked_schema, group_warnings
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 SAMPLED = [

@@ -4,10 +4,10 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.engine.progress import Progress
-from rejuice.pipelines.engine.workers.choice import chosen_workers
-from rejuice.pipelines.engine.workers.local import LocalWorkers
-from rejuice.pipelines.engine.workers.on_ray import RayWorkers
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import chosen_workers
+from rejuice.pipelines.engine.workers import LocalWorkers
+from rejuice.pipelines.engine.workers_on_ray import RayWorkers
+from rejuice.pipelines.recipe.recipe import load
 
 STEPS = [{"length_filter": {"min": 1}}]
 

@@ -16,13 +16,12 @@ from run_files import rows_of
 
 from rejuice.operators import EngineError, OperatorError, RejuiceError
 from rejuice.pipelines import run as run_from_python
-from rejuice.pipelines.engine import dataset_step
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import dataset_step, workers_on_ray
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import Plan
-from rejuice.pipelines.engine.workers import on_ray
-from rejuice.pipelines.engine.workers.on_ray import RayWorkers
+from rejuice.pipelines.engine.workers_on_ray import RayWorkers
 from rejuice.pipelines.ray_session import connected_to_ray
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 REJUICE = [sys.executable, "-m", "rejuice.pipelines.cli"]
@@ -254,7 +253,7 @@ def test_no_more_tasks_than_workers_at_a_time(made, ray_cluster, tmp_path):
 
 def test_a_node_with_other_code_is_refused(made, run, monkeypatch):
     path = made()
-    monkeypatch.setattr(on_ray, "operator_key", lambda operator: "other")
+    monkeypatch.setattr(workers_on_ray, "operator_key", lambda operator: "other")
     with pytest.raises(RejuiceError) as error:
         run(path, "ray")
     assert str(error.value).startswith(f"{path}, line 4, step 1 pass_rate_filter: node ")

@@ -1,11 +1,4 @@
-"""Run a recipe over chunks: stage by stage, each step of each chunk committed once.
-
-    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
-                  ──> [row and group steps, in workers] ──> ... ──> export, audit log
-
-A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
-counts as missing.
-"""
+"""Which engine runs a recipe: workers on this machine, or Ray."""
 
 from __future__ import annotations
 
@@ -17,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from ...operators import (
     DataError,
+    EngineError,
     PromptTemplateMapper,
     RecipeError,
     RejuiceError,
@@ -29,24 +23,21 @@ from ...operators import (
 from ...operators.disk import kind_of
 from ...operators.sampling.protocol import listening
 from ..data_juicer.settings import setting_warnings
-from ..dataset.files import DamagedError, remove_file
+from ..dataset.files import DamagedError, is_folder, remove_file
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.run_folder import is_folder
 from ..dataset.write import check_export_path, default_cache
-from ..recipe.columns import checked_schema
-from ..recipe.group_warnings import group_warnings
+from ..ray_session import AUTO
+from ..recipe.columns import checked_schema, group_warnings
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .cache import use_cache
-from .chunks import check_chunk_rows, default_chunk_rows
 from .commit import RetriesGoneError, save
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_replace_export, check_run_folder_is_free, report_head, write_export
 from .finished import finished_report, sole_writer
 from .frame import NO_GROUP_STARTS, Frame, GroupStarts, check_contiguous
 from .paid_rows import ChunkLock, is_finished, is_kept
-from .plan import Plan, Stage, kept_folder
-from .preflight import Preflight
+from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
 from .progress import Progress, StepProgress, prefix_errors_with_file
 from .report import Report
 from .resumable import ChunkToRun, Computed, run_resumable
@@ -59,7 +50,76 @@ from .retry import (
     step_to_retry,
 )
 from .steps import StepResult, apply_steps, identity_lines, prefix_errors_with_step, run_step
-from .workers.local import LocalWorkers, OpenWorkers, Workers
+from .workers import LocalWorkers, OpenWorkers, Workers
+
+# --- Finds out early whether steps can run, such as whether their servers are up ------
+
+
+class _LocatedError(EngineError):
+    """An error of another step than the one that is running, which puts nothing in front of it."""
+
+    def at(self, where: str) -> RejuiceError:
+        return self
+
+
+class Preflight:
+    """Checks what the steps of a plan need, each step once.
+
+    A resumable step that may find all of its results, from an earlier run or in a cache of its own,
+    may need no server. It is checked only where rows before it are computed that it cannot know.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._checked = set[str]()
+
+    def before_all(self) -> None:
+        """Check the steps that are certain to compute something.
+
+        Raises:
+            EngineError: such a step cannot run.
+        """
+        for step in self._plan.steps:
+            operator = step.operator
+            if isinstance(operator, ResumableOperator):
+                is_certain = not self._has_results(operator)
+            else:
+                is_certain = not self._plan.is_done(step)
+            if is_certain:
+                self._check(step)
+
+    def before_rows_of(self, step: Step) -> None:
+        """Check the steps after one that is about to compute rows.
+
+        Raises:
+            EngineError: such a step cannot run.
+        """
+        if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
+            return  # What it finds, such as recorded responses, the steps after it may know.
+        for later in self._plan.steps[step.number :]:
+            self._check(later)
+
+    def _check(self, step: Step) -> None:
+        """Check what a step needs, unless it was checked."""
+        if step.name not in self._checked:
+            self._checked.add(step.name)
+            try:
+                step.operator.preflight()
+            except RejuiceError as error:
+                where = self._plan.recipe.where(step)
+                raise _LocatedError(error.found, error.right, where=where) from error
+
+    def _has_results(self, operator: ResumableOperator) -> bool:
+        kept = any(kept_folder(self._plan.cache, operator).glob("*.keys"))
+        return kept or operator.has_results()
+
+
+# --- Run a recipe over chunks: stage by stage, each step of each chunk committed once ---
+#     source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
+#                   ──> [row and group steps, in workers] ──> ... ──> export, audit log
+#
+# A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
+# counts as missing.
 
 # --- Damage ---------------------------------------------------------------------------
 # What is damaged in the cache counts as missing: it is removed, and computed again.
@@ -423,3 +483,37 @@ def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:
             f"no space left for {cache}", "free some and run again: finished chunks are kept"
         )
     return RejuiceError(f"{error.filename or cache}: {error.strerror or error}")
+
+
+# --- Which engine runs a recipe: workers on this machine, or Ray ----------------------
+
+RunEngine = Literal["local", "ray"]
+
+
+def chosen_workers(
+    recipe: Recipe, engine: RunEngine | None, ray_address: str | None, progress: Progress
+) -> OpenWorkers:
+    """How the workers of a run are opened.
+
+    Args:
+        recipe: what is to be run; its `executor_type` and `ray_address` hold where nothing else is
+            given.
+        engine: the engine; None: Ray where an address is given, else what the recipe has.
+        ray_address: of the cluster, see `connected_to_ray`; None: what the recipe has.
+        progress: gets a line that tells on which cluster the recipe runs.
+
+    Raises:
+        RecipeError: an address is given for an engine that is not Ray.
+    """
+    if engine == "local" and ray_address is not None:
+        raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
+    head = recipe.head
+    if engine is None:
+        of_recipe: RunEngine = "local" if head.executor_type == "default" else "ray"
+        engine = of_recipe if ray_address is None else "ray"
+    if engine == "local":
+        return LocalWorkers
+    from .workers_on_ray import RayWorkers
+
+    address = ray_address or head.ray_address or AUTO
+    return partial(RayWorkers, address=address, report_line=progress.tell)
