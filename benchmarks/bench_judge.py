@@ -143,7 +143,7 @@ def in_training(server: Server, groups: int, concurrency: int, folder: Path) -> 
 def offline(server: Server, groups: int, concurrency: int, folder: Path) -> None:
     """Judge as many responses by `rejuice run`."""
     from rejuice.operators.columns import MESSAGES
-    from rejuice.pipelines.engine import run
+    from rejuice.pipelines.engine.run import run
     from rejuice.pipelines.recipe.recipe import load
 
     rows = range(groups * _N)

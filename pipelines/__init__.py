@@ -23,7 +23,7 @@ _HOMES = {
     "EmptyRunError": "api",
     "Recipe": "recipe.recipe",
     "Result": "api",
-    "load": "recipe.read",
+    "load": "recipe.recipe",
     "run": "api",
 }
 

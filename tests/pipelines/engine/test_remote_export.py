@@ -232,7 +232,7 @@ def test_places_that_cannot_be_written(path, scheme):
 
 @pytest.mark.parametrize("name", ["curated.parquet", "curated"])
 @pytest.mark.parametrize(
-    "at", ["finish.outline", "write_part.conform", "finish.report_head", "finish.sign"]
+    "at", ["export.outline", "export.conform", "export.report_head", "export.sign"]
 )
 def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     path, folder, monkeypatch, name, at

@@ -157,7 +157,7 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
 def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_path, fate):
     (tmp_path / "log.fate").write_text(fate)
     code = (
-        "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
+        "import sys; from pathlib import Path; from rejuice.pipelines.engine import run as engine\n"
         "from rejuice.pipelines.recipe.recipe import load\n"
         "engine.run(load(Path(sys.argv[1])))"
     )

@@ -72,7 +72,7 @@ class WideMapper(ResumableOperator):
                       pa.array(parents, pa.int64()).to_numpy())
 """
 CODE = (
-    "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
+    "import sys; from pathlib import Path; from rejuice.pipelines.engine import run as engine\n"
     "from rejuice.pipelines.recipe.recipe import load\n"
     "engine.run(load(Path(sys.argv[1])), chunk_rows=4)"
 )

@@ -9,7 +9,7 @@ from command import runner
 from each import check_each
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe.columns import checked_schema, group_warnings
 from rejuice.pipelines.recipe.recipe import load
 
