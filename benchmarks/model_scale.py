@@ -91,7 +91,7 @@ def run_in_parts(rows: int) -> tuple[Counter[str], Counter[str]]:
         clock(dataset_step, "_cut", "driver: cutting shards", measure)
         clock(dataset_step, "_decide", "tasks: deciding shards")
         clock(dataset_step, "commit_decisions", "driver: commits of decisions")
-        clock(run, "write_export", "driver: export and decisions")
+        clock(run.Run, "write_export", "driver: export and decisions")
         clock(run.Plan, "open", "driver: source and plan")
         start = time.process_time()
         run.run(recipe)

@@ -19,7 +19,7 @@ from .dataset.write import exported_rows
 from .engine.finished import describe
 from .engine.progress import Progress
 from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
-from .engine.run import RunEngine, chosen_workers
+from .engine.run import RunEngine
 from .engine.run import run as run_to_export
 from .recipe.recipe import Recipe, dump
 
@@ -89,7 +89,6 @@ def run(
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
-    shown = Progress(quiet=not progress)
     with _on_disk(recipe) as located:
         try:
             report = run_to_export(
@@ -99,9 +98,10 @@ def run(
                 retry_missing=retry_missing,
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else to_path(cache),
-                progress=shown,
+                progress=Progress(quiet=not progress),
                 warn=lambda line: warnings.warn(line, stacklevel=5),
-                open_workers=chosen_workers(recipe, engine, ray_address, shown),
+                engine=engine,
+                ray_address=ray_address,
             )
         except RejuiceError as error:
             table = None if recipe.table is None else str(located.head.dataset_spec)

@@ -97,7 +97,6 @@ def run(
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
-    from ..engine.run import chosen_workers
     from ..engine.run import run as run_recipe
     from ..recipe.recipe import load
 
@@ -114,7 +113,8 @@ def run(
         verify=verify,
         progress=progress,
         warn=(lambda _: None) if quiet else warn,
-        open_workers=chosen_workers(loaded, engine, ray, progress),
+        engine=engine,
+        ray_address=ray,
     )
     show_funnel(report, Console(quiet=quiet))
     for line in [] if quiet else retry_hints(loaded, report):

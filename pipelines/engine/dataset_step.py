@@ -32,8 +32,15 @@ from ..recipe.steps import Step
 from .commit import Sections, arrow_stream, load, save, write_sections
 from .frame import Frame
 from .plan import Plan
-from .progress import Progress, prefix_errors_with_file
-from .steps import StepResult, attribute_operator_errors, decide, digest, prefix_errors_with_step
+from .progress import Progress
+from .steps import (
+    StepResult,
+    attribute_operator_errors,
+    decide,
+    digest,
+    prefix_errors_with_file,
+    prefix_errors_with_step,
+)
 from .workers import Workers
 
 # --- Digest file ----------------------------------------------------------------------

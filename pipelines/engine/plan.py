@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...operators import Operator, RecipeError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
@@ -180,6 +180,19 @@ class Plan(NamedTuple):
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys), key)
+
+    def report_head(self, chunk_rows: int) -> dict[str, Any]:
+        """The fields of a report that describe the run, without its figures."""
+        recipe = self.recipe
+        return {
+            "project_name": recipe.head.project_name,
+            "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
+            "dataset_path": str(recipe.head.dataset_spec),
+            "export_path": str(recipe.head.export_path),
+            "key": self.keys[-1],
+            "cache": str(self.cache.resolve()),
+            "chunk_rows": chunk_rows,
+        }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
         """The steps before one; None: all of them."""

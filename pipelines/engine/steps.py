@@ -441,13 +441,13 @@ def apply_steps(
     Raises:
         RejuiceError: what a step raised.
     """
-    for applied in iterate_steps(steps, frame, run):
-        frame = applied.after
+    for step in steps:
+        result = run(step, frame)
         if log is not None:
-            result = applied.result
-            entry = log.step(applied.step.name)
+            entry = log.step(step.name)
             entry.count(result.rows_in, result.change, result.seconds, result.summary)
-            entry.record_decisions(applied.before, result.change, first_row)
+            entry.record_decisions(frame, result.change, first_row)
+        frame = frame.after(result.change)
     return frame
 
 
@@ -488,3 +488,14 @@ def prefix_errors_with_step(step: Step) -> Iterator[None]:
         yield
     except RejuiceError as error:
         raise error.at(f"step {step.number} {step.name}") from error.__cause__
+
+
+@contextmanager
+def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
+    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
+    try:
+        yield
+    except RejuiceError as error:
+        in_data = isinstance(error, DataError)
+        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
+        raise error.at(file) from error.__cause__

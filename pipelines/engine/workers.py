@@ -58,9 +58,6 @@ class Workers(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-OpenWorkers = Callable[[Plan], Workers]
-
-
 class LocalWorkers:
     """`np` workers of the kind that a stage needs, started when they are first needed."""
 
@@ -74,6 +71,10 @@ class LocalWorkers:
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
         """See `Workers.map`; the steps decide between threads and processes."""
+        if self._count == 1:
+            for item in range(count):
+                yield item, work(item)
+            return
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
         todo, deaths = iter(range(count)), Counter[int]()
         running: dict[Future[T], int] = {}
@@ -108,8 +109,6 @@ class LocalWorkers:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
 
     def _submit(self, gil_bound: bool) -> Submit[T]:
-        if self._count == 1:
-            return _run_here
         if gil_bound:
             return self._submit_to_process
         self._threads = self._threads or ThreadPoolExecutor(self._count)
@@ -141,12 +140,6 @@ def _exit_codes(error: BrokenExecutor) -> str:
     """What is short of the page that loky writes when a worker ends."""
     found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
     return found[1] if found else str(error).partition("\n")[0]
-
-
-def _run_here(work: Callable[[int], T], chunk: int) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(work(chunk))
-    return future
 
 
 def _start_processes(count: int, files: Sequence[Path]) -> Any:

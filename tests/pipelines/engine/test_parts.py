@@ -17,7 +17,7 @@ from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.dataset.write import exported_rows, written_columns
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.finished import cut_parts
+from rejuice.pipelines.engine.export import cut_parts
 from rejuice.pipelines.engine.report import decided_rows, read_decisions
 from rejuice.pipelines.recipe.recipe import load
 

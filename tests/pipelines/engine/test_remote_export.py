@@ -232,7 +232,7 @@ def test_places_that_cannot_be_written(path, scheme):
 
 @pytest.mark.parametrize("name", ["curated.parquet", "curated"])
 @pytest.mark.parametrize(
-    "at", ["export.outline", "export.conform", "export.report_head", "export.sign"]
+    "at", ["export.outline", "export.conform", "report.StepReport", "run.sign"]
 )
 def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     path, folder, monkeypatch, name, at
@@ -246,13 +246,13 @@ def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     where = f"rejuice.pipelines.engine.{at}"
     patched = pkgutil.resolve_name(where)
 
-    def suspended(*arguments):
+    def suspended(*arguments, **fields):
         monkeypatch.setattr(where, patched)
         if not written:
             monkeypatch.setattr(remote, "_BEAT_S", 0.1)  # Of the other run.
             engine.run(other)
             written.append((contents(export), read_manifest(run_folder(export))))
-        return patched(*arguments)
+        return patched(*arguments, **fields)
 
     monkeypatch.setattr(where, suspended)
     with pytest.raises(RejuiceError, match="did not renew its lease"):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -87,12 +86,8 @@ def run(ray_cluster, tmp_path):
 
     def run(path, out, *, np=1, ray=True, name="curated.parquet", **more):
         overrides = {"np": str(np), "export_path": str(tmp_path / out / name), **more}
-        workers = partial(RayWorkers, address=ray_cluster.address, report_line=lambda _: None)
-        engine.run(
-            load(path, overrides),
-            chunk_rows=CHUNK_ROWS,
-            **({"open_workers": workers} if ray else {}),
-        )
+        on_ray = {"engine": "ray", "ray_address": ray_cluster.address}
+        engine.run(load(path, overrides), chunk_rows=CHUNK_ROWS, **(on_ray if ray else {}))
         return rows_of(tmp_path / out)
 
     return run
