@@ -26,8 +26,7 @@ from ..dataset.files import FORMAT, written
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform, without_empty
-from ..dataset.source import not_there
-from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..dataset.spec import DatasetPart, DatasetSpec, files_of, not_there
 from ..recipe.columns import check_reads
 from ..recipe.head import checked_head, dotted, selection
 from ..recipe.recipe import option_value, set_field

@@ -19,8 +19,8 @@ from ...operators import Operator, RecipeError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
 from ..data_juicer.steps import asks_server
 from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
+from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, StoredOperator

@@ -23,8 +23,7 @@ from ..dataset.files import suffix_of
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform, is_text
-from ..dataset.source import not_there
-from ..dataset.spec import DatasetSpec
+from ..dataset.spec import DatasetSpec, not_there
 from ..dataset.write import WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
 from .steps import Step

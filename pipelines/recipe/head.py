@@ -36,8 +36,7 @@ from ..data_juicer.datasets import exported
 from ..dataset.files import SUFFIXES
 from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
-from ..dataset.source import Selection
-from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset
+from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection
 from ..dataset.write import default_cache
 from .train import Train
 

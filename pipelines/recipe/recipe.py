@@ -26,8 +26,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.source import SUFFIX
-from ..dataset.spec import DatasetSpec
+from ..dataset.spec import SUFFIX, DatasetSpec
 from .head import Head, check_keys, checked_head, data_juicer_only, position
 from .steps import (
     FILES,

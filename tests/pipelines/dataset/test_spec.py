@@ -17,8 +17,7 @@ from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.dataset.files import write_file
 from rejuice.pipelines.dataset.read import Dataset, parse_mixture, rows_by_weight, sampled
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.source import Selection
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection, dataset_files
 from rejuice.pipelines.engine.run import Run
 
 QUICK = settings(
