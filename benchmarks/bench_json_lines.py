@@ -22,7 +22,7 @@ import pyarrow.json as pj
 import zstandard
 
 from rejuice.pipelines.dataset import json_lines
-from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import BLOCK
 
 TURNS = 3

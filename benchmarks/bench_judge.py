@@ -143,8 +143,8 @@ def in_training(server: Server, groups: int, concurrency: int, folder: Path) -> 
 def offline(server: Server, groups: int, concurrency: int, folder: Path) -> None:
     """Judge as many responses by `rejuice run`."""
     from rejuice.operators.columns import MESSAGES
-    from rejuice.pipelines.engine import run
-    from rejuice.pipelines.recipe.read import load
+    from rejuice.pipelines.engine.run import run
+    from rejuice.pipelines.recipe.recipe import load
 
     rows = range(groups * _N)
     chats = [[{"role": "user", "content": f"What is {row // _N} + 1?"}] for row in rows]

@@ -34,7 +34,7 @@ from real_responses import RECIPE, N, overrides
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe import load
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 
 from real_responses import FOLDER, RECIPE, N, overrides, right_by_math_verify
 
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 from rejuice.trainer.verl.validation import set_figures
 

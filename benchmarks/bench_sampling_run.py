@@ -22,9 +22,8 @@ from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.engines import open_engine
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import Recipe, load
 
 
 def main(prompts: int) -> None:

@@ -30,8 +30,8 @@ from rejuice.operators.servers.concurrency import LoopThread, work_on_demand
 from rejuice.operators.servers.judge import Judge, ScoringOutcome, ScoringRequest
 from rejuice.operators.servers.judged_mapper import JudgedMapper
 from rejuice.pipelines.engine import resumable
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 CONCURRENCY, CHUNK, MEAN, SIGMA, LONGEST = 1024, 2048, 4000, 1.0, 32_768
 SAMPLE = {"n": 1, "max_tokens": LONGEST}

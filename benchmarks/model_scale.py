@@ -24,10 +24,9 @@ from unittest.mock import patch
 import bench_scale
 import pyarrow as pa
 
-from rejuice.pipelines.dataset import sections
 from rejuice.pipelines.dataset.files import write_checked
-from rejuice.pipelines.engine import dataset_step, runner
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import commit, dataset_step, run
+from rejuice.pipelines.recipe.recipe import load
 
 ROWS, GROUP, CHUNK_ROWS, KEPT_PROMPTS = 10**8, 8, 65_536, 2_048
 NODES, CORES, ENDPOINTS = 100, 16, 8
@@ -92,10 +91,10 @@ def run_in_parts(rows: int) -> tuple[Counter[str], Counter[str]]:
         clock(dataset_step, "_cut", "driver: cutting shards", measure)
         clock(dataset_step, "_decide", "tasks: deciding shards")
         clock(dataset_step, "commit_decisions", "driver: commits of decisions")
-        clock(runner, "write_export", "driver: export and decisions")
-        clock(runner.Plan, "open", "driver: source and plan")
+        clock(run.Run, "write_export", "driver: export and decisions")
+        clock(run.Plan, "open", "driver: source and plan")
         start = time.process_time()
-        runner.run(recipe)
+        run.run(recipe)
         total = time.process_time() - start
         seconds["tasks: chunks"] = total - sum(seconds.values())
         cache = [file for file in (folder / "out").rglob("*") if file.is_file()]
@@ -188,7 +187,7 @@ def main(rows: int = 400_000) -> None:
     chunks = ROWS / CHUNK_ROWS
     shards = decided * ROWS / dataset_step.SHARD_BYTES
     # Of each chunk an index, the shard's rows, and as much as a part that is not of the shard.
-    read = digest * ROWS / shards + chunks * (sections._TAIL_BYTES + dataset_step._PART_BYTES)
+    read = digest * ROWS / shards + chunks * (commit._TAIL_BYTES + dataset_step._PART_BYTES)
     requests = 3 * chunks
     print(f"shards of MinHash: {shards:.0f}, each reads {read / 1e6:.0f} MB, all "
           f"{shards * read / 1e9:.0f} GB; {requests:.0f} requests each, "

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import EmptyRunError, Result, run
-    from .recipe.read import load
-    from .recipe.recipe import Recipe
+    from .recipe.recipe import Recipe, load
 
 __all__ = ["EmptyRunError", "Recipe", "Result", "load", "run"]
 
@@ -24,7 +23,7 @@ _HOMES = {
     "EmptyRunError": "api",
     "Recipe": "recipe.recipe",
     "Result": "api",
-    "load": "recipe.read",
+    "load": "recipe.recipe",
     "run": "api",
 }
 

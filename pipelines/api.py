@@ -13,18 +13,15 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ..operators import EmptyResultError, RecipeError, RejuiceError
-from .dataset.files import write_arrow
+from .dataset.files import run_folder, write_arrow
 from .dataset.remote import AnyPath, to_path
-from .dataset.run_folder import run_folder
 from .dataset.write import exported_rows
-from .engine.audit_log import DECISIONS, read_decisions
 from .engine.finished import describe
 from .engine.progress import Progress
-from .engine.report import Report, check_not_empty
-from .engine.runner import run as run_to_export
-from .engine.workers.choice import RunEngine, chosen_workers
-from .recipe.recipe import Recipe
-from .recipe.yaml_text import dump
+from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
+from .engine.run import RunEngine
+from .engine.run import run as run_to_export
+from .recipe.recipe import Recipe, dump
 
 _TABLE = "the table"
 
@@ -92,7 +89,6 @@ def run(
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
-    shown = Progress(quiet=not progress)
     with _on_disk(recipe) as located:
         try:
             report = run_to_export(
@@ -102,9 +98,10 @@ def run(
                 retry_missing=retry_missing,
                 chunk_rows=chunk_rows,
                 cache=None if cache is None else to_path(cache),
-                progress=shown,
+                progress=Progress(quiet=not progress),
                 warn=lambda line: warnings.warn(line, stacklevel=5),
-                open_workers=chosen_workers(recipe, engine, ray_address, shown),
+                engine=engine,
+                ray_address=ray_address,
             )
         except RejuiceError as error:
             table = None if recipe.table is None else str(located.head.dataset_spec)

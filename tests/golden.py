@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from rejuice.pipelines.analysis.reference import table
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from rejuice.operators import get
 from rejuice.pipelines.cli.options import overrides_of
 from rejuice.pipelines.cli.training import app
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.run import TrainingRun
 

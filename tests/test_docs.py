@@ -17,7 +17,7 @@ from each import check_each
 
 from rejuice.operators.check import check_operator
 from rejuice.operators.registry import load_file
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 ROOT = Path(__file__).parents[1]

@@ -64,7 +64,7 @@ def test_a_slot_leaves_out_what_is_in_another():
     ("name", "file"),
     [
         ("browser", "pipelines/analysis/page/build.py"),
-        ("ray", "pipelines/engine/workers/on_ray.py"),
+        ("ray", "pipelines/engine/workers_on_ray.py"),
         ("operators", "operators/mapper/unit_test_mapper.py"),
         ("operators", "tests/support/fake_server.py"),
         ("faults", "trainer/verl/buffer.py"),

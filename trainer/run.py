@@ -12,11 +12,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..operators.errors import RecipeError
-from ..pipelines.recipe.read import load
-from ..pipelines.recipe.recipe import Recipe
+from ..pipelines.recipe.recipe import Recipe, dump, load
 from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
-from ..pipelines.recipe.yaml_text import dump
 from .policies import Policy, Sampling
 from .split import HeldOutSet, SplitRecipe, check_section, held_out_sets, split_recipe
 

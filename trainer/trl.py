@@ -32,7 +32,7 @@ from ..pipelines.dataset.read import read_all
 from ..pipelines.dataset.remote import to_path
 from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.columns import check_replaced
-from ..pipelines.recipe.read import load
+from ..pipelines.recipe.recipe import load
 from ..pipelines.recipe.steps import Step, of_files
 from .policies import Policy
 from .split import SplitRecipe, advantage_operator, answers_only

@@ -14,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ...operators.compute import pc
+from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
-from ..dataset.run_folder import run_folder
-from ..engine.audit_log import NEW_ROW, AuditLog, decided_rows
-from ..engine.report import MISSING, Report, StepReport
+from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
 from ..engine.steps import AppliedStep
 from .figures import SetFigures, set_figures
 from .no_signal import listed, no_signal_of_report, no_signal_of_sets

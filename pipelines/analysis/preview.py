@@ -22,12 +22,11 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import asks_server
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
-from ..engine import runner as engine
+from ..engine import run as engine
 from ..engine.progress import Progress
 from ..engine.report import Report
 from ..engine.steps import AppliedStep
-from ..recipe.read import load
-from ..recipe.recipe import Recipe
+from ..recipe.recipe import Recipe, load
 from ..recipe.train import Train
 from .figures import component_advantages
 from .rows import KEPT, RowTable, row_table

@@ -19,18 +19,15 @@ import xxhash
 from ...operators import DataError, Operator, RejuiceError
 from ...operators.disk import in_user_cache
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
-from ..dataset.files import write_file
+from ..dataset.files import run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..dataset.run_folder import run_folder
 from ..dataset.write import exported_rows
-from ..engine.audit_log import read_decisions
 from ..engine.finished import read_manifest
 from ..engine.frame import Frame
 from ..engine.plan import Plan
-from ..engine.report import Report
+from ..engine.report import Report, read_decisions
 from ..engine.steps import AppliedStep, RunStep, iterate_steps
-from ..recipe.read import load_without_code
-from ..recipe.recipe import Recipe
+from ..recipe.recipe import Recipe, load_without_code
 from ..recipe.steps import Step, StoredOperator, is_sampling
 from ..recipe.trust import read_stored
 

@@ -20,8 +20,7 @@ from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
-from ..recipe.read import load, load_without_code
-from ..recipe.recipe import Recipe
+from ..recipe.recipe import Recipe, load, load_without_code
 from ..recipe.steps import Step, StoredOperator
 from .figures import column_values, variance_shares
 from .rows import KEPT, RowTable, row_table

@@ -365,7 +365,7 @@ def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
     from ..analysis.preview import run_on_some
     from ..console import Console
     from ..engine.progress import Progress
-    from ..recipe.read import load
+    from ..recipe.recipe import load
 
     progress = Progress(Console(stderr=True))
     loaded = load(recipe, overrides)
@@ -389,7 +389,7 @@ def report(
     from ..analysis.funnel import show_funnel, show_training
     from ..analysis.stored import open_stored
     from ..console import Console
-    from ..dataset.run_folder import run_folder
+    from ..dataset.files import run_folder
     from ..engine.report import Report
 
     console = Console()

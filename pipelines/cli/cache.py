@@ -214,11 +214,11 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
     from ..analysis.stored import RECIPES
-    from ..dataset.run_folder import run_folder
+    from ..dataset.files import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache import is_cache
     from ..engine.report import Report
-    from ..recipe.read import load_without_code
+    from ..recipe.recipe import load_without_code
 
     if cache_dir is not None:
         return cache_dir

@@ -84,7 +84,7 @@ def verl(
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
     from ...trainer.export.verl import export_verl, override_words
-    from ..recipe.read import load
+    from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     made = export_verl(load(recipe), folder, leave_out or ())

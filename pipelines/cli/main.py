@@ -97,9 +97,8 @@ def run(
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
-    from ..engine.runner import run as run_recipe
-    from ..engine.workers.choice import chosen_workers
-    from ..recipe.read import load
+    from ..engine.run import run as run_recipe
+    from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
@@ -114,7 +113,8 @@ def run(
         verify=verify,
         progress=progress,
         warn=(lambda _: None) if quiet else warn,
-        open_workers=chosen_workers(loaded, engine, ray, progress),
+        engine=engine,
+        ray_address=ray,
     )
     show_funnel(report, Console(quiet=quiet))
     for line in [] if quiet else retry_hints(loaded, report):
@@ -135,7 +135,7 @@ def check(
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
     from ..data_juicer.settings import setting_warnings
     from ..recipe.columns import checked_schema
-    from ..recipe.read import load
+    from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
@@ -252,8 +252,8 @@ def download(
     split: Annotated[str, typer.Option("--split", help="The split to read.")] = "train",
 ) -> None:
     """Download a dataset from the Hugging Face hub to a file that recipes read."""
-    from ..dataset.hub import HubDataset
-    from ..dataset.hub import download as write
+    from ..dataset.spec import HubDataset
+    from ..dataset.spec import download as write
 
     rows = write(HubDataset(name, config, split), path)
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
@@ -326,7 +326,7 @@ def warn_of_groups(
     recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
 ) -> None:
     """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
-    from ..recipe.group_warnings import group_warnings
+    from ..recipe.columns import group_warnings
 
     for line in group_warnings(recipe, columns, training=training):
         warn(line)

@@ -83,7 +83,7 @@ def train(
     from ...trainer.launch.checks import check_training
     from ...trainer.run import TrainingRun
     from ..console import Console
-    from ..recipe.read import load
+    from ..recipe.recipe import load
 
     path, folder = _found(recipe, output, resume, trust)
     flags = {

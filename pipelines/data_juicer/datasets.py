@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...operators import Change, OperatorError
 from ...operators.columns import column_of, field_at, flat
 from ...operators.compute import pc
-from ..dataset.json_types import is_text
+from ..dataset.schemas import is_text
 from .settings import texts
 
 # --- What an operator of Data-Juicer's did to a table, as a change of ours ------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from ...operators import DataError, disk
+from ...operators.config import check_text
 from ...operators.disk import sync, temporary_path, wrong_kind
 from ...operators.records import HEADER_BYTES, Header, key_of, read_header
 from .remote import AnyPath, RemotePath, errors_of_store_alone
@@ -298,3 +299,222 @@ def _state(path: AnyPath) -> tuple[int, int, int] | None:
         return None
     found = path.lstat()
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+# --- A file of a dataset, as it was when the dataset was opened -----------------------
+
+JSON_SUFFIXES = (".jsonl", ".json")
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+"""Suffixes of compressed files, and the codecs as Arrow names them."""
+SUFFIXES = (
+    *JSON_SUFFIXES,
+    ".parquet",
+    ".arrow",
+    *(f"{suffix}{packed}" for packed in COMPRESSIONS for suffix in JSON_SUFFIXES),
+)
+"""The suffixes of files that are read."""
+
+
+_LINES = "JSON lines"
+_FORMATS = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"\x28\xb5\x2f\xfd": ("Zstandard", ".zst"),
+    b"PAR1": ("Parquet", ".parquet"),
+    b"ARROW1": ("Arrow", ".arrow"),
+    b"\xfd7zXZ\0": ("xz", ".xz"),
+    b"PK\x03\x04": ("zip", ".zip"),
+}
+"""How files begin, and their formats."""
+
+
+class DataFile(NamedTuple):
+    """A file of a dataset."""
+
+    path: AnyPath  # where it is
+    size: int  # bytes, when it was opened
+    mtime_ns: int  # the time of its last change, then, in nanoseconds
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of its format, such as `.jsonl.gz`."""
+        return suffix_of(self.path)
+
+    @classmethod
+    def of(cls, path: AnyPath) -> DataFile:
+        """A file as it is now.
+
+        Raises:
+            DataError: it is no file, but a device or a folder, or Arrow opens none of its name.
+        """
+        found = path.stat()
+        if isinstance(path, Path):
+            if not path.is_file():
+                raise DataError(f"{path} is not a file", "give a file, or a link to one")
+            try:
+                check_text(str(path))
+            except ValueError:
+                raise DataError(f"the name of {path} is not UTF-8", "rename it") from None
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def open(self) -> AbstractContextManager[Any]:
+        """Its bytes, as a file of Arrow's."""
+        return open_input(self.path, mapped=False)
+
+    def first_bytes(self) -> bytes:
+        """Those that say of what format it is."""
+        with self.open() as source:
+            return bytes(source.read(64))
+
+    def check_unchanged(self) -> None:
+        """Check that the file is still the one that was opened.
+
+        Raises:
+            DataError: it is another one, or gone.
+        """
+        try:
+            same = DataFile.of(self.path) == self
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise self.changed()
+
+    def changed(self) -> DataError:
+        """The error for a file that is no longer what it was."""
+        return DataError(
+            f"{self} has changed since the run began", "leave it as it is, and run again"
+        )
+
+
+@contextmanager
+def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
+    """What Arrow raises of a file that is not of its format, or damaged, becomes one line.
+
+    Raises:
+        DataError: in place of Arrow's exception. Errors of the disk are left as they are.
+    """
+    try:
+        yield
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        other = misnamed(file, file.first_bytes())
+        if other is not None:
+            raise other from None
+        found = " ".join(f"{file} is not {title}: {error}".split())
+        raise DataError(found, "write it again") from None
+
+
+def misnamed(file: DataFile, first: bytes, *, unpacked: bool = False) -> DataError | None:
+    """The error for a file of another format than its name says; None: as far as is known."""
+    title, suffix = _format_of(first)
+    own, last = file.suffix, file.path.suffix.lower()
+    is_lines = title == _LINES
+    if not title or (is_lines and (unpacked or own in JSON_SUFFIXES)):
+        return None
+    if suffix == last and not unpacked:
+        return None
+    if unpacked:
+        return DataError(f"what is packed in {file} is {title}", "unpack it")
+    of_lines = own.removesuffix(last) if last in COMPRESSIONS else own
+    if is_lines and of_lines not in JSON_SUFFIXES:
+        of_lines = JSON_SUFFIXES[0]
+    new = f"{of_lines}{suffix}" if is_lines or suffix in COMPRESSIONS else suffix
+    right = "unpack it"
+    if new in SUFFIXES:
+        right = f"rename it to {file.path.name[: -len(own)]}{new}"
+    return DataError(f"{file} is {title}", right)
+
+
+def _format_of(first: bytes) -> tuple[str, str]:
+    """What the format of a file is called, and its suffix: none of JSON lines, or if not known."""
+    for magic, known in _FORMATS.items():
+        if first.startswith(magic):
+            return known
+    is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    return (_LINES if is_lines else ""), ""
+
+
+def suffix_of(path: AnyPath) -> str:
+    """`.jsonl`, or `.jsonl.gz` of a compressed file, also of a name in capital letters."""
+    suffix = path.suffix.lower()
+    if suffix in COMPRESSIONS:
+        return f"{path.with_suffix('').suffix.lower()}{suffix}"
+    return suffix
+
+
+# --- The folder of a run beside its export, and what shows that a run has not ended ---
+
+RUN_SUFFIX = ".run"
+PART, PART_SUFFIX = "part", ".parquet"
+"""How the names of the files of an export in parts begin and end."""
+
+
+def run_folder(export_path: AnyPath) -> AnyPath:
+    """The folder of an export's report and decisions: `curated.run` beside `curated.parquet`."""
+    return export_path.with_suffix(RUN_SUFFIX)
+
+
+def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
+    """The run folder under the name that it has until it is complete."""
+    final = run_folder(export_path)
+    return final.with_name(f".{final.name}")
+
+
+def made_by_file(export_path: AnyPath) -> AnyPath:
+    """In the unfinished run folder of an export to a store: what its recipe is recognised by.
+
+    Its name has the suffix of the export: exports that differ in nothing else share the folder.
+    """
+    return unfinished_run_folder(export_path) / f"made_by{export_path.suffix}"
+
+
+def unfinished_made_by(export: AnyPath) -> str | None:
+    """What the recipe of an unfinished export to a store is recognised by; None: there is none.
+
+    On disk an export has another name until it is complete.
+    """
+    if not isinstance(export, RemotePath) or export.parent == export:  # A bucket is no export.
+        return None
+    try:
+        return made_by_file(export).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def is_folder(export_path: AnyPath) -> bool:
+    """Whether an export is a folder of parts: its path has no suffix."""
+    return not export_path.suffix
+
+
+def export_name(export: AnyPath) -> str:
+    """The name of an export in its run folder on disk, until both are in place."""
+    return f"export{export.suffix}"
+
+
+def check_finished(export: AnyPath) -> None:
+    """Check that no run was stopped while it put an export in place.
+
+    Raises:
+        DataError: one was: what is there may be of two runs, or of a part of one.
+    """
+    if isinstance(export, RemotePath):
+        ended = unfinished_made_by(export) is None
+    else:  # The working directory has no name.
+        ended = not export.name or not (run_folder(export) / export_name(export)).exists()
+    if not ended:
+        raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
+
+
+def exports_in_parts(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]:
+    """The exports in parts whose runs may not have ended, as the names in a folder show.
+
+    The export itself may not be there: it is removed before another is written.
+    """
+    begin = "." if isinstance(folder, RemotePath) else ""
+    for name in names:
+        stem = name.removeprefix(begin).removesuffix(RUN_SUFFIX)
+        if stem and "." not in stem and name == f"{begin}{stem}{RUN_SUFFIX}":
+            yield folder / stem

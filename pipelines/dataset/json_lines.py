@@ -25,8 +25,10 @@ import pyarrow.json as pj
 
 from ...operators import DataError
 from ...operators.json_text import is_very_deep
-from .datafile import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
-from .json_types import (
+from .files import COMPRESSIONS, JSON_SUFFIXES, DataFile, misnamed
+from .remote import is_of_store
+from .schemas import (
+    MOST_KEYS,
     Path,
     are_too_many,
     converted,
@@ -36,11 +38,10 @@ from .json_types import (
     marked,
     mixed_contents,
     too_deep,
+    too_many_keys,
     with_parts,
     with_texts,
 )
-from .remote import is_of_store
-from .schemas import MOST_KEYS, too_many_keys
 
 _LONGEST_LINE = 1 << 27
 """Bytes; reading a line takes up to ten times its memory, and a small file may unpack to it."""

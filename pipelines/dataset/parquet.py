@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Groups
-from .datafile import DataFile, errors_of_format
+from .files import DataFile, errors_of_format
 from .remote import RemotePath
 from .schemas import conform, decoded, decoded_schema, unify
 

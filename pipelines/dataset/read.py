@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
@@ -26,15 +26,21 @@ from ...operators import DataError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
 from . import json_lines, parquet
-from .datafile import DataFile, errors_of_format
-from .files import FORMAT, check_own_folder, open_input, read_file, write_file
-from .hub import HubDataset
-from .json_types import is_too_deep, too_deep, without_marks
-from .parquet import chunked
+from .files import (
+    FORMAT,
+    DataFile,
+    check_own_folder,
+    errors_of_format,
+    open_input,
+    read_checked,
+    read_file,
+    write_checked,
+    write_file,
+)
+from .parquet import RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, unify
-from .source import Source, not_there, read_source, write_chunks, write_ranges
-from .spec import DatasetPart, DatasetSpec, check_unique, files_of
+from .schemas import added, conform, decoded, is_too_deep, too_deep, unify, without_marks
+from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
 # Hashes of the content of files, kept beside the results of runs: an unchanged file is not read.
@@ -234,6 +240,160 @@ def column_names(file: DataFile) -> list[str]:
     if file.suffix == ".arrow":
         return next((table.column_names for table in _arrow_batches(file, None)), [])
     return json_lines.first_keys(file, BLOCK)
+
+
+# --- A dataset in chunks --------------------------------------------------------------
+# The chunks of Parquet files are rows of these files. Rows of any other format are parsed once,
+# into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
+
+_MANIFEST = "schema.arrow"
+_ROWS, _RANGES, _FILES = b"rows", b"ranges", b"files"
+
+
+class InFiles(NamedTuple):
+    """Chunks that are rows of Parquet files."""
+
+    files: tuple[DataFile, ...]  # of the dataset
+    ranges: tuple[tuple[RowRange, ...], ...]  # of each chunk, its rows of these
+    selection: Selection  # the columns that are read, under the names that they get
+
+    def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
+        """Some columns of a chunk."""
+        tables = []
+        for part in self.ranges[chunk]:
+            file = self.files[part.file]
+            found = read_range(file, part, self.selection.columns_of(schema.names))
+            # A table without columns has no rows.
+            if not found.num_columns:
+                found = pa.table({"": pa.nulls(part.rows)})
+            tables.append(conform(self.selection.of(found, file.suffix), schema))
+        return pa.concat_tables(tables)
+
+
+class Source(NamedTuple):
+    """A dataset, cut into chunks."""
+
+    folder: AnyPath  # named by the content; the manifest and, where rows were parsed, the chunks
+    rows: tuple[int, ...]  # rows of each chunk
+    schema: pa.Schema  # one schema for all of them
+    in_files: InFiles | None = None  # where the chunks are rows of Parquet files
+    # the names and rows of the files, where all rows of all files are read
+    files: tuple[tuple[str, int], ...] = ()
+
+    def first_row(self, chunk: int) -> int:
+        """The number, from 0, of the first row of a chunk."""
+        return sum(self.rows[:chunk])
+
+    def place(self, row: int) -> str:
+        """What to call a row, given its number from 0: with several files, `row 3 of b.jsonl`."""
+        if len(self.files) > 1:
+            for name, rows in self.files:
+                if row < rows:
+                    return f"row {row + 1} of {name}"
+                row -= rows
+        return f"row {row + 1}"
+
+    def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
+        """One chunk, its columns brought to the common schema.
+
+        Raises:
+            DataError: a Parquet file has changed since the dataset was opened.
+            DamagedError: the file of a chunk is damaged.
+        """
+        schema = self.schema
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        if self.in_files is not None:
+            return self.in_files.read(index, schema)
+        return conform(read_checked(self.folder / chunk_name(index)), schema)
+
+    def columns(self, index: int) -> ChunkColumns:
+        """The columns of a chunk, each of which is read once it is asked for."""
+        return ChunkColumns(self, index)
+
+
+class ChunkColumns(Mapping[str, pa.ChunkedArray]):
+    """The columns of a chunk by name, each read when it is asked for."""
+
+    def __init__(self, source: Source, chunk: int) -> None:
+        self.schema, self.num_rows = source.schema, source.rows[chunk]
+        self._source, self._chunk = source, chunk
+        self._read: dict[str, pa.ChunkedArray] = {}
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        if name not in self._read:
+            if self._source.in_files is None:  # Mapped from disk: all cost no more than one.
+                table = self._source.chunk(self._chunk)
+            else:
+                table = self._source.chunk(self._chunk, [name])
+            self._read.update(zip(table.column_names, table.columns, strict=True))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.schema.names)
+
+    def __len__(self) -> int:
+        return len(self.schema)
+
+
+def chunk_name(index: int) -> str:
+    """File name of a chunk in any step's folder."""
+    return f"{index:06d}.arrow"
+
+
+def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Sequence[int]) -> bool:
+    """Write a file per chunk, and then the manifest; False if there is none."""
+    rows, schema = list[int](), pa.schema([])
+    for chunk in chunks:
+        schema = unify([schema, chunk.schema])
+        write_checked(folder / chunk_name(len(rows)), chunk)
+        rows.append(chunk.num_rows)
+    if rows:
+        files = json.dumps(rows_of_files)
+        _write_manifest(folder, without_marks(schema), {_ROWS: json.dumps(rows), _FILES: files})
+    return bool(rows)
+
+
+def write_ranges(
+    folder: AnyPath,
+    schema: pa.Schema,
+    ranges: Sequence[Sequence[RowRange]],
+    rows_of_files: Sequence[int],
+) -> None:
+    """Write the manifest of chunks that are rows of Parquet files."""
+    rows = [sum(part.rows for part in chunk) for chunk in ranges]
+    values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
+    _write_manifest(folder, schema, {key: json.dumps(value) for key, value in values.items()})
+
+
+def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
+    """The source of a folder; None where a file of it is missing.
+
+    Raises:
+        DamagedError: the manifest is damaged.
+    """
+    manifest = folder / _MANIFEST
+    if not manifest.exists():
+        return None
+    schema = read_checked(manifest).schema
+    rows = tuple(json.loads(schema.metadata[_ROWS]))
+    ranges = json.loads(schema.metadata.get(_RANGES, b"null"))
+    counts = json.loads(schema.metadata.get(_FILES, b"[]"))
+    names = tuple(zip(map(str, files), counts, strict=True)) if counts else ()
+    schema = schema.remove_metadata()
+    if ranges is not None:
+        of_chunks = tuple(tuple(RowRange(*part) for part in chunk) for chunk in ranges)
+        return Source(folder, rows, schema, InFiles(tuple(files), of_chunks, selection), names)
+    there = {path.name for path in folder.iterdir()}
+    # A chunk that was damaged is removed, wherever that is found: it is read again.
+    complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
+    return Source(folder, rows, schema, files=names) if complete else None
+
+
+def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, str]) -> None:
+    # It is written last: a folder without one is incomplete. Only an Arrow file keeps a schema
+    # exactly, so the manifest is one.
+    write_checked(folder / _MANIFEST, schema.with_metadata(dict(values)).empty_table())
 
 
 # --- Open a dataset, and cut it into chunks of whole groups ---------------------------

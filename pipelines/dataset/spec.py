@@ -2,21 +2,224 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlencode
+
+import pyarrow as pa
+import xxhash
 
 from ...operators import DataError
-from ...operators.errors import shown
+from ...operators.columns import beginnings, column_of, find_path, is_list
+from ...operators.errors import shown, suggest
 from ...operators.json_text import parse_json
-from .datafile import SUFFIXES, suffix_of
-from .hub import HubDataset
+from .files import (
+    PART,
+    PART_SUFFIX,
+    RUN_SUFFIX,
+    SUFFIXES,
+    check_finished,
+    exports_in_parts,
+    is_folder,
+    suffix_of,
+    written,
+)
 from .remote import AnyPath, RemotePath
-from .run_folder import PART, PART_SUFFIX, RUN_SUFFIX, check_finished, exports_in_parts, is_folder
-from .source import Selection
+
+# --- Which columns of the files of a dataset are read, and what they are called -------
+
+SUFFIX = "__dj__suffix__"
+"""The column in which Data-Juicer's loader tells from what kind of file a row comes."""
+
+
+class Selection(NamedTuple):
+    """Columns of files, and the names that they get."""
+
+    # pairs of the name in the files, or a path such as `response.body.choices`, and the name that
+    # it gets; None: all, as they are
+    names: tuple[tuple[str, str], ...] | None = None
+    with_suffix: bool = False  # whether the rows get the column `SUFFIX`, where a file has none
+
+    @property
+    def columns(self) -> list[str] | None:
+        """What files are asked for; None: all columns."""
+        return None if self.names is None else self.columns_of(new for _, new in self.names)
+
+    def columns_of(self, names: Iterable[str]) -> list[str]:
+        """What files are asked for to get these columns: of a path all in which it may begin."""
+        if self.names is None:
+            return list(names)
+        old = {new: old for old, new in self.names}
+        return list(
+            dict.fromkeys(each for name in names for each in beginnings(old.get(name, name)))
+        )
+
+    def of(self, table: pa.Table, suffix: str) -> pa.Table:
+        """The selected columns of a table of a file, those of them that it has."""
+        if self.names is not None:
+            found = {}
+            for path, name in self.names:
+                values = find_path(table, path)
+                if values is not None:
+                    found[_field_at(table.schema, path).with_name(name)] = values
+            if found:
+                table = pa.table(list(found.values()), schema=pa.schema(list(found)))
+            else:  # A table without columns would have no rows.
+                table = pa.table({self.names[0][1]: pa.nulls(table.num_rows)})
+        if self.with_suffix and SUFFIX not in table.column_names:
+            table = table.append_column(SUFFIX, pa.repeat(suffix, table.num_rows))
+        return table
+
+    def schema(self, schema: pa.Schema, suffix: str) -> pa.Schema:
+        """The schema of the selected columns of a file, given its own."""
+        return self.of(schema.empty_table(), suffix).schema if len(schema) else schema
+
+    def renamed(self, names: Iterable[str]) -> list[str]:
+        """What columns of the files are called, those of them that are selected."""
+        if self.names is None:
+            return list(names)
+        new = dict(self.names)
+        return [new[name] for name in names if name in new]
+
+    def missing(self, table: pa.Table) -> list[str]:
+        """The selected columns, as files call them, that a table of a file lacks."""
+        return [path for path, _ in self.names or () if find_path(table, path) is None]
+
+
+def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
+    """The error for a selected column that is in no file."""
+    right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
+    column = column_of(path, columns)
+    if column is not None:
+        right = f"name a field of column '{column}'"
+    return DataError(f"{dataset} has no column '{path}', which `columns` selects", right)
+
+
+def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
+    """The field of a schema at a path that it has, with its metadata."""
+    there = {field.name: field for field in fields}
+    name = column_of(path, there)
+    assert name is not None
+    return _within(there[name], path[len(name) + 1 :])
+
+
+def _within(field: pa.Field, path: str) -> pa.Field:
+    kind = field.type
+    if not path or pa.types.is_null(kind):
+        return field
+    if is_list(kind):
+        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
+    return _field_at(kind, path)
+
+
+# --- Datasets of the Hugging Face hub: downloaded once, to a file that recipes read ---
+
+SCHEME = "hf://datasets/"
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`."""
+
+    name: str  # such as `openai/gsm8k`, or a folder of data files
+    config: str | None = None  # its configuration, where it has several
+    split: str | None = None  # null: the only one
+    limit: int | None = None  # at most so many of its first rows
+    data_files: str | None = None  # those of its files that are read, where not all are
+    data_dir: str | None = None  # the folder of the dataset in which they are
+
+    def __str__(self) -> str:
+        options = {key: value for key, value in asdict(self).items() if value is not None}
+        name = options.pop("name")
+        return f"{SCHEME}{name}?{urlencode(options, safe='/*')}" if options else f"{SCHEME}{name}"
+
+    @classmethod
+    def parse(cls, text: str) -> HubDataset:
+        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
+
+        Raises:
+            ValueError: it is none, or has an unknown option.
+        """
+        name, _, query = text.removeprefix(SCHEME).partition("?")
+        if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
+            raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
+        options: dict[str, Any] = dict(parse_qsl(query))
+        known = [field.name for field in fields(cls) if field.name != "name"]
+        for key in options:
+            if key not in known:
+                near = suggest(key, known) or f"there are: {', '.join(known)}"
+                raise ValueError(f"{text} has an unknown option '{key}'; {near}")
+        if "limit" in options:
+            options["limit"] = int(options["limit"])
+        return cls(name, **options)
+
+    def file(self, cache: AnyPath) -> AnyPath:
+        """The Parquet file of its rows, which is downloaded where it is missing.
+
+        Raises:
+            DataError: it cannot be downloaded.
+        """
+        key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
+        path = cache / f"hub-{key}.parquet"
+        if not path.exists():
+            download(self, path)
+        return path
+
+
+def download(dataset: HubDataset, path: AnyPath) -> int:
+    """Write a split of a dataset to a Parquet or JSON Lines file.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: there is no such dataset, configuration or split, its files cannot be read, or
+            the format is unknown.
+    """
+    if path.suffix not in (".parquet", ".jsonl"):
+        raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
+    rows = _load(dataset)
+    if not len(rows):
+        found = f"split {dataset.split or rows.split} of '{dataset.name}' has no row"
+        raise DataError(found, "give another --split")
+    with written(path) as file:
+        (rows.to_parquet if path.suffix == ".parquet" else rows.to_json)(str(file))
+    return len(rows)
+
+
+def _load(dataset: HubDataset) -> Any:
+    """The split as a `datasets.Dataset`."""
+    from datasets import DatasetDict, load_dataset
+    from datasets.exceptions import DatasetsError
+
+    name, config = dataset.name, dataset.config
+    if name == "pandas":  # Not a dataset but a format of `datasets`; some versions unpickle it.
+        raise DataError("'pandas' reads pickles, which may run code", "give Parquet files")
+    files = {"data_files": dataset.data_files, "data_dir": dataset.data_dir}
+    given = {key: value for key, value in files.items() if value is not None}
+    try:
+        rows = load_dataset(name, config, split=dataset.split, **given)
+    except StopIteration:  # What `datasets` raises of JSON Lines without a line.
+        raise DataError(f"cannot load '{name}'", "its files have no row") from None
+    except (DatasetsError, ValueError, OSError, RuntimeError) as error:
+        # Of a file that is damaged, `datasets` only says that something happened, and because of
+        # what. A RuntimeError is about what it does not support, such as a script of the dataset.
+        cause = (isinstance(error, DatasetsError) and error.__cause__) or error
+        message = " ".join(str(cause).split()) or type(cause).__name__
+        raise DataError(f"cannot load '{name}'", message) from None
+    if isinstance(rows, DatasetDict):
+        if len(rows) > 1:
+            raise DataError(f"'{name}' has the splits {', '.join(rows)}", "name one as split")
+        (rows,) = rows.values()
+    return rows if dataset.limit is None else rows.select(range(min(dataset.limit, len(rows))))
+
+
+# --- Spec -----------------------------------------------------------------------------
 
 # --- Patterns -------------------------------------------------------------------------
 # Patterns such as `data/**/*.parquet`: which files they match, on disk and in object stores.

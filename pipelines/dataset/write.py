@@ -24,14 +24,22 @@ import pyarrow as pa
 from ...operators import DataError, RecipeError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
-from .datafile import DataFile
-from .files import open_input, read_arrow, read_file, write_file, written
-from .json_types import without_empty
+from .files import (
+    PART,
+    PART_SUFFIX,
+    DataFile,
+    is_folder,
+    open_input,
+    read_arrow,
+    read_file,
+    run_folder,
+    write_file,
+    written,
+)
 from .parquet import schema_metadata
 from .read import Dataset
 from .remote import AnyPath, RemotePath, to_path
-from .run_folder import PART, PART_SUFFIX, is_folder, run_folder
-from .schemas import conform
+from .schemas import conform, without_empty
 from .spec import DatasetSpec, files_of
 
 # --- Written --------------------------------------------------------------------------

@@ -19,11 +19,18 @@ from ...operators import Change, Groups, Operator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.groups import Array
 from ..data_juicer.datasets import filled, plain, rows_of
-from ..engine.audit_log import AuditLog
-from ..engine.chunks import default_chunk_rows
 from ..engine.frame import Frame, GroupStarts, check_contiguous
-from ..engine.operator_call import apply_to_digests, digest
-from ..engine.steps import RunStep, apply_steps, known_change, prefix_errors_with_step, run_step
+from ..engine.plan import default_chunk_rows
+from ..engine.report import AuditLog
+from ..engine.steps import (
+    RunStep,
+    apply_steps,
+    apply_to_digests,
+    digest,
+    known_change,
+    prefix_errors_with_step,
+    run_step,
+)
 from ..recipe.steps import Step
 
 

@@ -16,10 +16,17 @@ import ray
 
 from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
 from ..data_juicer.datasets import filled, plain
-from ..engine.audit_log import AuditLog
 from ..engine.frame import Frame, GroupStarts, check_contiguous
-from ..engine.operator_call import apply_operator, apply_to_digests, digest
-from ..engine.steps import apply_steps, known_change, prefix_errors_with_step, run_step
+from ..engine.report import AuditLog
+from ..engine.steps import (
+    apply_operator,
+    apply_steps,
+    apply_to_digests,
+    digest,
+    known_change,
+    prefix_errors_with_step,
+    run_step,
+)
 from ..recipe.steps import Step
 
 _GROUP = "prompt_id"

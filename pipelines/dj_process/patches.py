@@ -23,15 +23,13 @@ from ...operators import DataError, RecipeError, RejuiceError
 from ..data_juicer.catalogue import KINDS, find
 from ..data_juicer.steps import unchecked
 from ..dataset.files import FORMAT, written
-from ..dataset.json_types import without_empty
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, to_path
-from ..dataset.schemas import conform
-from ..dataset.source import not_there
-from ..dataset.spec import DatasetPart, DatasetSpec, files_of
+from ..dataset.schemas import conform, without_empty
+from ..dataset.spec import DatasetPart, DatasetSpec, files_of, not_there
 from ..recipe.columns import check_reads
 from ..recipe.head import checked_head, dotted, selection
-from ..recipe.read import option_value, set_field
+from ..recipe.recipe import option_value, set_field
 from ..recipe.steps import FILES, Step, step_names, with_files
 from . import fresh_statistics
 from .step_in_run import ProcessEntry, StepInRun, current_run, has_ours, is_ours, operator_of, stop

@@ -15,14 +15,12 @@ from data_juicer.ops.base_op import OPERATORS
 from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
-from ..dataset.files import remove_folder
-from ..dataset.run_folder import run_folder
+from ..dataset.files import remove_folder, run_folder
 from ..dataset.spec import DatasetSpec
-from ..engine.audit_log import StepLog, write_decisions
-from ..engine.report import Report, StepReport
+from ..engine.report import Report, StepLog, StepReport, write_decisions
 from ..recipe.head import checked_block, dataset_paths, parts, position, selection
+from ..recipe.recipe import YAMLError, parse_document
 from ..recipe.steps import Step, step_names
-from ..recipe.yaml_text import YAMLError, parse_document
 
 # --- The run of Data-Juicer that a step of ours is called in --------------------------
 

@@ -24,12 +24,11 @@ import xxhash
 from ...operators import DataError, RecipeError, RejuiceError
 from ...operators.disk import NotAFileError, kind_of, open_file, read_file
 from ...operators.logs import logger
-from ..dataset.files import check_is_folder, remove_file, write_file
+from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..dataset.run_folder import run_folder
+from .commit import counts_retries, retry_count, write_retry_count
 from .finished import read_manifest
 from .report import Report
-from .retries import counts_retries, retry_count, write_retry_count
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------
 # .rejuice/lock                  held by all that run, shared; alone while failures are retried. It
@@ -171,7 +170,7 @@ class CacheEntry(NamedTuple):
     exports: tuple[AnyPath, ...]  # of the finished runs that use it
 
 
-class Run(NamedTuple):
+class CacheUse(NamedTuple):
     """A run that uses a cache."""
 
     export: AnyPath  # its export
@@ -201,7 +200,7 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
     return sorted(entries, key=lambda entry: (order.index(entry.kind), entry.path.name))
 
 
-def runs_of(cache: Path) -> list[Run]:
+def runs_of(cache: Path) -> list[CacheUse]:
     """The runs that use a cache and whose run folders exist, as far as their names are whole."""
     exports = dict[AnyPath, float]()
     for file, export in named_exports(cache).items():
@@ -211,14 +210,14 @@ def runs_of(cache: Path) -> list[Run]:
         if (report := _report(folder)) is not None and _is(report.cache, cache):
             beside = folder.with_suffix(Path(report.export_path).suffix)
             exports.setdefault(beside, folder.stat().st_mtime)
-    runs = list[Run]()
+    runs = list[CacheUse]()
     for export, used in exports.items():
         if not run_folder(export).is_dir():
             continue
         manifest = read_manifest(run_folder(export))
         if manifest is None or _is(manifest.cache, cache):
             folders = None if manifest is None else frozenset(manifest.uses)
-            runs.append(Run(export, folders, used))
+            runs.append(CacheUse(export, folders, used))
     return runs
 
 
@@ -344,7 +343,7 @@ def _delete_renamed(cache: Path) -> None:
             remove_file(folder)
 
 
-def _entry(path: Path, runs: Sequence[Run]) -> CacheEntry | None:
+def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
     """A folder of a cache; None where it is something else, or empty but for the retries."""
     match = _FOLDER.fullmatch(path.name)
     if match is None:

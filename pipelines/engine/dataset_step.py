@@ -28,15 +28,20 @@ from ...operators.change import interleave, split
 from ...operators.check import check_shard, shard_values
 from ...operators.groups import Array, mix
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.sections import Sections, arrow_stream, write_sections
 from ..recipe.steps import Step
-from .commit import load, save
+from .commit import Sections, arrow_stream, load, save, write_sections
 from .frame import Frame
-from .operator_call import attribute_operator_errors, decide, digest
 from .plan import Plan
-from .progress import Progress, prefix_errors_with_file
-from .steps import StepResult, prefix_errors_with_step
-from .workers.local import Workers
+from .progress import Progress
+from .steps import (
+    StepResult,
+    attribute_operator_errors,
+    decide,
+    digest,
+    prefix_errors_with_file,
+    prefix_errors_with_step,
+)
+from .workers import Workers
 
 # --- Digest file ----------------------------------------------------------------------
 # What steps of dataset scope keep of chunks, in files of which a range of buckets is read alone.
@@ -44,7 +49,7 @@ from .workers.local import Workers
 #     rows of the first buckets | rows of the next buckets | ... | their numbers in the chunk
 #
 # A bucket is a hash of what `Operator.shard` gives for a row, so rows that must be decided together
-# are in one bucket. Each part of a file is a section, see `dataset/sections.py`.
+# are in one bucket. Each part of a file is a section, see `commit.py`.
 
 BUCKETS = 1024
 _PART_BYTES = 32 << 10

@@ -11,57 +11,121 @@ curated.run/manifest.json                      written last: the run is finished
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Groups, OperatorError, RecipeError
-from ...operators.disk import NotAFileError
+from ...operators.disk import NotAFileError, kind_of
 from ...operators.json_text import parse_json
 from ..data_juicer.datasets import filled
-from ..dataset.files import check_is_folder, read_file, write_file
-from ..dataset.remote import AnyPath, to_path
-from ..dataset.run_folder import (
+from ..dataset.files import (
     PART,
     PART_SUFFIX,
+    check_is_folder,
     is_folder,
+    read_file,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
 )
+from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.write import mark_written, write_parts_list, writer, written_of
 from ..recipe.columns import computed_from
 from ..recipe.head import Head
-from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import YAMLError, dump, parse
-from . import audit_log
-from .audit_log import DECISIONS, AuditLog
+from ..recipe.recipe import Recipe, YAMLError, dump, parse
 from .finished import (
-    ExportPart,
-    ExportSlice,
-    Hold,
     RunPlace,
-    cut_parts,
-    one_part,
-    placed,
     read_manifest,
     recipe_mark,
-    sign,
 )
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress
-from .report import Report
+from .report import DECISIONS, DECISIONS_STEM, DECISIONS_SUFFIX, AuditLog
 from .steps import apply_steps
-from .workers.local import Workers
+from .workers import Workers
+
+# --- The files of an export, cut at groups: which rows of which chunks go into each ---
+# chunk   0          1          2
+# rows    aabbbc  |  ddeeff  |  gghhhh
+# parts   0: aabbb   1: cdd ee    2: ffgg    3: hhhh         at most 5 rows each
+
+
+class ExportSlice(NamedTuple):
+    """Consecutive rows of a chunk after the last step."""
+
+    chunk: int  # its number
+    begin: int  # the first of them
+    end: int | None  # the first that is not; None: all of them
+    with_log: bool  # whether the decisions about the chunk go with these rows
+
+
+class ExportPart(NamedTuple):
+    """A file of an export."""
+
+    number: int | None  # from 0; None: it is the only one, as the recipe names it
+    slices: tuple[ExportSlice, ...]  # its rows, in order
+
+    def name_of(self, stem: str, suffix: str) -> str:
+        """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
+
+        Example:
+            >>> ExportPart(3, ()).name_of("part", ".parquet")
+            'part-00003.parquet'
+        """
+        return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
+
+
+def one_part(chunks: int) -> ExportPart:
+    """All rows of so many chunks in one file."""
+    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
+
+
+def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
+    """The parts of an export.
+
+    Returns:
+        At least one, even of no rows: a reader finds the columns there.
+    """
+    rows = np.array([int(sizes_G.sum()) for sizes_G in sizes], np.int64)
+    starts = np.concatenate([[0], np.cumsum(rows)])
+    ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
+    ends_G = ends_G[np.diff(ends_G, prepend=0) > 0]
+    cuts = [0]
+    while cuts[-1] < starts[-1]:
+        last = int(np.searchsorted(ends_G, cuts[-1] + most, side="right")) - 1
+        first = int(np.searchsorted(ends_G, cuts[-1], side="right"))
+        cuts.append(int(ends_G[max(first, last)]))
+    if len(cuts) == 1:
+        cuts.append(0)
+    # Chunks without a row belong to the part of the row before them.
+    owners = np.searchsorted(cuts[1:], starts[:-1], side="right").clip(max=len(cuts) - 2)
+    parts = []
+    for number, (begin, end) in enumerate(pairwise(cuts)):
+        holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
+        chunks = np.flatnonzero(holds_rows | (owners == number))
+        slices = (
+            ExportSlice(
+                int(chunk),
+                int(max(begin - starts[chunk], 0)),
+                int(min(end, starts[chunk + 1]) - starts[chunk]),
+                bool(owners[chunk] == number),
+            )
+            for chunk in chunks
+        )
+        parts.append(ExportPart(number, tuple(slices)))
+    return parts
+
 
 # --- What an export will be: its parts and its schema, from the commits of all chunks ---
 # Each chunk is looked at by a worker, which reads all of its commits: the checksum of a commit is
@@ -169,7 +233,7 @@ def write_part(
     path = place.export
     if part.number is not None:
         path = path / part.name_of(PART, PART_SUFFIX)
-    decisions = part.name_of(audit_log.STEM, audit_log.SUFFIX)
+    decisions = part.name_of(DECISIONS_STEM, DECISIONS_SUFFIX)
     with ExitStack() as stack:
         write = stack.enter_context(writer(path, schema))
         write_decisions = {
@@ -215,57 +279,67 @@ def _finish(plan: Plan, piece: ExportSlice) -> _Finished:
     return _Finished(table.slice(piece.begin, end - piece.begin), log)
 
 
-# --- Finish ---------------------------------------------------------------------------
+def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
+    """Write the export and the decisions, side by side where it is in parts.
+
+    Returns:
+        The counts of all steps.
+    """
+    export = plan.recipe.head.export_path
+    parts, schema = outline(plan, workers)
+    rows = [0] * len(parts)
+    logs = dict[int, AuditLog]()
+    with progress.task("export", sum(plan.source.rows)) as advance:
+
+        def count(chunk: int) -> None:
+            advance(plan.source.rows[chunk])
+
+        if not is_folder(export):
+            (part,) = parts
+            logs = write_part(plan, place, schema, part, count).logs
+        else:
+            work = partial(_write_numbered, plan, place, schema, parts)
+            for number, written in workers.map((), work, len(parts)):
+                rows[number] = written.rows
+                logs |= written.logs
+                for chunk in written.logs:
+                    count(chunk)
+            names = [part.name_of(PART, PART_SUFFIX) for part in parts]
+            place.hold.check()
+            write_parts_list(place.export, dict(zip(names, rows, strict=True)))
+    totals = AuditLog()
+    for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
+        totals.merge(logs[chunk])
+    return totals
 
 
-def write_export(
-    plan: Plan,
-    hold: Hold,
-    computed: Collection[str],
-    retried: Mapping[str, int],
-    chunk_rows: int,
-    workers: Workers,
-    progress: Progress,
-) -> Report:
-    """Apply the commits of every chunk, and write the export, the decisions and the report.
+def _write_numbered(
+    plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
+) -> WrittenPart:
+    return write_part(plan, place, schema, parts[number])
+
+
+# --- Which exports may be replaced ----------------------------------------------------
+
+
+def check_may_write(recipe: Recipe, *, overwrite: bool) -> None:
+    """Refuse an export, or a report, that would take the place of another one.
 
     Raises:
-        RejuiceError: in a store, another run has taken the export.
+        RecipeError: it would.
+        DataError: something else than a folder is in the place of the run folder.
     """
-    recipe = plan.recipe
-    with placed(hold, recipe_mark(recipe)) as place:
-        log = _write_parts(plan, place, workers, progress)
-        report = Report.of(
-            [
-                log.step(step.name).report(
-                    cached=step.name not in computed, retried=retried.get(step.name, 0)
-                )
-                for step in plan.steps
-            ],
-            **report_head(plan, chunk_rows),
-        )
-        hold.check()
-        write_file(place.folder / "recipe.yaml", dump(recipe.absolute()))
-        report.write(place.folder)
-    sign(plan, hold)
-    return report
+    export = recipe.head.export_path
+    # Data-Juicer on Ray writes a folder of such a name; this would fail after hours.
+    if isinstance(export, Path) and not is_folder(export) and kind_of(export) == "a folder":
+        right = "move it away, or give another export_path"
+        raise RecipeError(f"export_path {export} is a folder", right)
+    _check_run_folder_is_free(export)
+    if not overwrite:
+        check_may_replace_export(recipe, export)
 
 
-def report_head(plan: Plan, chunk_rows: int) -> dict[str, Any]:
-    """The fields of a report that describe the run, without its figures."""
-    recipe = plan.recipe
-    return {
-        "project_name": recipe.head.project_name,
-        "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
-        "dataset_path": str(recipe.head.dataset_spec),
-        "export_path": str(recipe.head.export_path),
-        "key": plan.keys[-1],
-        "cache": str(plan.cache.resolve()),
-        "chunk_rows": chunk_rows,
-    }
-
-
-def check_run_folder_is_free(export_path: AnyPath) -> None:
+def _check_run_folder_is_free(export_path: AnyPath) -> None:
     """Refuse to replace the report and the decisions of an export with another suffix.
 
     Raises:
@@ -323,39 +397,3 @@ def _made_by(recipe: Recipe, folder: AnyPath) -> bool:
             f"{file} is damaged: it does not name the recipe of the export beside it",
             "give another --export_path, or --overwrite",
         ) from None
-
-
-def _write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progress) -> AuditLog:
-    """Write the export and the decisions, side by side where it is in parts."""
-    export = plan.recipe.head.export_path
-    parts, schema = outline(plan, workers)
-    rows = [0] * len(parts)
-    logs = dict[int, AuditLog]()
-    with progress.task("export", sum(plan.source.rows)) as advance:
-
-        def count(chunk: int) -> None:
-            advance(plan.source.rows[chunk])
-
-        if not is_folder(export):
-            (part,) = parts
-            logs = write_part(plan, place, schema, part, count).logs
-        else:
-            work = partial(_write_numbered, plan, place, schema, parts)
-            for number, written in workers.map((), work, len(parts)):
-                rows[number] = written.rows
-                logs |= written.logs
-                for chunk in written.logs:
-                    count(chunk)
-            names = [part.name_of(PART, PART_SUFFIX) for part in parts]
-            place.hold.check()
-            write_parts_list(place.export, dict(zip(names, rows, strict=True)))
-    totals = AuditLog()
-    for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
-        totals.merge(logs[chunk])
-    return totals
-
-
-def _write_numbered(
-    plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
-) -> WrittenPart:
-    return write_part(plan, place, schema, parts[number])

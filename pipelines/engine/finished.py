@@ -14,112 +14,37 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import xxhash
 from filelock import FileLock, Timeout
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from ...operators import RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
-from ..dataset.files import read_file, remove_folder, write_file
-from ..dataset.lease import leased
-from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.run_folder import (
+from ..dataset.files import (
     export_name,
     is_folder,
     made_by_file,
+    read_file,
+    remove_folder,
     run_folder,
     unfinished_made_by,
     unfinished_run_folder,
+    write_file,
 )
+from ..dataset.remote import AnyPath, RemotePath, leased
 from ..dataset.write import PARTS_LIST, parts_of, written_columns
-from ..recipe.recipe import Recipe
-from ..recipe.yaml_text import dump
-from . import audit_log
+from ..recipe.recipe import Recipe, dump
 from .plan import Plan, kept_folder
-from .report import Report
-
-# --- The files of an export, cut at groups: which rows of which chunks go into each ---
-# chunk   0          1          2
-# rows    aabbbc  |  ddeeff  |  gghhhh
-# parts   0: aabbb   1: cdd ee    2: ffgg    3: hhhh         at most 5 rows each
-
-
-class ExportSlice(NamedTuple):
-    """Consecutive rows of a chunk after the last step."""
-
-    chunk: int  # its number
-    begin: int  # the first of them
-    end: int | None  # the first that is not; None: all of them
-    with_log: bool  # whether the decisions about the chunk go with these rows
-
-
-class ExportPart(NamedTuple):
-    """A file of an export."""
-
-    number: int | None  # from 0; None: it is the only one, as the recipe names it
-    slices: tuple[ExportSlice, ...]  # its rows, in order
-
-    def name_of(self, stem: str, suffix: str) -> str:
-        """`part-00003.parquet` of `part` and `.parquet`; the stem alone where it is the only one.
-
-        Example:
-            >>> ExportPart(3, ()).name_of("part", ".parquet")
-            'part-00003.parquet'
-        """
-        return f"{stem}{suffix}" if self.number is None else f"{stem}-{self.number:05d}{suffix}"
-
-
-def one_part(chunks: int) -> ExportPart:
-    """All rows of so many chunks in one file."""
-    return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
-
-
-def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
-    """The parts of an export.
-
-    Returns:
-        At least one, even of no rows: a reader finds the columns there.
-    """
-    rows = np.array([int(sizes_G.sum()) for sizes_G in sizes], np.int64)
-    starts = np.concatenate([[0], np.cumsum(rows)])
-    ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
-    ends_G = ends_G[np.diff(ends_G, prepend=0) > 0]
-    cuts = [0]
-    while cuts[-1] < starts[-1]:
-        last = int(np.searchsorted(ends_G, cuts[-1] + most, side="right")) - 1
-        first = int(np.searchsorted(ends_G, cuts[-1], side="right"))
-        cuts.append(int(ends_G[max(first, last)]))
-    if len(cuts) == 1:
-        cuts.append(0)
-    # Chunks without a row belong to the part of the row before them.
-    owners = np.searchsorted(cuts[1:], starts[:-1], side="right").clip(max=len(cuts) - 2)
-    parts = []
-    for number, (begin, end) in enumerate(pairwise(cuts)):
-        holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
-        chunks = np.flatnonzero(holds_rows | (owners == number))
-        slices = (
-            ExportSlice(
-                int(chunk),
-                int(max(begin - starts[chunk], 0)),
-                int(min(end, starts[chunk + 1]) - starts[chunk]),
-                bool(owners[chunk] == number),
-            )
-            for chunk in chunks
-        )
-        parts.append(ExportPart(number, tuple(slices)))
-    return parts
-
+from .report import Report, decision_files
 
 # --- Only one run writes an export, and its run folder, at a time ---------------------
 # On disk a lock of the system is held, which ends with its process. In an object store a run keeps
-# a lease, see `dataset/lease.py`. One that was suspended loses it, and ends where it next looks,
+# a lease, see `dataset/remote.py`. One that was suspended loses it, and ends where it next looks,
 # which is before it puts files in place. Each file of an export is still complete.
 
 
@@ -226,7 +151,7 @@ def written_files(export: AnyPath) -> list[AnyPath]:
     folder = run_folder(export)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
     about = [folder / name for name in ("recipe.yaml", "report.json")]
-    return [*rows, *about, *audit_log.files(folder)]
+    return [*rows, *about, *decision_files(folder)]
 
 
 def _put_in_place(folder: Path, final: Path, export: Path) -> None:

@@ -19,7 +19,7 @@ from ...operators import Change, DataError, Groups
 from ...operators.change import surviving_rows
 from ...operators.deduplicator.equal_hashes import EqualHashes
 from ...operators.groups import hash_each
-from ..dataset.source import ChunkColumns
+from ..dataset.read import ChunkColumns
 
 Index = NDArray[np.int64]
 

@@ -29,8 +29,7 @@ from ..dataset.files import (
     written,
 )
 from ..dataset.remote import AnyPath
-from ..dataset.sections import arrow_stream
-from .commit import as_table, check_retries, of_table
+from .commit import arrow_stream, as_table, check_retries, of_table
 from .steps import StepResult
 
 _HEAD, _ROWS = 2, 3

@@ -34,13 +34,11 @@ from ...operators.disk import NotAFileError, check_is_file, read_file, sync
 from ...operators.logs import logger
 from ...operators.records import Header, records_in
 from ..dataset.files import DamagedError, owner, read_content, remove_file, write_file
-from ..dataset.lease import leased
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath, RemotePath, leased
 from . import earlier_chunks
 from . import paid_chunks as kept_chunk
-from .commit import RetriesGoneError, pack, unpack
+from .commit import RetriesGoneError, count_retry, pack, retry_count, unpack
 from .paid_chunks import load
-from .retries import count_retry, retry_count
 from .steps import StepResult
 
 # --- Key index ------------------------------------------------------------------------

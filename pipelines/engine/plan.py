@@ -12,23 +12,75 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from ...operators import Operator, ResumableOperator, Scope
+from ...operators import Operator, RecipeError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
+from ..data_juicer.steps import asks_server
 from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
+from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.source import Source, chunk_name
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, StoredOperator
 from . import commit
 from . import paid_chunks as kept_chunk
+from .commit import retry_count
 from .frame import Frame
 from .paid_rows import kept_name
-from .retries import retry_count
 from .steps import RunStep, StepResult, apply_steps
+
+# --- How many rows are worked on at once ----------------------------------------------
+
+CHUNK_ROWS = 65_536
+RESUMABLE_CHUNK_ROWS = 2_048
+"""Where a step is resumable: as a rule it samples, and a row becomes many with all their tokens."""
+
+REQUEST_CHUNK_ROWS = 256
+"""Where a step of Data-Juicer's asks a server for each row: a chunk is what progress counts, and
+what is lost when the run is stopped."""
+
+
+_COLUMN_BYTES = 2**31 - 1
+"""What a column of texts holds of one chunk: Arrow counts its bytes in 32 bits."""
+
+
+def default_chunk_rows(operators: Iterable[Operator]) -> int:
+    """Rows per chunk for some steps, unless the user says otherwise."""
+    every = list(operators)
+    if any(map(asks_server, every)):
+        return REQUEST_CHUNK_ROWS
+    resumable = any(isinstance(operator, ResumableOperator) for operator in every)
+    return min(RESUMABLE_CHUNK_ROWS if resumable else CHUNK_ROWS, _most_rows(every))
+
+
+def check_chunk_rows(operators: Sequence[Operator], chunk_rows: int) -> None:
+    """Refuse a chunk of so many rows if its results might not fit, before anything is paid for.
+
+    Raises:
+        RecipeError: they might not.
+    """
+    most = _most_rows(operators)
+    if chunk_rows > most:
+        largest = _COLUMN_BYTES / most * chunk_rows / 1e9
+        found = f"{chunk_rows:,} rows may become {largest:.1f} GB of text in a step that samples"
+        raise RecipeError(found, f"a chunk holds 2.1 GB: --chunk_rows {most}", where="--chunk_rows")
+
+
+def _most_rows(operators: Sequence[Operator]) -> int:
+    """Most rows of a chunk whose results certainly fit, as far as the steps say how large they
+    become; one at least."""
+    rows, most = 1, _COLUMN_BYTES
+    for operator in operators:
+        if isinstance(operator, ResumableOperator):
+            rows_out, text_bytes = operator.largest_result()
+            most = min(most, _COLUMN_BYTES // max(1, rows * text_bytes))
+            rows *= rows_out
+    return max(1, most)
+
+
+# --- What will be run, and under which keys its results are kept ----------------------
 
 _FOLDER = re.compile(r"\w[\w-]*")
 """The name of a folder in a cache."""
@@ -128,6 +180,19 @@ class Plan(NamedTuple):
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys), key)
+
+    def report_head(self, chunk_rows: int) -> dict[str, Any]:
+        """The fields of a report that describe the run, without its figures."""
+        recipe = self.recipe
+        return {
+            "project_name": recipe.head.project_name,
+            "recipe": str(recipe.path.resolve() if recipe.from_file else recipe.path),
+            "dataset_path": str(recipe.head.dataset_spec),
+            "export_path": str(recipe.head.export_path),
+            "key": self.keys[-1],
+            "cache": str(self.cache.resolve()),
+            "chunk_rows": chunk_rows,
+        }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
         """The steps before one; None: all of them."""

@@ -7,26 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 
-from ...operators import DataError, RejuiceError
 from ..console import Console
-from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
-
-# --- Which file an error is about -----------------------------------------------------
-
-
-@contextmanager
-def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__
-
-
-# --- Progress bars for a terminal, lines for a log ------------------------------------
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_BASIS = 5.0

@@ -31,14 +31,6 @@ from ..dataset.remote import AnyPath
 from . import paid_chunks as kept_chunk
 from .commit import link
 from .frame import Frame
-from .operator_call import (
-    apply_operator,
-    attribute_operator_errors,
-    have_failures_kept,
-    located_at,
-    read_columns,
-    without_dictionaries,
-)
 from .paid_rows import (
     ChunkLock,
     Entry,
@@ -52,7 +44,15 @@ from .paid_rows import (
     row_keys,
 )
 from .progress import StepProgress
-from .steps import StepResult
+from .steps import (
+    StepResult,
+    apply_operator,
+    attribute_operator_errors,
+    have_failures_kept,
+    located_at,
+    read_columns,
+    without_dictionaries,
+)
 
 _OPEN_CHUNKS = 64
 _OPEN_BYTES = 1 << 30

@@ -7,7 +7,7 @@ it change, so that none of them finds what it made of the failures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,17 +20,15 @@ from ...operators.columns import BoolArray, flat
 from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
-from ..dataset.remote import AnyPath
+from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from . import paid_chunks as kept_chunk
-from .commit import load, save
-from .operator_call import apply_operator, read_columns
+from .commit import count_retry, load, retry_count, save
 from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
 from .report import MISSING, may_fail
-from .retries import count_retry, retry_count
-from .steps import StepResult
+from .steps import StepResult, apply_operator, read_columns
 
 _OPTION = "--retry_missing"
 
@@ -59,12 +57,35 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
     return step
 
 
-def reopen(
-    kept: AnyPath,
-    find_failed: FindFailed,
-    before: Callable[[], None] = lambda: None,
-    count: Callable[[Iterable[str]], object] = lambda _: None,
-) -> None:
+def reopen_failed(plan: Plan, step: Step, operator: ResumableOperator) -> Iterator[list[str]]:
+    """Take the failures out of what a resumable step computed; gives the keys of their rows."""
+    find = partial(failed_rows, operator)
+    yield from _reopen(kept_folder(plan.cache, operator), find, operator.preflight)
+    _unlink_in_store(plan, step)
+
+
+def reopen_dropped(plan: Plan) -> None:
+    """Take the rows that resumable steps dropped out of what they computed."""
+    for step in plan.steps:
+        if isinstance(step.operator, ResumableOperator):
+            for _ in _reopen(kept_folder(plan.cache, step.operator), dropped_rows):
+                pass
+            _unlink_in_store(plan, step)
+
+
+def _unlink_in_store(plan: Plan, step: Step) -> None:
+    """Remove a resumable step's commits from a store: a link to what was taken apart looks whole.
+
+    The chunks that still are whole are found and linked again.
+    """
+    if isinstance(plan.cache, RemotePath):
+        for path in plan.paths(step):
+            path.unlink(missing_ok=True)
+
+
+def _reopen(
+    kept: AnyPath, find_failed: FindFailed, before: Callable[[], None] = lambda: None
+) -> Iterator[list[str]]:
     """Turn results with failed rows back into journals without them: these rows are retried."""
     is_first = True
     for whole, keys in chunks(kept):
@@ -78,7 +99,7 @@ def reopen(
                 count_retry(kept)
                 is_first = False
             rewrite_without(whole, failed)
-            count([keys[row] for row in failed])
+        yield [keys[row] for row in failed]
 
 
 def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed) -> set[int]:
@@ -97,14 +118,6 @@ def dropped_rows(change: Change, num_rows: int) -> BoolArray:
     return np.asarray(change.reasons.is_valid())
 
 
-def reopen_failed(
-    plan: Plan, operator: ResumableOperator, count: Callable[[Iterable[str]], object]
-) -> None:
-    """Take the failures out of what a resumable operator computed, to be computed again."""
-    find = partial(failed_rows, operator)
-    reopen(kept_folder(plan.cache, operator), find, operator.preflight, count)
-
-
 def lacks_steps_before(plan: Plan, step: Step) -> bool:
     """Whether rows that failed in a finished step are not known, as an earlier commit is gone."""
     if isinstance(step.operator, ResumableOperator):
@@ -120,8 +133,8 @@ def _failed_rows(step: Step, path: AnyPath) -> BoolArray:
     return failed_rows(step.operator, commit.change, commit.rows_in)
 
 
-def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> None:
-    """Compute again what failed in a finished step that is not resumable."""
+def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
+    """Compute again what failed in a finished step that is not resumable; gives rows by chunk."""
     is_first = True
     for chunk, path in enumerate(plan.paths(step)):
         if not path.exists():
@@ -141,7 +154,7 @@ def recompute_failed(plan: Plan, step: Step, count: Callable[[int], object]) -> 
         change = _with_rows(commit.change, rows, again, table)
         result = StepResult.of(change, commit.rows_in, commit.seconds)
         save(path, result, retry_count(path.parent))
-        count(len(rows))
+        yield len(rows)
 
 
 def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:

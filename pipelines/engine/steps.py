@@ -9,25 +9,299 @@ and the trainer compute it; what is done with a change is the same.
 
 from __future__ import annotations
 
+import re
+import socket
+import sys
 import time
+import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ...operators import Change, Operator, RecordedRolloutMapper, RejuiceError, ResumableOperator
+from ...operators import (
+    ALL,
+    Change,
+    DataError,
+    Groups,
+    Operator,
+    OperatorError,
+    RecordedRolloutMapper,
+    RejuiceError,
+    ResumableOperator,
+    Scope,
+)
+from ...operators.change import split
+from ...operators.check import checked
 from ...operators.columns import at_path, is_list
-from ...operators.groups import Groups
+from ...operators.errors import first_line
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.datasets import exported, filled
+from ..data_juicer.failures import NotReadyError
+from ..data_juicer.steps import asks_server
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
-from .audit_log import AuditLog
 from .frame import Frame
-from .operator_call import compute_change
-from .report import Summary, summarise
+from .report import NEW_ROW, AuditLog, Summary, summarise
+
+# --- Operator call --------------------------------------------------------------------
+# One operator on one table: what it reads, what it does, and who caused an exception.
+
+# --- Which row an operator fails on, for the message about it -------------------------
+
+ApplyRange = Callable[[int, int], object]
+"""Runs an operator on the rows from one to before another, for what it raises."""
+
+
+def located(
+    error: OperatorError,
+    operator: Operator,
+    frame: Frame,
+    first_row: int,
+    apply: ApplyRange | None,
+) -> OperatorError:
+    """An operator's error with the row that it fails on, or the group.
+
+    The row is searched by halves; all in all, no row is computed more than once again.
+
+    Returns:
+        What the operator raises on that row alone. Where no row fails alone, the error with the
+        range of rows; where the operator fails without any row, the error as it is.
+    """
+    if frame.num_rows == 0 or (apply is not None and _failure(apply, 0, 0)):
+        return error
+    if apply is None:
+        return _add(error, _range(frame, first_row))
+    starts = _starts(operator, frame)
+    first, last = 0, len(starts) - 1
+    while last - first > 1:
+        middle = (first + last) // 2
+        if _failure(apply, starts[first], starts[middle]):
+            last = middle
+        else:
+            first = middle
+    alone = _failure(apply, starts[first], starts[last])
+    if alone is None:
+        return _add(error, _range(frame, first_row))
+    is_group = operator.scope is Scope.GROUP
+    return _add(alone, _name(frame, int(starts[first]), first_row, is_group=is_group))
+
+
+def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
+    """An operator's error with a row of a frame, given its place there; see `located`."""
+    return _add(error, _name(frame, at, first_row, is_group=False))
+
+
+def _starts(operator: Operator, frame: Frame) -> NDArray[np.int64]:
+    """Where the smallest parts start that the operator may be given, and the end of the last."""
+    starts = np.arange(frame.num_rows)
+    if operator.scope is Scope.GROUP and "prompt_id" in frame.column_names:
+        starts = Groups.of(frame.select(["prompt_id"])).starts_G
+    return np.append(starts, frame.num_rows)
+
+
+def _failure(apply: ApplyRange, start: int, stop: int) -> OperatorError | None:
+    try:
+        apply(int(start), int(stop))
+    except OperatorError as error:
+        return error if error.__cause__ else None
+    except (RejuiceError, OSError, MemoryError):
+        return None
+    return None
+
+
+def _add(error: OperatorError, place: str) -> OperatorError:
+    found = OperatorError(f"{error.found}, {place}", error.right, where=error.where)
+    found.__cause__ = error.__cause__
+    return found
+
+
+def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
+    """`at row 17, response_id 'a1b2'`: how the audit log and `rejuice explain` name the row."""
+    number = int(frame.source_rows[at])
+    names = [f"row {number + first_row + 1}"] if number >= 0 else []
+    for column in ("prompt_id",) if is_group else ("response_id", "prompt_id"):
+        value = frame.select([column])[column][at].as_py() if column in frame.column_names else None
+        if value is not None:
+            names.append(f"{column} {value!r}")
+            break
+    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or NEW_ROW}"
+
+
+def _range(frame: Frame, first_row: int) -> str:
+    rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
+    return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
+
+
+# --- Operator call --------------------------------------------------------------------
+
+_NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
+_JUDGED = f"{Operator.__module__.rpartition('.')[0]}.servers.judged_mapper"
+_LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
+
+
+def read_columns(operator: Operator, frame: Frame) -> pa.Table:
+    """The columns an operator reads.
+
+    Raises:
+        DataError: a column is missing.
+    """
+    reads = operator.reads()
+    if reads == ALL:
+        return frame.table()
+    names = operator.reads_of(frame.column_names)
+    for name in names:
+        if name not in frame.column_names:
+            raise DataError(
+                f"column '{name}' is missing", f"there are: {', '.join(frame.column_names)}"
+            )
+    return frame.select(names)
+
+
+def digest(operator: Operator, frame: Frame) -> pa.Table:
+    """What an operator of dataset scope keeps of some rows.
+
+    Raises:
+        RejuiceError: as `apply_operator` does; also where the digest has not one row for each row.
+    """
+    table = read_columns(operator, frame)
+    with attribute_operator_errors(operator):
+        kept = operator.digest(table)
+        if kept.num_rows != frame.num_rows:
+            raise OperatorError(
+                f"made a digest of {kept.num_rows} rows from {frame.num_rows}",
+                "a digest has one row for each row",
+            )
+    return kept
+
+
+def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change:
+    """Run `operator.apply` on a view (or, for dataset scope, on all digests) of `num_rows` rows.
+
+    Raises:
+        RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
+    """
+    with attribute_operator_errors(operator):
+        have_failures_kept(operator, table)
+        change = checked(operator, operator.apply(table), num_rows)
+    return without_dictionaries(change)
+
+
+def have_failures_kept(operator: Operator, table: pa.Table) -> None:
+    """Have a judge keep what it cannot read of the answers about some rows, before it is asked.
+
+    Raises:
+        EngineError: it cannot be opened.
+    """
+    loaded = sys.modules.get(_JUDGED)  # Without it no operator is one; it takes 0.2 s to load.
+    if loaded is not None and isinstance(operator, loaded.JudgedMapper):
+        from ...operators.servers.judged_mapper import keep_failures
+
+        keep_failures(operator, table)
+
+
+def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
+    """The change to each part of a dataset, decided from the digests of all parts together.
+
+    Raises:
+        RejuiceError: as `apply_operator` does.
+    """
+    starts = [0, *accumulate(table.num_rows for table in digests)]
+    return list(split(decide(operator, digests), starts))
+
+
+def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
+    """The change to all rows of these digests, one part after the other.
+
+    Raises:
+        RejuiceError: as `apply_operator` does.
+    """
+    try:
+        table = pa.concat_tables(digests, promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        found = f"a step before it wrote a column in two types: {error}"
+        raise OperatorError(found, "let it write one type always") from None
+    return apply_operator(operator, table, table.num_rows)
+
+
+def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
+    """The change an operator makes to a whole frame, whatever its scope.
+
+    Raises:
+        RejuiceError: what the operator raised; where its code failed, with the row.
+    """
+    reduce = digest if operator.scope is Scope.DATASET else read_columns
+    table = reduce(operator, frame)
+    start = time.perf_counter()
+    try:
+        return apply_operator(operator, table, frame.num_rows)
+    except OperatorError as error:
+        if error.__cause__ is None or isinstance(error, NotReadyError):
+            raise
+        seconds = time.perf_counter() - start
+        # What is resumable, or asks a server, is too expensive to be done again for a message.
+        is_expensive = isinstance(operator, ResumableOperator) or asks_server(operator)
+        is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
+        found = located(
+            error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)
+        )
+        raise found from found.__cause__
+
+
+def _ranges(operator: Operator, table: pa.Table) -> ApplyRange:
+    return lambda start, stop: apply_operator(
+        operator, table.slice(start, stop - start), stop - start
+    )
+
+
+def without_dictionaries(change: Change) -> Change:
+    """A change whose columns are plain: each chunk would have a dictionary of its own."""
+    columns = {name: _decoded(column) for name, column in change.columns.items()}
+    return change._replace(columns=columns)
+
+
+@contextmanager
+def attribute_operator_errors(operator: Operator) -> Iterator[None]:
+    """Report an exception as a bug of the operator, with the line of its code."""
+    try:
+        yield
+    except (RejuiceError, MemoryError):
+        raise
+    except OSError as error:
+        # The runner takes what passes for one of the disk. Libraries raise it for the network, too.
+        if error.errno is not None and not isinstance(error, _NETWORK):
+            raise
+        raise _operator_error(operator, error) from error
+    except Exception as error:
+        raise _operator_error(operator, error) from error
+
+
+def _operator_error(operator: Operator, error: Exception) -> OperatorError:
+    column = re.search(r'Field "(.+)" does not exist in schema', str(error))
+    if isinstance(error, KeyError) and column:
+        return OperatorError(f"uses column '{column[1]}'", "name it in reads()")
+    frames = traceback.extract_tb(error.__traceback__)
+    at = ([frame for frame in frames if frame.filename == _file(operator)] or frames)[-1]
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    found = first_line(error) if isinstance(error, OSError) else error
+    return OperatorError(f"failed with {type(error).__name__}: {found} ({place})")
+
+
+def _file(operator: Operator) -> str:
+    return str(getattr(sys.modules.get(type(operator).__module__), "__file__", ""))
+
+
+def _decoded(column: Any) -> Any:
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+
+
+# --- Apply the steps of a recipe to a frame. Every runner goes through `apply_steps` ---
 
 # --- Identity -------------------------------------------------------------------------
 # Rows with the same prompt that may be different prompts, because another column differs.
@@ -167,13 +441,13 @@ def apply_steps(
     Raises:
         RejuiceError: what a step raised.
     """
-    for applied in iterate_steps(steps, frame, run):
-        frame = applied.after
+    for step in steps:
+        result = run(step, frame)
         if log is not None:
-            result = applied.result
-            entry = log.step(applied.step.name)
+            entry = log.step(step.name)
             entry.count(result.rows_in, result.change, result.seconds, result.summary)
-            entry.record_decisions(applied.before, result.change, first_row)
+            entry.record_decisions(frame, result.change, first_row)
+        frame = frame.after(result.change)
     return frame
 
 
@@ -214,3 +488,14 @@ def prefix_errors_with_step(step: Step) -> Iterator[None]:
         yield
     except RejuiceError as error:
         raise error.at(f"step {step.number} {step.name}") from error.__cause__
+
+
+@contextmanager
+def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
+    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
+    try:
+        yield
+    except RejuiceError as error:
+        in_data = isinstance(error, DataError)
+        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
+        raise error.at(file) from error.__cause__

@@ -22,8 +22,8 @@ from ...operators import (
 )
 from ...operators.columns import at_path, is_list, is_text
 from ...operators.references import has_box
+from ..dataset.files import is_folder
 from ..dataset.read import Dataset
-from ..dataset.run_folder import is_folder
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step

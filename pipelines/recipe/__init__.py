@@ -1,6 +1,5 @@
 """YAML to operators: the recipe, its head and its train section."""
 
-from .read import load
-from .recipe import Recipe
+from .recipe import Recipe, load
 
 __all__ = ["Recipe", "load"]

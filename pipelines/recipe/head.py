@@ -33,12 +33,10 @@ from ...operators.config import Config
 from ...operators.errors import shown, suggest
 from ..data_juicer import catalogue, settings
 from ..data_juicer.datasets import exported
-from ..dataset.datafile import SUFFIXES
-from ..dataset.hub import HubDataset
+from ..dataset.files import SUFFIXES
 from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
-from ..dataset.source import Selection
-from ..dataset.spec import DatasetPart, DatasetSpec
+from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection
 from ..dataset.write import default_cache
 from .train import Train
 

@@ -3,29 +3,247 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
+import yaml
 from pydantic_core import to_jsonable_python
 from typing_extensions import Self
+from yaml import YAMLError
 
 from ...operators import Operator, RecipeError
-from ...operators.errors import shown
+from ...operators.config import check_integer, check_text
+from ...operators.errors import first_line, shown, suggest
+from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
-from ..dataset.source import SUFFIX
-from ..dataset.spec import DatasetSpec
-from .head import Head, checked_head, data_juicer_only, position
-from .steps import FILES, MissingPackages, build_operator, number_steps, of_files, split_entry
+from ..dataset.spec import SUFFIX, DatasetSpec
+from .head import Head, check_keys, checked_head, data_juicer_only, position
+from .steps import (
+    FILES,
+    MissingPackages,
+    build_operator,
+    in_order,
+    number_steps,
+    of_files,
+    operator_on_file,
+    split_entry,
+    step_names,
+)
 from .steps import Step as Step
-from .yaml_text import dump
+
+# --- Yaml text ------------------------------------------------------------------------
+# YAML text to values, and back: the same values that `dj-process` reads from the same file.
+#
+# PyYAML, and not ruamel.yaml, although ruamel.yaml finds a key that is given twice by itself. Both
+# runners read one file, and Data-Juicer reads it by jsonargparse, that is by PyYAML's YAML 1.1 with
+# two changes: `1e-6` is a number, and a date is text. Of ruamel.yaml 0.19.1's two modes, YAML 1.2
+# reads `yes`, `off`, `010`, `0o10`, `09`, `+.5` and `1:30` otherwise, and YAML 1.1 takes `n: 8` for
+# `false: 8` and a date for a date. It takes 12 ms for a recipe where PyYAML takes 7. So the changes
+# of jsonargparse are made here, and a test compares the two readers value by value.
+
+__all__ = ["Document", "YAMLError", "describe", "dump", "line_of", "parse", "parse_document"]
+
+_FLOAT = "tag:yaml.org,2002:float"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_MERGE = "tag:yaml.org,2002:merge"
+_FLOATS = re.compile(
+    r"""^(?:
+     [-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+    |[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+
+    |\.[0-9_]+(?:[eE][-+][0-9]+)?
+    |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*
+    |[-+]?\.(?:inf|Inf|INF)
+    |\.(?:nan|NaN|NAN)
+    )$""",
+    re.VERBOSE,
+)
+
+
+class Document(NamedTuple):
+    """A YAML document with the lines, from 1, that messages name."""
+
+    value: Any  # what it holds
+    # of a mapping, the line of each key; of a key within a key, by `KEY.KEY`
+    key_lines: Mapping[str, int]
+    # of a mapping, for each key whose value is a list, the line of each item
+    item_lines: Mapping[str, tuple[int, ...]]
+
+
+def parse(text: str) -> Any:
+    """The value of a YAML document of names and literals.
+
+    Raises:
+        YAMLError: not YAML, a key given twice, or a tag that would make an object.
+    """
+    with _errors_of_text():
+        return yaml.load(text, _Loader)
+
+
+def parse_document(text: str) -> Document:
+    """The value of a YAML document, with its lines.
+
+    Raises:
+        YAMLError: as `parse`.
+    """
+    with _errors_of_text():
+        return _document(text)
+
+
+def _document(text: str) -> Document:
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return Document(None, {}, {})
+        # Built first: that also puts the keys of `<<: *anchor` among those of their mapping.
+        value = loader.construct_document(root)
+        pairs = root.value if isinstance(root, yaml.MappingNode) else []
+        item_lines = {
+            str(key.value): tuple(_line(item) for item in node.value)
+            for key, node in pairs
+            if isinstance(node, yaml.SequenceNode)
+        }
+        return Document(value, dict(_key_lines(root)), item_lines)
+    finally:
+        loader.dispose()
+
+
+@contextmanager
+def _errors_of_text() -> Iterator[None]:
+    """What PyYAML raises of a text, but does not name: it has no place."""
+    try:
+        yield
+    except RecursionError:
+        raise YAMLError("its values are nested too deeply") from None
+    except (ValueError, OverflowError) as error:  # Such as "\UFFFFFFFF", which is no character.
+        raise YAMLError(str(error)) from None
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """A document as YAML text, its keys in their order, that `parse` reads back as it is."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
+
+
+def line_of(error: YAMLError) -> int | None:
+    """The line on which a document is wrong, as far as that is known."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return None if mark is None else mark.line + 1
+
+
+def describe(error: YAMLError) -> tuple[str, str]:
+    """What is wrong with a document, and what would be right, on one line each."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"not YAML ({first_line(error)})", "fix the line"
+    problem = str(error.problem)
+    tag = re.search(r"constructor for the tag '([^']+)'", problem)
+    if tag:
+        return f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, never code"
+    return f"not YAML ({problem})", "fix the line"
+
+
+def _key_lines(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        yield f"{prefix}{key.value}", _line(key)
+        yield from _key_lines(value, f"{prefix}{key.value}.")
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+class _Loader(yaml.SafeLoader):
+    """Names and literals only; a key that is given twice is an error."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """The next node.
+
+        Raises:
+            YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
+        """
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            node = self.anchors.get(event.anchor)
+            if node is not None and node.end_mark is None:  # Set where a node ends.
+                raise yaml.composer.ComposerError(
+                    None,
+                    None,
+                    f"'*{event.anchor}' is inside of what it stands for",
+                    event.start_mark,
+                )
+        return super().compose_node(parent, index)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """The value of a node.
+
+        Raises:
+            YAMLError: it has none, or one that neither a file nor a number of the machine holds.
+        """
+        try:
+            found = super().construct_object(node, deep)
+            if isinstance(found, str):
+                check_text(found)
+            elif isinstance(found, int):
+                check_integer(found)
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+            # What is no number, and is tagged as one: PyYAML raises whatever comes of it.
+            why = f": {error}" if type(error) is ValueError else ""
+            problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+        return found
+
+
+def _refuse_tag(loader: _Loader, node: yaml.Node) -> NoReturn:
+    """Sets, dates and bytes are no values of a recipe: JSON has none of them."""
+    problem = f"could not determine a constructor for the tag '{node.tag}'"
+    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes each text that a reader of YAML could take for something else."""
+
+
+def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: set[Hashable] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == _MERGE:
+            continue  # `<<: *anchor`: its keys may be given again.
+        key: Hashable = loader.construct_object(key_node)
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key is a list or a mapping", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key '{key}' is given twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_keys)
+for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse_tag)
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag not in (_FLOAT, _TIMESTAMP)]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_FLOAT, _FLOATS, list("-+0123456789."))
+# The dumper keeps PyYAML's forms beside these: what any of the two would not read as text is
+# quoted.
+_Dumper.add_implicit_resolver(_FLOAT, _FLOATS, list("-+0123456789."))
+
+
+# --- A recipe: settings and steps, read from YAML or made in Python -------------------
 
 _NOWHERE = Path("nowhere.arrow")
 
@@ -256,3 +474,132 @@ def _process(steps: Sequence[Step]) -> list[dict[str, Any]]:
     dumps = [step.operator.model_dump(mode="json") for step in steps]
     parts = [{key: value for key, value in dump.items() if key != FILES} for dump in dumps]
     return [{step.operator.name(): part} for step, part in zip(steps, parts, strict=True)]
+
+
+# --- Read a recipe: YAML into operators. Each mistake is reported in one line ---------
+
+
+def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe and build its operators. This imports the files of operators that it names.
+
+    Raises:
+        RecipeError: anything wrong with the file, an operator's name or a field; one line.
+        MissingPackageError: all of it is right, and packages that it needs are not installed.
+    """
+    return _load(path, overrides or {}, with_code=True)
+
+
+def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
+    """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
+
+    Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
+
+    Raises:
+        RecipeError, MissingPackageError: as `load`.
+    """
+    return _load(path, overrides or {}, with_code=False)
+
+
+def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recipe:
+    read = read_document(path)
+    document: dict[str, Any] = dict(read.value)
+    check_keys(path, document, read.key_lines)
+    process = document.pop("process", None)
+    if not isinstance(process, list) or not process:
+        found = "empty" if process == [] else shown(process) if process is not None else "missing"
+        where = position(path, read.key_lines.get("process"))
+        raise RecipeError(f"'process' is {found}", "make it a list of operators", where=where)
+    lines = read.item_lines["process"]
+    places = [position(path, line, f"step {number}") for number, line in enumerate(lines, 1)]
+    parts = [split_entry(entry, place) for place, entry in zip(places, process, strict=True)]
+    names = step_names([kind for kind, _ in parts])
+    fields = {name: values for name, (_, values) in zip(names, parts, strict=True)}
+    _override(document, fields, overrides)
+    know_named([document, fields])
+    head = checked_head(path, document, read.key_lines, overrides)
+    custom = load_files(head.custom_operator_paths) if with_code else {}
+    steps, missing = list[Step](), MissingPackages()
+    for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
+        try:
+            if with_code:
+                operator = build_operator(kind, fields[name], custom, head, document)
+            else:
+                operator = operator_on_file(kind, fields[name], head, document)
+            steps.append(Step(number, name, operator))
+        except MissingPackageError as error:
+            missing.add(f"{place} {kind}", error)
+        except RecipeError as error:
+            raise error.at(f"{place} {kind}") from None
+    missing.check()
+    theirs = data_juicer_only()
+    for_data_juicer = {key: value for key, value in document.items() if key in theirs}
+    return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
+
+
+def read_document(path: Path) -> Document:
+    """The YAML of a recipe, of which nothing is checked but that it is a mapping.
+
+    Raises:
+        RecipeError: it cannot be read, or is no mapping.
+    """
+    if path.exists() and not path.is_file():
+        raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise RecipeError(f"{path} does not exist", "give the path of a recipe") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}", "give a YAML file") from None
+    try:
+        document = parse_document(text)
+    except YAMLError as error:
+        raise RecipeError(*describe(error), where=position(path, line_of(error))) from None
+    if not isinstance(document.value, dict):
+        kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
+        found = kinds.get(type(document.value).__name__, "a number")
+        raise RecipeError(
+            f"a recipe is a mapping, this is {found}", "start with dataset_path:", where=str(path)
+        )
+    return document
+
+
+def _override(
+    document: dict[str, Any], fields: Mapping[str, dict[str, Any]], overrides: Mapping[str, str]
+) -> None:
+    for key, text in overrides.items():
+        value = option_value(key, text)
+        step, *path = key.split(".")
+        if not path:
+            document[key] = value
+        elif step == "train":
+            set_field(document, [step, *path], value)
+        elif step in fields:
+            set_field(fields[step], path, value)
+        else:
+            near = suggest(step, fields) or f"its steps are: {', '.join(fields)}"
+            raise RecipeError(f"no step '{step}' in the recipe", near, where=f"--{key}")
+
+
+def option_value(key: str, text: str) -> Any:
+    """The value of an option of the command line, which is YAML.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    try:
+        return parse(text) if text else text
+    except YAMLError:
+        raise RecipeError(
+            f"{shown(text)} is not YAML", "quote the value", where=f"--{key}"
+        ) from None
+
+
+def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field, or a field of a field; what an anchor shares with other steps stays as it is."""
+    field, *rest = path
+    if rest:
+        inner = fields.get(field)
+        fields[field] = dict(inner) if isinstance(inner, Mapping) else {}
+        set_field(fields[field], rest, value)
+    else:
+        fields[field] = value

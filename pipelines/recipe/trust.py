@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import RecipeError
-from ..dataset.run_folder import RUN_SUFFIX
+from ..dataset.files import RUN_SUFFIX
 from .head import found_file
-from .read import load, load_without_code, read_document
-from .recipe import Recipe
+from .recipe import Recipe, load, load_without_code, read_document
 from .steps import SERVED, StoredOperator, serves_tools
 
 # --- Code -----------------------------------------------------------------------------

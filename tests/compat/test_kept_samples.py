@@ -19,7 +19,7 @@ from version_0_4 import as_it_was
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 DATA = Path(__file__).parent / "data" / "kept"

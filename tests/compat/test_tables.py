@@ -26,7 +26,7 @@ import pytest
 from recorded_recipes import DATA, EARLIER, OVERRIDES, RECIPES, recipe_path
 from version_0_4 import as_it_was
 
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 HERE = Path(__file__).parent

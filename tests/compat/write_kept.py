@@ -27,7 +27,7 @@ from digests import SMALL
 from fake_judge import FakeJudge
 from fake_server import FakeServer, Trouble
 
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 ASK_AGAIN_S = 0.05

@@ -33,7 +33,7 @@ from digests import SMALL, digest_of, dropped
 from fake_judge import FakeJudge
 
 from rejuice.pipelines.demo.agents import write_trajectories
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 CHECKOUT = Path.cwd()

@@ -153,8 +153,8 @@ from pathlib import Path
 from rejuice.operators import get, installed
 from rejuice.operators.cache_key import code_version
 from rejuice.operators.operator import source_state, source_states
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 def state():
     ours, theirs = os.pipe()

@@ -89,7 +89,7 @@ def test_a_name_that_two_distributions_register_is_refused_with_both(install, re
 
 
 def test_a_recipe_with_such_a_name_is_refused(install, recipe_file):
-    from rejuice.pipelines.recipe.read import load
+    from rejuice.pipelines.recipe.recipe import load
 
     install("mine", "1", "mine", [("length_filter", "OddFilter")])
     with pytest.raises(RecipeError, match="operator 'length_filter' is registered by mine 1 ") as error:  # fmt: skip

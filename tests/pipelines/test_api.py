@@ -21,7 +21,7 @@ from rejuice.operators import (
     installed,
 )
 from rejuice.pipelines import Recipe, Result, load, run
-from rejuice.pipelines.engine.runner import run as run_to_export
+from rejuice.pipelines.engine.run import run as run_to_export
 from rejuice.pipelines.engine.steps import run_in_memory
 
 PROCESS = [

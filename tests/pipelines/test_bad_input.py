@@ -8,9 +8,9 @@ import pytest
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.columns import check_columns
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 ROWS = [{"question": f"What is {i} plus 1?", "answer": f"#### {i + 1}"} for i in range(6)]
 PROMPTS = {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}}

@@ -8,8 +8,8 @@ import pytest
 from vllm_server import EMBEDDED, VllmServer, vllm_python
 
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "gsm8k_qwen.yaml"

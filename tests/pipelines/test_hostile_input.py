@@ -17,12 +17,9 @@ from rejuice.operators.json_text import is_very_deep, parse_json
 from rejuice.operators.sampling.recording import Recording
 from rejuice.pipelines.analysis.page.content import embedded_json
 from rejuice.pipelines.dataset.write import written_columns
-from rejuice.pipelines.engine.audit_log import decided_rows
 from rejuice.pipelines.engine.finished import _checksum, read_manifest
-from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
-from rejuice.pipelines.recipe.yaml_text import YAMLError, describe, parse
+from rejuice.pipelines.engine.report import Report, decided_rows
+from rejuice.pipelines.recipe.recipe import Recipe, YAMLError, describe, load, parse
 
 DIGITS, DEEP = "9" * 5_000, 20_000
 LISTS = "[" * DEEP + "]" * DEEP

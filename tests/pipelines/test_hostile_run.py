@@ -13,9 +13,9 @@ from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.cli import trust as commands
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import trust
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.trust import code_of
 
 OPERATORS = """

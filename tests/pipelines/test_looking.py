@@ -10,7 +10,7 @@ from every_command import check_every_command, check_whatif_by_hand, sampled_row
 from real_responses import RECIPE, overrides
 
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytestmark = pytest.mark.slow

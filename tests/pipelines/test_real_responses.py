@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from real_responses import FOLDER, PROBLEMS, RECIPE, N, overrides, right_by_math_verify
 
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytestmark = pytest.mark.slow

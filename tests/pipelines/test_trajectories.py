@@ -11,8 +11,8 @@ from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.demo.agents import write_trajectories
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import run
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import run
+from rejuice.pipelines.recipe.recipe import load
 
 PROMPTS, N = 30, 8
 

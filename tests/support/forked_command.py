@@ -118,7 +118,7 @@ def serve(file: int) -> None:
             importlib.import_module(name)
     from rejuice.operators.cache_key import code_version
     from rejuice.pipelines.cli import main
-    from rejuice.pipelines.recipe.read import load
+    from rejuice.pipelines.recipe.recipe import load
 
     for step in load(recipe).steps:
         code_version(type(step.operator))  # It parses our own source files, for 0.4 s.

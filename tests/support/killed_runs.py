@@ -13,7 +13,7 @@ import psutil
 from forked_command import ForkedCommand
 from paid_run import PaidRun
 
-from rejuice.pipelines.engine.workers import on_ray
+from rejuice.pipelines.engine import workers_on_ray
 
 _LEFT_S = 20
 """How long processes of a killed run may live on, after which it counts as a failure."""
@@ -164,7 +164,7 @@ def _workers_of(root: psutil.Process) -> list[psutil.Process]:
         except psutil.Error:
             continue  # It has ended.
         # The title of a process of Ray's is the task that it runs, IDLE, or an agent of the node.
-        if "popen_loky" in line or line == f"ray::{on_ray._run.__name__}":
+        if "popen_loky" in line or line == f"ray::{workers_on_ray._run.__name__}":
             found.append(process)
     return found
 

@@ -16,9 +16,8 @@ from typing import Any
 
 import yaml
 
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import Recipe, load
 
 ROWS = (
     {

@@ -21,8 +21,7 @@ from fake_queue import FakeQueue
 
 from rejuice.operators.agents.trajectory import Trajectory, TrajectoryGroup
 from rejuice.operators.sampling.protocol import Group, Sample
-from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
+from rejuice.pipelines.recipe.recipe import Recipe, load
 from rejuice.trainer.launch.training import prepare
 
 SCRIPTED = '''

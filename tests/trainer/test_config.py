@@ -10,7 +10,7 @@ from fake_run import write_recipe
 from rejuice.operators import RecipeError
 from rejuice.operators.config import field_docs
 from rejuice.pipelines.analysis.reference import table
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import (
     Cpu,
     Gpu,

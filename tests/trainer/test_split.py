@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import TURN_MEAN, Train
 from rejuice.trainer.split import check_section, grading_steps, loss_agg_mode, split_recipe
 

@@ -20,9 +20,9 @@ from ...operators import DataError, RejuiceError, __version__
 from ...operators.columns import MESSAGES, flat
 from ...operators.groups import hash_each
 from ...operators.logs import know
+from ...pipelines.dataset.files import check_finished, is_folder, run_folder
 from ...pipelines.dataset.read import Dataset, read_all, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
-from ...pipelines.dataset.run_folder import check_finished, is_folder, run_folder
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.finished import Manifest, read_manifest

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 from ...operators import RejuiceError
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.columns import checked_schema
-from ...pipelines.recipe.recipe import Recipe
-from ...pipelines.recipe.yaml_text import dump
+from ...pipelines.recipe.recipe import Recipe, dump
 from ..launch.prompts import make_held_out, make_prompts
 from ..policies import policy_path
 from ..run import is_prepared

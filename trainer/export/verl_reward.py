@@ -19,7 +19,7 @@ from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, n
 from ...operators.errors import suggest
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
-from ...pipelines.recipe.read import load
+from ...pipelines.recipe.recipe import load
 from ...pipelines.recipe.steps import Step
 from ..verl.curation import curate
 

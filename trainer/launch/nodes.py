@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...operators.errors import RejuiceError
-from ...pipelines.engine.workers.on_ray import on_each_node, reads_text
+from ...pipelines.engine.workers_on_ray import on_each_node, reads_text
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ..policies import policy_path
 from ..run import TrainingRun

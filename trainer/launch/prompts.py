@@ -22,7 +22,7 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.dataset.read import read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
-from ...pipelines.engine.audit_log import DECISIONS
+from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import Step, of_files
 from ..policies import policy_path
 from ..run import TrainingRun, is_prepared

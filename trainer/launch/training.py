@@ -20,8 +20,7 @@ from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
-from ...pipelines.recipe.recipe import Recipe
-from ...pipelines.recipe.yaml_text import dump
+from ...pipelines.recipe.recipe import Recipe, dump
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..report import metrics
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared

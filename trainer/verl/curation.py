@@ -28,8 +28,8 @@ from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
-from ...pipelines.engine.audit_log import AuditLog, decisions
 from ...pipelines.engine.frame import Frame
+from ...pipelines.engine.report import AuditLog, decisions
 from ...pipelines.engine.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step
 from .values import StepValues

@@ -11,8 +11,7 @@ from rejuice.operators.agents.registry import FLOWS, TOOLS, build_flow, build_to
 from rejuice.operators.cache_key import cache_key_json, part_version
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.recipe.columns import checked_schema
-from rejuice.pipelines.recipe.read import load
-from rejuice.pipelines.recipe.recipe import Recipe
+from rejuice.pipelines.recipe.recipe import Recipe, load
 
 MINE = '''
 from rejuice.operators import RecipeError

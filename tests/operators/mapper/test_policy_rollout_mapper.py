@@ -23,8 +23,8 @@ from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.operator import RowsOfChunk
 from rejuice.operators.sampling import Failure, Group, Sample, rollout
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, get
 from rejuice.operators.columns import MESSAGES, component
 from rejuice.operators.registry import build
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import read_decisions
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.report import read_decisions
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.verl.curation import curate
 

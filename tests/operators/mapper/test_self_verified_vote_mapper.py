@@ -16,9 +16,9 @@ from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.mapper.self_verification_mapper import SelfVerificationMapper
 from rejuice.operators.mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
 from rejuice.operators.registry import build
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 
 def voted(table, **fields):

@@ -10,7 +10,7 @@ from labelled import label, lines_of
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 TINY = """\

@@ -12,7 +12,7 @@ from rejuice.pipelines.analysis.audit import STRATA, agreement, draw, graded_row
 from rejuice.pipelines.analysis.labels import labelled_errors, sample_lines, write_lines
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from recorded_recipes import OVERRIDES, TABLES, recipe_path
 
 from rejuice.pipelines.analysis.rows import KEPT, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytestmark = pytest.mark.slow

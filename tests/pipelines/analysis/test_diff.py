@@ -13,7 +13,7 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from rejuice.pipelines.analysis.diff import diff_of, new_responses, recipe_differences, set_change
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 EASY = [*PROCESS[:5], {"pass_rate_filter": {"max": 1.0}}, *PROCESS[6:]]
 WEIGHED = [*PROCESS[:6], {"reward_sum_mapper": {"weights": {"accuracy": 0.5, "format": 2.0}}}, *PROCESS[7:]]  # fmt: skip

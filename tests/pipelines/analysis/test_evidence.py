@@ -18,9 +18,9 @@ from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardM
 from rejuice.operators.text.embedding import hashed_ngram
 from rejuice.pipelines.analysis.evidence import evidence, has_evidence, seen_by
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import iterate_steps
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.steps import number_steps
 
 

@@ -10,8 +10,8 @@ from rejuice.pipelines.analysis.explain import explain_recipe
 from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.dataset.files import read_checked
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.trust import code_of, trust
 
 ROWS = [

@@ -11,7 +11,7 @@ from rejuice.operators import DataError
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.pipelines.analysis.stored import open_stored, steps_after_sampling
 from rejuice.pipelines.engine.plan import kept_folder, operator_key
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_what_each_step_did_is_as_it_was_committed(tiny):
 
 
 def test_the_recipe_of_the_run_counts_where_the_command_line_has_changed_it(tmp_path):
-    from rejuice.pipelines.engine import runner as engine
+    from rejuice.pipelines.engine import run as engine
 
     path = write_tiny(tmp_path)
     engine.run(load(path, {"pass_rate_filter.max": "0.4"}))

@@ -11,7 +11,7 @@ from rejuice.pipelines.analysis.preview import preview, refill_figures, step_cos
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whole
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 
 

@@ -14,7 +14,7 @@ from rejuice.operators import RecipeError, installed
 from rejuice.pipelines.analysis.reference import recipe_schema
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.recipe.head import Head
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("**/*.yaml"))
 GOOD = {"dataset_path": "a", "export_path": "b.jsonl", "process": [{"length_filter": {"min": 1}}]}

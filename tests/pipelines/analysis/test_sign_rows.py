@@ -106,8 +106,8 @@ def run_on(folder, data, process):
 
     from tiny_run import write_tiny
 
-    from rejuice.pipelines.engine import runner as engine
-    from rejuice.pipelines.recipe.read import load
+    from rejuice.pipelines.engine import run as engine
+    from rejuice.pipelines.recipe.recipe import load
 
     path = write_tiny(folder, process)
     (folder / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in data), "utf-8")

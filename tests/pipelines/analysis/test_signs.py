@@ -13,8 +13,8 @@ from trained_run import write_trained
 from rejuice.pipelines.analysis.show_audit import sign_lines
 from rejuice.pipelines.analysis.signs import audit_signs, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = (
     {"prompt_template_mapper": {}},

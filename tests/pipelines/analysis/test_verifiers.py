@@ -22,7 +22,7 @@ from rejuice.pipelines.analysis.audit import (
 )
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 

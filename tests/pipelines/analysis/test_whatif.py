@@ -27,8 +27,8 @@ from rejuice.pipelines.analysis.whatif import (
     whole,
 )
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 SAMPLING = list(PROCESS[:2])
 

@@ -8,9 +8,9 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.data_juicer.datasets import exported
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
+from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.recipe.columns import checked_schema
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytest.importorskip("data_juicer")
 

@@ -12,10 +12,10 @@ import requests
 from rejuice.operators import EngineError, OperatorError, Scope
 from rejuice.pipelines.data_juicer import run_operator, steps
 from rejuice.pipelines.data_juicer.failures import NotReadyError
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.steps import compute_change
+from rejuice.pipelines.recipe.recipe import load
 
 pytest.importorskip("data_juicer")
 

@@ -18,9 +18,9 @@ from rejuice.operators import EngineError
 from rejuice.operators.change import OTHER_MESSAGES, merge_logged
 from rejuice.pipelines.data_juicer import catalogue, needs, run_operator, settings
 from rejuice.pipelines.data_juicer.watch import watching
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from rejuice.operators import RecipeError
 from rejuice.pipelines import recipe
 from rejuice.pipelines.data_juicer import catalogue, steps
 from rejuice.pipelines.data_juicer.settings import check_type
-from rejuice.pipelines.recipe.yaml_text import parse
+from rejuice.pipelines.recipe.recipe import parse
 
 pytest.importorskip("data_juicer")
 

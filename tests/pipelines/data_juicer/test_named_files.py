@@ -7,8 +7,8 @@ import pytest
 
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.pipelines.data_juicer import steps
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 pytest.importorskip("data_juicer")
 

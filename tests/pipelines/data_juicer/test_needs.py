@@ -17,9 +17,9 @@ from rejuice.pipelines.data_juicer import (
     settings,
     steps,
 )
-from rejuice.pipelines.engine.chunks import default_chunk_rows
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
+from rejuice.pipelines.engine.plan import default_chunk_rows
+from rejuice.pipelines.engine.steps import compute_change
 
 pytest.importorskip("data_juicer")
 

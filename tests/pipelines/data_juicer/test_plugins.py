@@ -11,10 +11,10 @@ import pytest
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.operators.cache_key import cache_key_json, code_version
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.steps import compute_change
+from rejuice.pipelines.recipe.recipe import load
 
 pytest.importorskip("data_juicer")
 

@@ -14,8 +14,7 @@ from rejuice.operators import Change, OperatorError, RecipeError, Scope, build
 from rejuice.pipelines import recipe
 from rejuice.pipelines.data_juicer import catalogue, datasets, steps
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
-from rejuice.pipelines.engine.steps import run_in_memory
+from rejuice.pipelines.engine.steps import compute_change, run_in_memory
 
 pytest.importorskip("data_juicer")
 

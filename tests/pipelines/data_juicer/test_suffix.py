@@ -14,8 +14,7 @@ import yaml
 from rejuice.operators import RecipeError
 from rejuice.pipelines import Recipe, load, run
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.dataset.source import SUFFIX
-from rejuice.pipelines.dataset.spec import DatasetSpec
+from rejuice.pipelines.dataset.spec import SUFFIX, DatasetSpec
 
 pytest.importorskip("data_juicer")
 

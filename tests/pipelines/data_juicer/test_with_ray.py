@@ -11,7 +11,7 @@ from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.data_juicer.steps import MissingPackageError
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
+from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
 
 pytest.importorskip("data_juicer")

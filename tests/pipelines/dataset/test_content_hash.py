@@ -8,7 +8,7 @@ import pytest
 from command import runner
 
 from rejuice.pipelines.dataset import read
-from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import fingerprint
 from rejuice.pipelines.dataset.remote import to_path
 

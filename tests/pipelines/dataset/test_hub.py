@@ -8,11 +8,10 @@ from typer.testing import CliRunner
 
 from rejuice.operators import DataError
 from rejuice.pipelines.cli.main import app
-from rejuice.pipelines.dataset.hub import HubDataset, download
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
-from rejuice.pipelines.engine.runner import run
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, HubDataset, download
+from rejuice.pipelines.engine.run import run
+from rejuice.pipelines.recipe.recipe import load
 
 ROWS = [{"question": f"{k} + 1?", "answer": f"#### {k + 1}"} for k in range(5)]
 
@@ -43,7 +42,7 @@ def test_a_split_that_is_not_there(hub, tmp_path):
         download(HubDataset(hub, split="test"), tmp_path / "a.parquet")
 
 
-@pytest.mark.recommended("pipelines/dataset/hub.py", "give another --split")
+@pytest.mark.recommended("pipelines/dataset/spec.py", "give another --split")
 def test_a_split_without_rows(tmp_path, monkeypatch):
     import datasets
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError
 from rejuice.operators.json_text import is_very_deep
 from rejuice.pipelines.dataset import json_lines
-from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import Dataset
 
 QUICK = settings(

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.pipelines.dataset import json_lines
-from rejuice.pipelines.dataset.datafile import DataFile
-from rejuice.pipelines.dataset.json_types import number_text, without_marks
-from rejuice.pipelines.dataset.schemas import added, conform, unify
+from rejuice.pipelines.dataset.files import DataFile
+from rejuice.pipelines.dataset.schemas import added, conform, number_text, unify, without_marks
 
 DRAWS = int(os.environ.get("REJUICE_JSON_DRAWS", "150"))
 """10,000 were drawn once."""

@@ -15,10 +15,9 @@ import pytest
 import zstandard
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset.json_types import plain_type
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.dataset.source import Selection
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
+from rejuice.pipelines.dataset.schemas import plain_type
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection
 from rejuice.pipelines.dataset.write import writer
 
 

@@ -5,16 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from rejuice.pipelines.dataset import lease
-from rejuice.pipelines.dataset.lease import leased
-from rejuice.pipelines.dataset.remote import RemotePath, to_path
+from rejuice.pipelines.dataset import remote
+from rejuice.pipelines.dataset.remote import RemotePath, leased, to_path
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def path(store, monkeypatch):
-    monkeypatch.setattr(lease, "_BEAT_S", 0.1)
+    monkeypatch.setattr(remote, "_BEAT_S", 0.1)
     return to_path(f"{store}/x[1].lock")  # No pattern.
 
 
@@ -44,7 +43,7 @@ def test_one_that_is_renewed_is_respected_and_given_back(path):
 
 @pytest.mark.parametrize("content", ["has 7", "asks 0", ""])
 def test_that_of_a_killed_process_is_taken_after_a_while(path, monkeypatch, content):
-    monkeypatch.setattr(lease, "_WAIT_S", 0.6)
+    monkeypatch.setattr(remote, "_WAIT_S", 0.6)
     left = path.with_name("x[1].lock-left")
     left.write_text(content)
     with leased(path, refuse) as claim:
@@ -101,5 +100,5 @@ def test_of_many_that_ask_at_once_one_has_it_at_a_time(path):
 
 def test_one_that_is_lost_is_not_taken_back(path):
     claim = path.with_name("x[1].lock-own")
-    lease._renew(claim, threading.Event())
+    remote._renew(claim, threading.Event())
     assert not claim.exists()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError
 from rejuice.pipelines.dataset import json_lines, parquet
 from rejuice.pipelines.dataset import read as read_module
-from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import Dataset, fingerprint, prepare
 from rejuice.pipelines.dataset.schemas import conform
 from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files

@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 
 class _Refuses(BaseHTTPRequestHandler):

@@ -9,7 +9,7 @@ import pytest
 from object_store import Answers, object_store
 
 from rejuice.pipelines.dataset import parquet
-from rejuice.pipelines.dataset.datafile import DataFile
+from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.spec import DatasetSpec, dataset_files

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rejuice.pipelines.dataset import sections
 from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.sections import Sections, write_sections
+from rejuice.pipelines.engine import commit
+from rejuice.pipelines.engine.commit import Sections, write_sections
 
 CONTENT = [b"one", b"", b"three" * 9]
 METADATA = {b"a": b"b"}
@@ -30,7 +30,7 @@ def test_an_index_that_is_longer_than_what_is_fetched_first(store, monkeypatch):
     path = to_path(store) / "file"
     content = [b"%d" % number for number in range(99)]
     write_sections(path, content, METADATA)
-    monkeypatch.setattr(sections, "_TAIL_BYTES", 99)
+    monkeypatch.setattr(commit, "_TAIL_BYTES", 99)
     assert list(map(bytes, Sections.open(path).read(0, 99))) == content
 
 

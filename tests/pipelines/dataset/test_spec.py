@@ -17,9 +17,8 @@ from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.dataset.files import write_file
 from rejuice.pipelines.dataset.read import Dataset, parse_mixture, rows_by_weight, sampled
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.source import Selection
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
-from rejuice.pipelines.engine.preflight import Preflight
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection, dataset_files
+from rejuice.pipelines.engine.run import Run
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -205,7 +204,7 @@ def test_an_empty_file_among_others_is_no_error(folder):
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_a_group_in_two_files_is_refused_before_anything_is_sampled(folder, suffix, monkeypatch):
     # That would wait for the server, which is not asked for a sample.
-    monkeypatch.setattr(Preflight, "before_all", lambda _: None)
+    monkeypatch.setattr(Run, "check_before_all", lambda _: None)
     rows = [["2 + 2?", "1 + 1?"], ["3 + 3?", "4 + 4?", "1 + 1?"]]
     for name, questions in zip("ab", rows, strict=True):
         table = pa.table({"question": questions, "answer": ["#### 2"] * len(questions)})

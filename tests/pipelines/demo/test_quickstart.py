@@ -12,8 +12,8 @@ import yaml
 from rounding import LOG_PROBS
 
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "quickstart.yaml"
 PROMPTS = 40

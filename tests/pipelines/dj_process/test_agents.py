@@ -11,7 +11,7 @@ import yaml
 from fake_server import FakeServer
 from rounding import LOG_PROBS
 
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytest.importorskip("data_juicer")

@@ -19,8 +19,7 @@ from data_juicer.ops import load_ops
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.dataset.source import Selection
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection
 
 pytestmark = pytest.mark.slow
 

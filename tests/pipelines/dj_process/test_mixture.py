@@ -8,8 +8,8 @@ import pytest
 import yaml
 from juicer_run import execute
 
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from rejuice.operators import Filter, RecipeError, RejuiceError, build, drop, get, installed
 from rejuice.pipelines import recipe
-from rejuice.pipelines.engine.audit_log import DECISIONS
+from rejuice.pipelines.engine.report import DECISIONS
 from rejuice.pipelines.engine.steps import run_in_memory
 
 pytest.importorskip("data_juicer")

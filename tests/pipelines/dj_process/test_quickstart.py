@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 

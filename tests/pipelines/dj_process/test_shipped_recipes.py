@@ -15,7 +15,7 @@ from recorded_recipes import OVERRIDES as COMPARED
 from recorded_recipes import RECIPES, TABLES, write_recipe
 
 from rejuice.operators.registry import installed
-from rejuice.pipelines.engine import run
+from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
 pytest.importorskip("data_juicer")

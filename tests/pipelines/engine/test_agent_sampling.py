@@ -13,9 +13,9 @@ import pytest
 from fake_server import FakeServer
 
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.paid_rows import entries
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 N, PROMPTS = 2, 120
 COMMAND = [sys.executable, "-m", "rejuice.pipelines.cli", "run"]

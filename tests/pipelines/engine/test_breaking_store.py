@@ -10,10 +10,10 @@ import pytest
 from breaking_proxy import breaking_proxy
 
 from rejuice.operators import DataError
-from rejuice.pipelines.dataset import lease, remote
+from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [{"pass_rate_filter": {"min": 0.1}}, {"exact_deduplicator": {}}]
 PARTS = 6
@@ -23,7 +23,7 @@ PARTS = 6
 @pytest.fixture
 def proxy(s3, monkeypatch):
     monkeypatch.setattr(remote, "_ATTEMPTS", 1)  # Else the client tries again for seconds,
-    monkeypatch.setattr(lease, "_WAIT_S", 0)  # and the next run waits for the one before it.
+    monkeypatch.setattr(remote, "_WAIT_S", 0)  # and the next run waits for the one before it.
     with breaking_proxy(s3) as proxy:
         yield proxy
 

@@ -18,7 +18,7 @@ from fake_server import FakeServer
 from rejuice.operators import RejuiceError
 from rejuice.operators.servers.judge import open_cache, user_cache
 from rejuice.pipelines.engine import cache as cache_module
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.cache import (
     Removal,
     cache_entries,
@@ -28,7 +28,7 @@ from rejuice.pipelines.engine.cache import (
     sole_user,
     use_cache,
 )
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROMPTS = 7
 

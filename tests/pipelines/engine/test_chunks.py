@@ -5,10 +5,10 @@ import pytest
 from rejuice.operators import RecipeError
 from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
-from rejuice.pipelines.engine import chunks
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.chunks import check_chunk_rows, default_chunk_rows
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import plan
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.plan import check_chunk_rows, default_chunk_rows
+from rejuice.pipelines.recipe.recipe import load
 
 
 def sampling(**fields):
@@ -33,9 +33,9 @@ def test_rows_of_a_chunk(operators, rows):
     check_chunk_rows(operators, rows if operators else 10**9)
 
 
-@pytest.mark.recommended("pipelines/engine/chunks.py", "a chunk holds 2.1 GB: --chunk_rows {…}")
+@pytest.mark.recommended("pipelines/engine/plan.py", "a chunk holds 2.1 GB: --chunk_rows {…}")
 def test_a_chunk_that_might_not_fit_is_refused_before_anything_is_sampled(recipe_file, monkeypatch):
-    monkeypatch.setattr(chunks, "_COLUMN_BYTES", 10_000)
+    monkeypatch.setattr(plan, "_COLUMN_BYTES", 10_000)
     rows = [{"question": f"{k}?", "answer": "1"} for k in range(9)]
     sample = {"n": 4, "max_tokens": 100, "engine": "openai", "model": "m"}
     recipe = load(

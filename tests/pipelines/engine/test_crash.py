@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from run_files import NAMES_PATHS, files_of
 
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},

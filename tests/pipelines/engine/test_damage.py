@@ -7,9 +7,8 @@ import pytest
 
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.files import DamagedError
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.runner import undamaged
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1}},
@@ -49,7 +48,7 @@ def test_every_damaged_file_of_a_cache_is_computed_again(recipe_file, rollouts, 
 
 def test_what_was_computed_before_a_damage_counts_as_computed(recipe_file, rollouts, monkeypatch):
     recipe = load(recipe_file(PROCESS, rollouts(30).to_pylist()))
-    cache, write, damaged = recipe.head.export_path.parent / ".rejuice", engine.write_export, []
+    cache, write, damaged = recipe.head.export_path.parent / ".rejuice", engine.write_parts, []
 
     def damage_first(*arguments):
         if not damaged:
@@ -57,23 +56,27 @@ def test_what_was_computed_before_a_damage_counts_as_computed(recipe_file, rollo
             flip(damaged[0])
         return write(*arguments)
 
-    monkeypatch.setattr(engine, "write_export", damage_first)
+    monkeypatch.setattr(engine, "write_parts", damage_first)
     warned = []
     report = engine.run(recipe, chunk_rows=40, warn=warned.append)
     assert any(line.startswith(f"{damaged[0]} is damaged") for line in warned)
     assert [step.cached for step in report.steps] == [False] * 3
 
 
-def test_a_file_that_is_damaged_again_ends_the_run(tmp_path):
-    path = tmp_path / "000000.arrow"
+def test_a_file_that_is_damaged_again_ends_the_run(recipe_file, rollouts, monkeypatch):
+    recipe, damaged = load(recipe_file(PROCESS, rollouts(30).to_pylist())), []
+    cache, write = recipe.head.export_path.parent / ".rejuice", engine.write_parts
 
-    def work():
-        path.write_bytes(b"x")
-        return files.read_checked(path)
+    def damage_first(*arguments):
+        damaged.append(sorted(cache.glob("grpo_*/*.arrow"))[0])
+        flip(damaged[-1])
+        return write(*arguments)
 
+    monkeypatch.setattr(engine, "write_parts", damage_first)
     with pytest.raises(DamagedError, match="is damaged; remove it and run again"):
-        undamaged(work, work, print)
-    assert os.path.exists(path)
+        engine.run(recipe, chunk_rows=40)
+    assert damaged == [damaged[0]] * 2
+    assert os.path.exists(damaged[0])
 
 
 DRAWS = """

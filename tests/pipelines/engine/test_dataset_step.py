@@ -14,7 +14,7 @@ from rich.console import Console
 from rejuice.operators import OperatorError
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.engine import dataset_step
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.dataset_step import (
     ALL_ROWS,
@@ -30,7 +30,7 @@ from rejuice.pipelines.engine.dataset_step import (
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.progress import Progress
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 COUNTED = """
 from typing import ClassVar

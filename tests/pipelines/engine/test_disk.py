@@ -16,8 +16,8 @@ from paid_run import PaidRun
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset import files
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 
 @pytest.fixture

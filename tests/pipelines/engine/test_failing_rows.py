@@ -10,9 +10,9 @@ import pytest
 
 from rejuice.operators import Change, Mapper, OperatorError, Scope
 from rejuice.pipelines.cli import main
-from rejuice.pipelines.engine import operator_call
+from rejuice.pipelines.engine import steps
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.operator_call import compute_change
+from rejuice.pipelines.engine.steps import compute_change
 
 
 class RootMapper(Mapper):
@@ -94,7 +94,7 @@ def test_a_failure_that_is_not_about_a_row_names_none():
 
 
 def test_what_took_long_is_not_computed_again(monkeypatch):
-    monkeypatch.setattr(operator_call, "_LONGEST_SEARCH_S", -1.0)
+    monkeypatch.setattr(steps, "_LONGEST_SEARCH_S", -1.0)
     assert message(RootMapper()) == "in rows 1 to 6"
 
 

@@ -10,13 +10,12 @@ import pytest
 import yaml
 
 from rejuice.operators import Change, DataError, RecipeError
-from rejuice.pipelines.dataset.run_folder import run_folder, unfinished_run_folder
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import DECISIONS, decisions, read_decisions
+from rejuice.pipelines.dataset.files import run_folder, unfinished_run_folder
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.export import check_may_replace_export
 from rejuice.pipelines.engine.frame import Frame
-from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.report import DECISIONS, Report, decisions, read_decisions
+from rejuice.pipelines.recipe.recipe import load
 
 REASONS = pa.array(["too_long", None, "no_text"])
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, api
-from rejuice.pipelines.dataset.run_folder import run_folder
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.dataset.files import run_folder
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.commit import count_retry
 from rejuice.pipelines.engine.finished import read_manifest
 from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.engine.retries import count_retry
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [{"pass_rate_filter": {"max": 0.9}}, {"exact_deduplicator": {}}]
 FILES = (
@@ -36,7 +36,7 @@ def recipe(recipe_file, rollouts):
 
 @pytest.fixture
 def no_step_runs(monkeypatch):
-    monkeypatch.setattr("rejuice.pipelines.engine.runner.run_step", None)
+    monkeypatch.setattr("rejuice.pipelines.engine.run.run_step", None)
 
 
 def files_of(recipe):

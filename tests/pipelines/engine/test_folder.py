@@ -14,7 +14,13 @@ from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import paid_rows as kept_folder
 from rejuice.pipelines.engine import paid_rows as kept_journal
-from rejuice.pipelines.engine.commit import RetriesGoneError, as_table
+from rejuice.pipelines.engine.commit import (
+    RetriesGoneError,
+    as_table,
+    count_retry,
+    counts_retries,
+    retry_count,
+)
 from rejuice.pipelines.engine.paid_rows import (
     KeptRows,
     chunk_path,
@@ -24,7 +30,6 @@ from rejuice.pipelines.engine.paid_rows import (
     rewrite_without,
     row_keys,
 )
-from rejuice.pipelines.engine.retries import count_retry, counts_retries, retry_count
 from rejuice.pipelines.engine.steps import StepResult
 
 TABLE = pa.table({"x": ["a", "b", None]})

@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.cache import remove, select_matching
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [{"grpo_advantage_mapper": {}}, {"length_filter": {"min": 3}}]
 

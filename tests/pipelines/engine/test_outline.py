@@ -4,11 +4,11 @@ import pickle
 
 import pytest
 
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.export import outline
 from rejuice.pipelines.engine.plan import Plan
-from rejuice.pipelines.engine.workers.local import LocalWorkers
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.workers import LocalWorkers
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [{"group_size_filter": {"min": 2}}, {"grpo_advantage_mapper": {}}]
 

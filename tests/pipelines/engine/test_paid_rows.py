@@ -14,9 +14,9 @@ import pytest
 
 from rejuice.operators.cache_key import code_version, former_code_version
 from rejuice.pipelines.engine import plan
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import kept_folder
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 ROOT = Path(__file__).resolve().parents[3]
 PAID = '''
@@ -147,14 +147,14 @@ import sys
 from pathlib import Path
 import rejuice.operators
 from rejuice.operators.cache_key import code_version, former_code_version
-from rejuice.pipelines.engine import plan, runner
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import plan, run
+from rejuice.pipelines.recipe.recipe import load
 
 assert Path(rejuice.operators.__file__).is_relative_to(Path.cwd())
 if sys.argv[3:] == ["earlier"]:
     plan.code_version = lambda kind: former_code_version(kind) or code_version(kind)
 recipe = load(Path(sys.argv[1]), {"export_path": sys.argv[2]})
-cached = runner.run(recipe, overwrite=True).steps[1].cached
+cached = run.run(recipe, overwrite=True).steps[1].cached
 print(cached, type(recipe.steps[1].operator).__base__.__module__)
 """
 

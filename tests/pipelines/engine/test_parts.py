@@ -16,10 +16,10 @@ from rejuice.pipelines import api
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.dataset.write import exported_rows, written_columns
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import decided_rows, read_decisions
-from rejuice.pipelines.engine.finished import cut_parts
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.export import cut_parts
+from rejuice.pipelines.engine.report import decided_rows, read_decisions
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"group_size_filter": {"min": 2}},

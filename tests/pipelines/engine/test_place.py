@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
-from rejuice.pipelines.dataset.files import remove_folder
-from rejuice.pipelines.dataset.run_folder import check_finished, run_folder, unfinished_run_folder
+from rejuice.pipelines.dataset.files import (
+    check_finished,
+    remove_folder,
+    run_folder,
+    unfinished_run_folder,
+)
 from rejuice.pipelines.dataset.spec import dataset_files
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished import read_manifest, sole_writer
 from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [{"group_size_filter": {"min": 2}}]
 

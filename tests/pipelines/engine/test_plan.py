@@ -11,11 +11,11 @@ import pytest
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.dataset.read import prepare
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.pipelines.recipe.columns import check_columns, group_columns
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"pass_rate_filter": {"max": 0.9}},

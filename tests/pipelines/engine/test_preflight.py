@@ -6,8 +6,8 @@ from fake_server import FakeServer
 
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.sandbox import run as sandbox
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.1, "attempts": 2}
 SAMPLE, JUDGE = "policy_rollout_mapper", "llm_quality_reward_mapper"

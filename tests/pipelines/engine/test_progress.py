@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from rejuice.pipelines.engine import progress
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.progress import Progress
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 
 def logged(terminal=False, quiet=False, clock=(), monkeypatch=None):

@@ -7,15 +7,14 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.cli.cache import _cache
-from rejuice.pipelines.dataset import sections
 from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.dataset.remote import RemotePath, to_path
-from rejuice.pipelines.dataset.sections import Sections
-from rejuice.pipelines.engine import dataset_step
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import commit, dataset_step
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.commit import Sections
 from rejuice.pipelines.engine.dataset_step import decide_shard, shards_of, write_digest
 from rejuice.pipelines.engine.plan import Plan
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 
@@ -105,7 +104,7 @@ def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     recipe_file, rollouts, cache, monkeypatch
 ):
     monkeypatch.setattr(dataset_step, "_PART_BYTES", 1)  # A bucket is a part.
-    monkeypatch.setattr(sections, "_TAIL_BYTES", sections._SIZE.size)
+    monkeypatch.setattr(commit, "_TAIL_BYTES", commit._SIZE.size)
     recipe = load(recipe_file([{"minhash_deduplicator": {}}], rollouts(60).to_pylist()))
     plan = Plan.open(recipe, cache, 60)
     (step,) = plan.steps
@@ -127,7 +126,7 @@ def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     for path in paths:
         # Each row once over all shards; for each of them the end, then the whole index.
         rows = Sections.open(path).ends[-2]
-        asked = len(shards) * (sections._SIZE.size + indexes[path.name])
+        asked = len(shards) * (commit._SIZE.size + indexes[path.name])
         assert fetched[path.name] == rows + asked
 
 

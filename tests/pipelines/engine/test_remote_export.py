@@ -8,17 +8,15 @@ from command import runner
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.dataset import lease
-from rejuice.pipelines.dataset.files import remove_folder
+from rejuice.pipelines.dataset import remote
+from rejuice.pipelines.dataset.files import check_finished, remove_folder, run_folder
 from rejuice.pipelines.dataset.remote import RemotePath, to_path
-from rejuice.pipelines.dataset.run_folder import check_finished, run_folder
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.dataset.write import exported_rows
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import read_decisions
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished import read_manifest
-from rejuice.pipelines.engine.report import Report
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.report import Report, read_decisions
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 
@@ -234,27 +232,27 @@ def test_places_that_cannot_be_written(path, scheme):
 
 @pytest.mark.parametrize("name", ["curated.parquet", "curated"])
 @pytest.mark.parametrize(
-    "at", ["finish.outline", "write_part.conform", "finish.report_head", "finish.sign"]
+    "at", ["export.outline", "export.conform", "report.StepReport", "run.sign"]
 )
 def test_a_run_that_lost_its_lease_leaves_what_another_run_has_written(
     path, folder, monkeypatch, name, at
 ):
     """As one that was suspended does: the other run takes its lease, and ends before it goes on."""
-    monkeypatch.setattr(lease, "_BEAT_S", 3600.0)
-    monkeypatch.setattr(lease, "_WAIT_S", 0.5)
+    monkeypatch.setattr(remote, "_BEAT_S", 3600.0)
+    monkeypatch.setattr(remote, "_WAIT_S", 0.5)
     fields = {"export_path": f"{folder}/{name}", "max_rows_per_file": "9"}
     first, other = load(path, fields), load(path, {**fields, "group_size_filter.min": "3"})
     export, written = first.head.export_path, []
     where = f"rejuice.pipelines.engine.{at}"
     patched = pkgutil.resolve_name(where)
 
-    def suspended(*arguments):
+    def suspended(*arguments, **fields):
         monkeypatch.setattr(where, patched)
         if not written:
-            monkeypatch.setattr(lease, "_BEAT_S", 0.1)  # Of the other run.
+            monkeypatch.setattr(remote, "_BEAT_S", 0.1)  # Of the other run.
             engine.run(other)
             written.append((contents(export), read_manifest(run_folder(export))))
-        return patched(*arguments)
+        return patched(*arguments, **fields)
 
     monkeypatch.setattr(where, suspended)
     with pytest.raises(RejuiceError, match="did not renew its lease"):

@@ -16,11 +16,11 @@ import pytest
 from rejuice.operators import OperatorError, RejuiceError
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.cache import use_cache
 from rejuice.pipelines.engine.paid_rows import journals
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 EXPENSIVE = """
 import os, pathlib, signal, time
@@ -157,8 +157,8 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
 def test_what_was_finished_is_not_done_again(recipe_path, rollouts, log, tmp_path, fate):
     (tmp_path / "log.fate").write_text(fate)
     code = (
-        "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
-        "from rejuice.pipelines.recipe.read import load\n"
+        "import sys; from pathlib import Path; from rejuice.pipelines.engine import run as engine\n"
+        "from rejuice.pipelines.recipe.recipe import load\n"
         "engine.run(load(Path(sys.argv[1])))"
     )
     done = subprocess.run(

@@ -14,9 +14,9 @@ from rejuice.operators.verifier.pool import Verdict
 from rejuice.pipelines import api
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROMPTS = 9
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 0.1, "attempts": 2}

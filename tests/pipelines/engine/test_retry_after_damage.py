@@ -7,8 +7,8 @@ from rejuice.operators import verifier
 from rejuice.operators.verifier import verify_batch
 from rejuice.operators.verifier.pool import Verdict
 from rejuice.pipelines.dataset import files
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 VERIFY = "math_verify_mapper"
 CHUNK_ROWS = 5

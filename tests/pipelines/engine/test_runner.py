@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import OperatorError, build, get
-from rejuice.pipelines.dataset.files import write_arrow
-from rejuice.pipelines.dataset.run_folder import run_folder
+from rejuice.pipelines.dataset.files import run_folder, write_arrow
 from rejuice.pipelines.dataset.write import mark_written
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import read_decisions
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.report import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROCESS = [
     {"pass_rate_filter": {"min": 0.1, "max": 0.9}},

@@ -18,11 +18,11 @@ from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.engine.audit_log import read_decisions
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.paid_rows import entries
+from rejuice.pipelines.engine.report import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 N = 3
 QUICK = {"api": "chat", "back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 6}

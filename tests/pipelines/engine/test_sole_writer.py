@@ -3,7 +3,7 @@
 import pytest
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.dataset import lease
+from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine.finished import sole_writer
 
@@ -28,13 +28,13 @@ def test_a_lock_on_disk(tmp_path):
 
 @pytest.mark.slow
 def test_a_lease_in_a_store(store, monkeypatch):
-    monkeypatch.setattr(lease, "_BEAT_S", 0.1)
+    monkeypatch.setattr(remote, "_BEAT_S", 0.1)
     export = to_path(f"{store}/curated.parquet")
     with sole_writer(export) as hold:
         assert refused(export)
         assert refused(export.with_suffix(".jsonl")), "they would have one run folder"
         hold.check()
-    monkeypatch.setattr(lease, "_BEAT_S", 3600.0)
+    monkeypatch.setattr(remote, "_BEAT_S", 3600.0)
     with sole_writer(export) as hold:
         (claim,) = export.parent.glob(".curated.run.lock-*")
         claim.unlink()  # As another run does, for which this one is dead.

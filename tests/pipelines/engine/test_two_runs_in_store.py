@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import Change, EngineError, ResumableOperator
-from rejuice.pipelines.dataset import lease
+from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
@@ -80,7 +80,7 @@ def test_what_another_run_has_committed_meanwhile_stays(cache):
 
 @pytest.mark.slow
 def test_of_two_runs_that_finish_a_chunk_at_once_one_writes_it(cache, monkeypatch):
-    found, save, at_work = {}, kept_chunk.save, lease._at_work
+    found, save, at_work = {}, kept_chunk.save, remote._at_work
     opened, goes_on, asked = (threading.Event() for _ in range(3))
     second = threading.Thread(target=lambda: found.update(second=run(cache, "second")))
     MEANWHILE["second"] = lambda: (opened.set(), goes_on.wait(60))
@@ -93,8 +93,8 @@ def test_of_two_runs_that_finish_a_chunk_at_once_one_writes_it(cache, monkeypatc
         save(*arguments)
 
     monkeypatch.setattr(kept_chunk, "save", save_once_the_other_is_finished_or_waits)
-    monkeypatch.setattr(lease, "_BEAT_S", 0.2)
-    monkeypatch.setattr(lease, "_at_work", lambda *each: (asked.set(), at_work(*each))[1])
+    monkeypatch.setattr(remote, "_BEAT_S", 0.2)
+    monkeypatch.setattr(remote, "_at_work", lambda *each: (asked.set(), at_work(*each))[1])
     second.start()
     assert opened.wait(60)
     found["first"] = run(cache, "first")

@@ -3,8 +3,8 @@
 import pytest
 
 from rejuice.operators import OperatorError
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 GRADER = '''
 import pathlib

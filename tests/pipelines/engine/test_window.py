@@ -15,13 +15,13 @@ from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import resumable
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.paid_rows import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
 from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 WIDE = """
 import os, pathlib, random, signal
@@ -72,8 +72,8 @@ class WideMapper(ResumableOperator):
                       pa.array(parents, pa.int64()).to_numpy())
 """
 CODE = (
-    "import sys; from pathlib import Path; from rejuice.pipelines.engine import runner as engine\n"
-    "from rejuice.pipelines.recipe.read import load\n"
+    "import sys; from pathlib import Path; from rejuice.pipelines.engine import run as engine\n"
+    "from rejuice.pipelines.recipe.recipe import load\n"
     "engine.run(load(Path(sys.argv[1])), chunk_rows=4)"
 )
 

@@ -14,7 +14,7 @@ from rejuice.operators import DataError, Mapper, RecipeError
 from rejuice.pipelines import Recipe, load, run
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.write import written_columns
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.columns import checked_schema
 
 CHAT = [{"role": "user", "content": "1 + 1?"}]

@@ -6,9 +6,9 @@ import pytest
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.dataset.read import Dataset
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.columns import checked_schema
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 PROMPTS = [
     {

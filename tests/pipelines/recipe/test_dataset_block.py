@@ -7,10 +7,9 @@ import yaml
 from each import check_each
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.dataset.hub import HubDataset
 from rejuice.pipelines.dataset.remote import RemotePath
-from rejuice.pipelines.dataset.spec import DatasetPart
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.dataset.spec import DatasetPart, HubDataset
+from rejuice.pipelines.recipe.recipe import load
 
 LOCAL = {"type": "local", "path": "a.jsonl"}
 REMOTE = {"type": "remote", "source": "huggingface", "path": "some/set"}

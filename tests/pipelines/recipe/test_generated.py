@@ -17,7 +17,7 @@ from rejuice.pipelines.dataset.read import read_all
 from rejuice.pipelines.demo.lookup import lookup_tasks
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS
 from rejuice.pipelines.recipe.head import GeneratedDataset
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPES = [
     path

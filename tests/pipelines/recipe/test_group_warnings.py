@@ -9,10 +9,9 @@ from command import runner
 from each import check_each
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.engine import run
-from rejuice.pipelines.recipe.columns import checked_schema
-from rejuice.pipelines.recipe.group_warnings import group_warnings
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import run
+from rejuice.pipelines.recipe.columns import checked_schema, group_warnings
+from rejuice.pipelines.recipe.recipe import load
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 SAMPLED = [

@@ -7,7 +7,7 @@ import yaml
 from each import check_each
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.steps import step_names
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))

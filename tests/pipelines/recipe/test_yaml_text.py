@@ -11,7 +11,7 @@ from jsonargparse import get_loader
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe import load
-from rejuice.pipelines.recipe.yaml_text import dump, parse, parse_document
+from rejuice.pipelines.recipe.recipe import dump, parse, parse_document
 
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
 WORDS = [

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.cli.export import app
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.export.huggingface import export_hf
 from rejuice.trainer.export.trl_formats import Completions, Pairs
 from rejuice.trainer.export.verl import export_verl

@@ -14,10 +14,10 @@ from command import runner
 from huggingface_hub.errors import HfHubHTTPError
 
 from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines.dataset.files import run_folder
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.run_folder import run_folder
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.export.huggingface import push
 
 STEPS = [{"column_range_filter": {"column": "reward", "min": 0.2}}]

@@ -8,7 +8,7 @@ from command import runner
 from verl_configs import config_of, problem_of
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.verl_config import validate
 from rejuice.trainer.run import TrainingRun
 

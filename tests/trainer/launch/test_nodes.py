@@ -8,8 +8,8 @@ import pytest
 from fake_run import write_recipe
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine.workers import on_ray
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import workers_on_ray
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.nodes import check_nodes, look
 from rejuice.trainer.run import TrainingRun
 
@@ -81,10 +81,10 @@ def elsewhere(prefix, other):
     """A node whose folder `prefix` is another one."""
 
     def looks(token, copies):
-        from rejuice.pipelines.engine.workers import on_ray
+        from rejuice.pipelines.engine import workers_on_ray
         from rejuice.trainer.launch.nodes import look as here
 
-        on_ray._WAIT_S = 0.1
+        workers_on_ray._WAIT_S = 0.1
 
         def moved(path):
             return Path(str(path).replace(str(prefix), str(other), 1))
@@ -182,7 +182,7 @@ def test_a_folder_of_the_same_name_is_not_shared(run, cluster, monkeypatch):
         token.with_name(view.answer).unlink()
         return view
 
-    monkeypatch.setattr(on_ray, "_WAIT_S", 0.1)
+    monkeypatch.setattr(workers_on_ray, "_WAIT_S", 0.1)
     with pytest.raises(RejuiceError, match=r"has a copy of the folder of the run .*; put it on a"):
         check_nodes(run(), on_node(cluster, copied))
 
@@ -223,6 +223,6 @@ def test_what_this_node_sees(tmp_path):
 
 
 def test_a_node_without_the_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(on_ray, "_WAIT_S", 0.0)
+    monkeypatch.setattr(workers_on_ray, "_WAIT_S", 0.0)
     found = look(tmp_path / "no" / "token", ())
     assert (found.reads, found.error) == (False, None)

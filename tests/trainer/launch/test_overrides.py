@@ -5,7 +5,7 @@ from each import check_each
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.overrides import environment, overrides
 from rejuice.trainer.run import TrainingRun
 

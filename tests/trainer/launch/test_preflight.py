@@ -4,7 +4,7 @@ import pytest
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators import EngineError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.checks import check_servers
 from rejuice.trainer.run import TrainingRun
 

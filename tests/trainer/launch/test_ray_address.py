@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from fake_run import write_recipe
 
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.overrides import ADDRESS, overrides, ray_address
 from rejuice.trainer.launch.verl_config import write_config
 from rejuice.trainer.run import TrainingRun

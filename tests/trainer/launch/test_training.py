@@ -14,7 +14,7 @@ import yaml
 from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script

@@ -5,7 +5,7 @@ from each import check_each
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.checks import check_training, check_user_keys
 from rejuice.trainer.launch.overrides import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
 from rejuice.trainer.run import TrainingRun

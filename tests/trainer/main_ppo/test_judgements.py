@@ -4,8 +4,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.pipelines.engine.runner import run as run_recipe
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import run as run_recipe
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 

@@ -10,7 +10,7 @@ from every_command import check_every_command, sampled_rows
 from rejuice.pipelines.analysis.rows import row_table
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whole
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 

@@ -11,7 +11,7 @@ from trained_run import PROCESS, tiny_rollouts, write_trained
 from rejuice.operators import DataError
 from rejuice.pipelines.analysis.rows import BY_TRAINING, KEPT, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.verl.curation import curate
 
 

@@ -12,7 +12,7 @@ from trajectories import failed, trajectory
 from rejuice.operators.agents.trajectory import turns_of
 from rejuice.operators.errors import DataError
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow  # Imports verl.
 

@@ -13,7 +13,7 @@ from training_stage import PLAIN, SUM, summed
 from rejuice.operators.errors import DataError
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.engine.steps import run_in_memory
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.report.stored import open_training
 
 pytestmark = pytest.mark.slow  # Imports verl.

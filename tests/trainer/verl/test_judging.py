@@ -14,8 +14,8 @@ from training_stage import SUM, Trainer
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.engine.runner import run
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import run
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.report.stored import open_training
 
 pytestmark = pytest.mark.slow

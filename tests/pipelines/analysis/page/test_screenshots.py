@@ -34,7 +34,7 @@ def browser():
 @pytest.fixture
 def page(tmp_path, recipe_file):
     """Recorded responses to arithmetic problems, as `rejuice data` writes them."""
-    from rejuice.pipelines.engine import run
+    from rejuice.pipelines.engine.run import run
     from rejuice.pipelines.recipe import load
 
     write_recorded(tmp_path / "data.jsonl", seed=0, prompts=100, responses=8)

@@ -3,11 +3,8 @@
 import pytest
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.engine.progress import Progress
-from rejuice.pipelines.engine.workers.choice import chosen_workers
-from rejuice.pipelines.engine.workers.local import LocalWorkers
-from rejuice.pipelines.engine.workers.on_ray import RayWorkers
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine.run import cluster_of
+from rejuice.pipelines.recipe.recipe import load
 
 STEPS = [{"length_filter": {"min": 1}}]
 
@@ -18,11 +15,7 @@ def chosen(recipe_file):
 
     def choose(engine=None, address=None, **head):
         recipe = load(recipe_file(STEPS, [{"response": "a"}], **head))
-        workers = chosen_workers(recipe, engine, address, Progress(quiet=True))
-        if workers is LocalWorkers:
-            return None
-        assert workers.func is RayWorkers
-        return workers.keywords["address"]
+        return cluster_of(recipe, engine, address)
 
     return choose
 

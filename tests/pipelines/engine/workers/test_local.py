@@ -5,8 +5,8 @@ import re
 import pytest
 
 from rejuice.operators import EngineError
-from rejuice.pipelines.engine import runner as engine
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.recipe.recipe import load
 
 DYING = """
 import os, pathlib, signal

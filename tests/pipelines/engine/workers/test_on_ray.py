@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -16,13 +15,12 @@ from run_files import rows_of
 
 from rejuice.operators import EngineError, OperatorError, RejuiceError
 from rejuice.pipelines import run as run_from_python
-from rejuice.pipelines.engine import dataset_step
-from rejuice.pipelines.engine import runner as engine
+from rejuice.pipelines.engine import dataset_step, workers_on_ray
+from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import Plan
-from rejuice.pipelines.engine.workers import on_ray
-from rejuice.pipelines.engine.workers.on_ray import RayWorkers
+from rejuice.pipelines.engine.workers_on_ray import RayWorkers
 from rejuice.pipelines.ray_session import connected_to_ray
-from rejuice.pipelines.recipe.read import load
+from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
 REJUICE = [sys.executable, "-m", "rejuice.pipelines.cli"]
@@ -88,12 +86,8 @@ def run(ray_cluster, tmp_path):
 
     def run(path, out, *, np=1, ray=True, name="curated.parquet", **more):
         overrides = {"np": str(np), "export_path": str(tmp_path / out / name), **more}
-        workers = partial(RayWorkers, address=ray_cluster.address, report_line=lambda _: None)
-        engine.run(
-            load(path, overrides),
-            chunk_rows=CHUNK_ROWS,
-            **({"open_workers": workers} if ray else {}),
-        )
+        on_ray = {"engine": "ray", "ray_address": ray_cluster.address}
+        engine.run(load(path, overrides), chunk_rows=CHUNK_ROWS, **(on_ray if ray else {}))
         return rows_of(tmp_path / out)
 
     return run
@@ -254,7 +248,7 @@ def test_no_more_tasks_than_workers_at_a_time(made, ray_cluster, tmp_path):
 
 def test_a_node_with_other_code_is_refused(made, run, monkeypatch):
     path = made()
-    monkeypatch.setattr(on_ray, "operator_key", lambda operator: "other")
+    monkeypatch.setattr(workers_on_ray, "operator_key", lambda operator: "other")
     with pytest.raises(RejuiceError) as error:
         run(path, "ray")
     assert str(error.value).startswith(f"{path}, line 4, step 1 pass_rate_filter: node ")

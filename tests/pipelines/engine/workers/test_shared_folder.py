@@ -6,7 +6,7 @@ import pytest
 
 from rejuice.operators import EngineError
 from rejuice.pipelines.dataset.remote import RemotePath
-from rejuice.pipelines.engine.workers.on_ray import (
+from rejuice.pipelines.engine.workers_on_ray import (
     check_shared,
     nodes_that_cannot_read,
     on_each_node,

@@ -21,15 +21,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ....operators import EngineError, RejuiceError
-from ....operators.errors import first_line
-from ....operators.registry import load_file
-from ...dataset.files import DamagedError
-from ...dataset.remote import AnyPath, RemotePath
-from ...ray_session import AUTO, connected_to_ray
-from ...recipe.steps import Step
-from ..plan import Plan, operator_key
-from .local import TRIES, worker_died
+from ...operators import EngineError, RejuiceError
+from ...operators.errors import first_line
+from ...operators.registry import load_file
+from ..dataset.files import DamagedError
+from ..dataset.remote import AnyPath, RemotePath
+from ..ray_session import AUTO, connected_to_ray
+from ..recipe.steps import Step
+from .plan import Plan, operator_key
+from .workers import TRIES, worker_died
 
 # --- Shared folder --------------------------------------------------------------------
 # Whether every node of a Ray cluster sees the same files: a folder may be local to one machine.

@@ -1,9 +1,4 @@
-"""Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
-
-Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
-start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
-elsewhere are in `on_ray.py`.
-"""
+"""Where chunks are run: this process, a pool of processes, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +14,18 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Self
 
-from ....operators import EngineError
-from ....operators.registry import load_file
-from ....operators.workers import exit_with_parent
-from ...recipe.steps import Step
-from ..plan import Plan
+from ...operators import EngineError
+from ...operators.registry import load_file
+from ...operators.workers import exit_with_parent
+from ..recipe.steps import Step
+from .plan import Plan
+
+# --- Local ----------------------------------------------------------------------------
+# Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
+#
+# Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
+# start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
+# elsewhere are in `on_ray.py`.
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[int], T], int], "Future[T]"]
@@ -56,9 +58,6 @@ class Workers(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
 
-OpenWorkers = Callable[[Plan], Workers]
-
-
 class LocalWorkers:
     """`np` workers of the kind that a stage needs, started when they are first needed."""
 
@@ -72,6 +71,10 @@ class LocalWorkers:
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
         """See `Workers.map`; the steps decide between threads and processes."""
+        if self._count == 1:
+            for item in range(count):
+                yield item, work(item)
+            return
         submit: Submit[T] = self._submit(any(step.operator.gil_bound for step in steps))
         todo, deaths = iter(range(count)), Counter[int]()
         running: dict[Future[T], int] = {}
@@ -106,8 +109,6 @@ class LocalWorkers:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
 
     def _submit(self, gil_bound: bool) -> Submit[T]:
-        if self._count == 1:
-            return _run_here
         if gil_bound:
             return self._submit_to_process
         self._threads = self._threads or ThreadPoolExecutor(self._count)
@@ -141,12 +142,6 @@ def _exit_codes(error: BrokenExecutor) -> str:
     return found[1] if found else str(error).partition("\n")[0]
 
 
-def _run_here(work: Callable[[int], T], chunk: int) -> Future[T]:
-    future: Future[T] = Future()
-    future.set_result(work(chunk))
-    return future
-
-
 def _start_processes(count: int, files: Sequence[Path]) -> Any:
     from loky import ProcessPoolExecutor
 
@@ -160,3 +155,6 @@ def _start_worker(parent: int, files: Sequence[Path]) -> None:
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.
     for file in files:
         load_file(file)
+
+
+# --- Where chunks are run: this process, a pool of processes, or a Ray cluster --------

@@ -1,0 +1,470 @@
+"""Run a recipe over chunks: stage by stage, each step of each chunk committed once.
+
+    source chunks ──> [row and group steps, in workers] ──> barrier: all digests, decisions
+                  ──> [row and group steps, in workers] ──> ... ──> export, audit log
+
+A killed run leaves whole commits; the next run computes what is missing. A commit that is damaged
+counts as missing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import accumulate
+from typing import Literal
+
+from ...operators import (
+    DataError,
+    EngineError,
+    PromptTemplateMapper,
+    RecipeError,
+    RejuiceError,
+    ResumableOperator,
+)
+from ...operators.sampling.protocol import listening
+from ..data_juicer.settings import setting_warnings
+from ..dataset.files import DamagedError, remove_file, write_file
+from ..dataset.remote import AnyPath
+from ..dataset.write import check_export_path, default_cache
+from ..ray_session import AUTO
+from ..recipe.columns import checked_schema, group_warnings
+from ..recipe.recipe import Recipe, dump
+from ..recipe.steps import Step
+from .cache import use_cache
+from .commit import RetriesGoneError, save
+from .dataset_step import run_dataset_step, write_digest
+from .export import check_may_write, write_parts
+from .finished import Hold, finished_report, placed, recipe_mark, sign, sole_writer
+from .frame import NO_GROUP_STARTS, Frame, GroupStarts, check_contiguous
+from .paid_rows import ChunkLock, is_finished, is_kept
+from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
+from .progress import Progress, StepProgress
+from .report import Report
+from .resumable import ChunkToRun, run_resumable
+from .retry import (
+    lacks_steps_before,
+    recompute_failed,
+    reopen_dropped,
+    reopen_failed,
+    step_to_retry,
+)
+from .steps import (
+    StepResult,
+    apply_steps,
+    identity_lines,
+    prefix_errors_with_file,
+    prefix_errors_with_step,
+    run_step,
+)
+from .workers import LocalWorkers, Workers
+from .workers_on_ray import RayWorkers
+
+RunEngine = Literal["local", "ray"]
+
+
+def run(
+    recipe: Recipe,
+    *,
+    overwrite: bool = False,
+    retry_dropped: bool = False,
+    retry_missing: str | int | None = None,
+    chunk_rows: int | None = None,
+    cache: AnyPath | None = None,
+    verify: bool = False,
+    progress: Progress | None = None,
+    warn: Callable[[str], object] = lambda _: None,
+    engine: RunEngine | None = "local",
+    ray_address: str | None = None,
+) -> Report:
+    """Run a recipe and write its export, decisions and report; `engine` is as in `cluster_of`.
+
+    Raises:
+        RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
+    """
+    export = recipe.head.export_path
+    this = Run(
+        recipe,
+        cache or default_cache(export),
+        chunk_rows or default_chunk_rows(step.operator for step in recipe.steps),
+        progress or Progress(quiet=True),
+        warn,
+        cluster=cluster_of(recipe, engine, ray_address),
+        verify=verify,
+        retry_dropped=retry_dropped,
+        retry_missing=None if retry_missing is None else step_to_retry(recipe, retry_missing),
+    )
+    check_export_path(recipe.path, export, recipe.head.dataset_spec)
+    check_may_write(recipe, overwrite=overwrite)
+    try:
+        if not this.cache.exists():
+            checked_schema(recipe)  # A recipe that cannot run leaves no folder.
+        # What is retried is taken apart first: another run may be reading it.
+        with use_cache(this.cache, export, alone=this.is_retry) as share:
+            this.read()
+            with sole_writer(export) as hold, this.opened:
+                check_may_write(recipe, overwrite=overwrite)  # Another run may have ended.
+                while True:
+                    try:
+                        return this.finish(hold, share)
+                    except DamagedError as error:
+                        this.remove_damaged(error)
+                        this.open_plan()
+    except OSError as error:
+        raise _disk_error(error, this.cache) from error
+
+
+def cluster_of(recipe: Recipe, engine: RunEngine | None, ray_address: str | None) -> str | None:
+    """Return the address of the Ray cluster that runs a recipe; None: this machine runs it.
+
+    Args:
+        recipe: what is to be run; its `executor_type` and `ray_address` hold where nothing else is
+            given.
+        engine: the engine; None: Ray where an address is given, else what the recipe has.
+        ray_address: of the cluster, see `connected_to_ray`; None: what the recipe has.
+
+    Raises:
+        RecipeError: an address is given for an engine that is not Ray.
+    """
+    if engine == "local" and ray_address is not None:
+        raise RecipeError(f"engine is local, and ray is {ray_address!r}", "give one of them")
+    head = recipe.head
+    is_local = head.executor_type == "default" and ray_address is None
+    if engine == "local" or (engine is None and is_local):
+        return None
+    return ray_address or head.ray_address or AUTO
+
+
+@dataclass
+class Run:
+    """A run of a recipe. After damage its work is planned again, and its counts go on."""
+
+    recipe: Recipe
+    cache: AnyPath
+    chunk_rows: int
+    progress: Progress
+    warn: Callable[[str], object]
+    cluster: str | None  # the address of Ray; None: workers are on this machine
+    verify: bool  # whether files of the dataset are read again, to see whether they have changed
+    retry_dropped: bool
+    retry_missing: Step | None
+    plan: Plan = field(init=False)
+    opened: ExitStack = field(default_factory=ExitStack)  # closes the workers
+    # keys of the rows that failed in an earlier run, of the resumable step to retry
+    failed: set[str] = field(default_factory=set)
+    # by step, how many rows that had failed were computed again
+    retried: Counter[str] = field(default_factory=Counter)
+    # names of the steps of which something was computed
+    computed: set[str] = field(default_factory=set)
+    # names of the steps whose servers, and what else they need, were checked
+    checked: set[str] = field(default_factory=set)
+    removed: set[AnyPath] = field(default_factory=set)  # files that were damaged
+    has_retried: bool = False
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether what failed in an earlier run is to be computed again."""
+        return self.retry_dropped or self.retry_missing is not None
+
+    @cached_property
+    def workers(self) -> Workers:
+        """The workers, from the first time on that they are needed."""
+        if self.cluster is None:
+            return self.opened.enter_context(LocalWorkers(self.plan))
+        workers = RayWorkers(self.plan, self.cluster, self.progress.tell)
+        return self.opened.enter_context(workers)
+
+    def read(self) -> None:
+        """Read the dataset, plan the work, and warn of what may not be meant."""
+        head = self.recipe.head
+        for path in head.write_missing(*head.dataset_spec.paths, *self.recipe.recordings()):
+            self.progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+        with self.progress.task("read", None):
+            self.open_plan()
+        source = self.plan.source
+        check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
+        of_groups = group_warnings(self.recipe, source.schema.names)
+        for line in (*setting_warnings(self.recipe.for_data_juicer), *of_groups):
+            self.warn(line)
+
+    def open_plan(self) -> None:
+        """Plan the work; chunks of the source that are damaged are written again."""
+        while True:
+            try:
+                self.plan = Plan.open(self.recipe, self.cache, self.chunk_rows, verify=self.verify)
+                return
+            except DamagedError as error:
+                self.remove_damaged(error)
+
+    def finish(self, hold: Hold, share: Callable[[], None]) -> Report:
+        """Compute and commit what is missing, and write the export.
+
+        Raises:
+            DamagedError: a file of the cache is damaged. Once it is removed, the work is planned
+                and done again: commits are loaded then, and not computed.
+        """
+        if self.is_retry and not self.has_retried:
+            self.retry(share)
+            step = self.retry_missing
+            if step and not self.failed and not self.retried[step.name]:
+                self.warn(f"{step.name} has no result that failed: nothing is retried")
+        finished = finished_report(self.plan, self.plan.report_head(self.chunk_rows))
+        if finished is not None:
+            self.progress.tell(f"nothing to do: {hold.export_path} is up to date")
+            return finished
+        self.check_before_all()
+        for stage in self.plan.stages():
+            self.run_stage(stage)
+        for line in _lines_about_prompts(self.plan):
+            self.warn(line)
+        return self.write_export(hold)
+
+    def retry(self, share: Callable[[], None]) -> None:
+        """Take failures out of the results, so that they are computed again; then share the cache.
+
+        A step that is not resumable computes them here. Later steps have other keys in the plan.
+        """
+        step = self.retry_missing
+        if step and lacks_steps_before(self.plan, step):
+            self.check_before_all()
+            for stage in self.plan.stages(before=step):
+                self.run_stage(stage)
+            # The step has another key where rows before it may differ now.
+            self.plan = Plan.of(self.recipe, self.plan.source, self.cache)
+        if step:
+            with prefix_errors_with_file(self.recipe, step), prefix_errors_with_step(step):
+                if isinstance(step.operator, ResumableOperator):
+                    for keys in reopen_failed(self.plan, step, step.operator):
+                        self.failed.update(keys)
+                else:
+                    for rows in recompute_failed(self.plan, step):
+                        self.retried[step.name] += rows
+                        self.computed.add(step.name)
+        if self.retry_dropped:
+            reopen_dropped(self.plan)
+        share()
+        self.plan = Plan.of(self.recipe, self.plan.source, self.cache)
+        self.has_retried = True
+
+    def run_stage(self, stage: Stage) -> None:
+        """Compute and commit what is missing of a stage, chunk by chunk."""
+        if stage.resumable:
+            self.run_resumable(stage.steps[0], stage.resumable)
+            return
+        plan, steps = self.plan, stage.all_steps
+        committed = [plan.committed_chunks(step) for step in steps]
+        in_cache = frozenset.intersection(*committed)
+        chunks = len(plan.source.rows)
+        todo = [s for s, there in zip(steps, committed, strict=True) if len(there) < chunks]
+        self.computed.update(step.name for step in todo)
+        # All of its digests, even where some of its commits are there: one that was damaged is not.
+        needs_digest = any(step is stage.barrier for step in todo)
+        title = steps[0].name if len(steps) == 1 else f"{steps[0].name} … {steps[-1].name}"
+        found: dict[int, GroupStarts] = {}
+        with self.progress.task(title, sum(plan.source.rows)) as task:
+            work = partial(_run_chunk, plan, stage, needs_digest)
+            for chunk, groups in self.workers.map(todo, work, chunks):
+                found[chunk] = groups
+                (task.find if chunk in in_cache else task)(plan.source.rows[chunk])
+        self.check_contiguous([found[chunk] for chunk in sorted(found)])
+        if stage.barrier and needs_digest:
+            run_dataset_step(plan, stage.barrier, self.workers, self.progress)
+
+    def run_resumable(self, step: Step, operator: ResumableOperator) -> None:
+        """Run a resumable step on all chunks, in this process: it has workers of its own."""
+        plan, rows, found = self.plan, list[int](), list[GroupStarts]()
+        for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
+            frame = plan.frame_before(chunk, step)
+            rows.append(frame.num_rows)
+            found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
+        self.check_contiguous(found)  # Before anything is paid for.
+        with (
+            self.progress.task(step.name, sum(rows)) as task,
+            listening(task.sample),
+            closing(operator),
+            prefix_errors_with_file(plan.recipe, step),
+            prefix_errors_with_step(step),
+        ):
+            done = run_resumable(
+                operator,
+                _chunks_to_run(plan, step, rows, task),
+                kept_folder(plan.cache, operator),
+                task,
+                failed=self.failed if step == self.retry_missing else (),
+                before=partial(self.check_before_rows_of, step),
+            )
+        self.retried[step.name] += done.retried
+        if done.rows:  # Else all of them were found, in other chunks.
+            self.computed.add(step.name)
+
+    def write_export(self, hold: Hold) -> Report:
+        """Apply the commits of every chunk, and write the export, the decisions and the report.
+
+        Raises:
+            RejuiceError: in a store, another run has taken the export.
+        """
+        plan = self.plan
+        with placed(hold, recipe_mark(self.recipe)) as place:
+            log = write_parts(plan, place, self.workers, self.progress)
+            lines = [
+                log.step(step.name).report(
+                    cached=step.name not in self.computed, retried=self.retried[step.name]
+                )
+                for step in plan.steps
+            ]
+            report = Report.of(lines, **plan.report_head(self.chunk_rows))
+            hold.check()
+            write_file(place.folder / "recipe.yaml", dump(self.recipe.absolute()))
+            report.write(place.folder)
+        sign(plan, hold)
+        return report
+
+    def check_contiguous(self, parts: Sequence[GroupStarts]) -> None:
+        """Check that the rows of each prompt are next to each other in the dataset."""
+        try:
+            check_contiguous(parts, self.plan.source.place)
+        except DataError as error:
+            raise error.at(str(self.recipe.head.dataset_spec)) from None
+
+    # A resumable step that may find all of its results, from an earlier run or in a cache of its
+    # own, may need no server. It is checked only where rows before it are computed that it cannot
+    # know.
+
+    def check_before_all(self) -> None:
+        """Check what the steps need that are certain to compute something.
+
+        Raises:
+            EngineError: such a step cannot run.
+        """
+        for step in self.plan.steps:
+            operator = step.operator
+            if not isinstance(operator, ResumableOperator):
+                is_certain = not self.plan.is_done(step)
+            else:
+                kept = any(kept_folder(self.cache, operator).glob("*.keys"))
+                is_certain = not kept and not operator.has_results()
+            if is_certain:
+                self.check_step(step)
+
+    def check_before_rows_of(self, step: Step) -> None:
+        """Check what the steps need after one that is about to compute rows.
+
+        Raises:
+            EngineError: such a step cannot run.
+        """
+        if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
+            return  # What it finds, such as recorded responses, the steps after it may know.
+        for later in self.plan.steps[step.number :]:
+            self.check_step(later)
+
+    def check_step(self, step: Step) -> None:
+        """Check what a step needs, such as whether its server is up, unless it was checked."""
+        if step.name not in self.checked:
+            self.checked.add(step.name)
+            try:
+                step.operator.preflight()
+            except RejuiceError as error:
+                where = self.recipe.where(step)
+                raise _LocatedError(error.found, error.right, where=where) from error
+
+    def remove_damaged(self, error: DamagedError) -> None:
+        """Remove a damaged file, so that it counts as missing.
+
+        It may be a chunk of the source, or what a later commit links to, so the work is planned
+        again. Damage is rare, and passes over the work are at most as many as files are damaged.
+
+        Raises:
+            DamagedError: the file was removed before, and written again.
+        """
+        path = error.path
+        if path is None or path in self.removed:
+            raise error
+        self.removed.add(path)
+        if isinstance(error, RetriesGoneError):
+            self.warn(error.found)
+        elif is_kept(path):
+            with ChunkLock(path), suppress(DamagedError):
+                is_finished(path)  # What is still good of it stays, and the rest is named.
+        else:
+            remove_file(path)
+            self.warn(f"{error.found}: it was removed, and what was in it is computed again")
+
+
+class _LocatedError(EngineError):
+    """An error of another step than the one that is running, which puts nothing in front of it."""
+
+    def at(self, where: str) -> RejuiceError:
+        return self
+
+
+def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> GroupStarts:
+    """Run the steps of a stage on one chunk, and digest it for the dataset step after them.
+
+    Workers call it, so it is given only what can be sent to another machine.
+
+    Returns:
+        The groups of the chunk, in the stage that makes them.
+    """
+    first = stage.all_steps[0]
+    frame = plan.frame_before(chunk, first)
+    run = partial(_load_or_run, plan, chunk)
+    makers = (at for at, s in enumerate(stage.steps, 1) if "prompt_id" in s.operator.writes())
+    until = max(makers, default=0)
+    groups = NO_GROUP_STARTS
+    frame = apply_steps(stage.steps[:until], frame, run=run)
+    # Groups that an earlier stage has made were checked there, before any row was dropped.
+    if until or first.number == 1:
+        groups = GroupStarts.of(frame, plan.source.first_row(chunk))
+    frame = apply_steps(stage.steps[until:], frame, run=run)
+    if stage.barrier and needs_digest:
+        write_digest(plan, stage.barrier, frame, chunk)
+    return groups
+
+
+def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
+    """What a step does to a chunk: found in its commit, or computed and committed."""
+    with suppress(FileNotFoundError):
+        return plan.load(step, chunk)
+    with prefix_errors_with_file(plan.recipe, step):
+        result = run_step(step, frame, first_row=plan.source.first_row(chunk))
+    with suppress(FileNotFoundError):
+        # Another run was faster. A server may have given it something else, which it goes on with.
+        return plan.load(step, chunk)
+    save(plan.path(step, chunk), result)
+    return result
+
+
+def _chunks_to_run(
+    plan: Plan, step: Step, rows: Sequence[int], task: StepProgress
+) -> Iterator[ChunkToRun]:
+    """The chunks of which a resumable step has no commit; `rows` are those of each before it."""
+    committed = plan.committed_chunks(step)
+    firsts = accumulate(plan.source.rows, initial=0)
+    for chunk, (path, first) in enumerate(zip(plan.paths(step), firsts, strict=False)):
+        if chunk in committed:
+            task.find(rows[chunk])
+        else:
+            yield ChunkToRun(partial(plan.frame_before, chunk, step), path, first)
+
+
+def _lines_about_prompts(plan: Plan) -> list[str]:
+    """What the first chunk shows about rows that were taken for the same prompt."""
+    lines = list[str]()
+    for step in plan.steps if plan.source.rows else ():
+        if isinstance(step.operator, PromptTemplateMapper):
+            later = plan.steps[step.number] if step.number < len(plan.steps) else None
+            after = plan.frame_before(0, later)
+            lines += identity_lines(plan.recipe, step, plan.source_frame(0), after)
+    return lines
+
+
+def _disk_error(error: OSError, cache: AnyPath) -> RejuiceError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RejuiceError(
+            f"no space left for {cache}", "free some and run again: finished chunks are kept"
+        )
+    return RejuiceError(f"{error.filename or cache}: {error.strerror or error}")

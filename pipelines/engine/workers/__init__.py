@@ -1,1 +1,0 @@
-"""Where chunks are run: this process, a pool of processes, or a Ray cluster."""
