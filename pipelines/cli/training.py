@@ -213,38 +213,6 @@ def checkpoint(
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
 
 
-policy = typer.Typer(help="The embedded policies: small models to try recipes on.")
-app.add_typer(policy, name="policy", no_args_is_help=True)
-
-
-@policy.command("build")
-def build_policy(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
-    name: Annotated[
-        Literal["embedded", "embedded_flow"],
-        typer.Option("--policy", help="Which one: it solves problems, or searches and calculates."),
-    ] = "embedded",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Each seed gives another policy.")] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another policy in that folder.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-) -> None:
-    """Train an embedded policy by supervised learning, in minutes on two processor cores.
-
-    A folder that already contains this policy is left as it is.
-    """
-    from ...trainer.warmstart.build import CURRICULA, build
-    from ..engine.progress import Progress
-
-    curriculum, progress = CURRICULA[name], Progress(quiet=quiet)
-    with progress.task("demonstrations", curriculum.steps * curriculum.batch) as advance:
-        built = build(path, seed, overwrite=overwrite, curriculum=curriculum, advance=advance)
-    if not quiet:
-        which = "the embedded policy" if name == "embedded" else f"the policy {name}"
-        typer.echo(f"{path}: {which}, seed {seed}{'' if built else ' (already built)'}.")
-
-
 app.add_typer(export, name="export", no_args_is_help=True)
 app.command()(push)
 
