@@ -36,8 +36,8 @@ from ...operators.sampling.transformers_engine import TransformersEngine
 from ...operators.workers import usable_cores
 from ..policies import policy_path
 from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun
-from ..verl.failures import reason_of, report_sampler_failure
-from ..verl.trajectories import fail, prompt_batch, put, put_trajectories
+from ..verl.failures import report_sampler_failure
+from ..verl.trajectories import fail, prompt_batch, put, put_trajectories, reason_of
 from ..verl.types import Slot
 from .fork_server import PYTHON
 

@@ -35,23 +35,23 @@ from .advantage import register
 from .curation import Curated, Curation, at_progress, threads
 from .failures import errors_recorded
 from .figures import SampleTables, agent_figures, signal_figures
-from .judging import AnswerQueue
+from .judging import AnswerQueue, StepPlan, VerificationPrompts, plan_step
 from .rollouts import read, read_trajectories, write_turns
 from .step import (
     PendingGroups,
     StepPart,
+    ValidationGroups,
     drop_excess_groups,
     drop_untrainable,
     format_drop_counts,
     nothing_to_train_on,
     number_of_groups,
-    plan_step,
     release,
     tokens_sampled,
 )
 from .step_files import Clock, StepFiles, response_figures
-from .types import StepPlan, TrajectoryKey, VerificationPrompts
-from .validation import ValidationGroups, set_figures
+from .types import TrajectoryKey
+from .validation import set_figures
 from .verl_trainer import VerlTrainer
 
 # --- How often to look whether groups have ended --------------------------------------
@@ -96,7 +96,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._pool = threads()
         self._files = StepFiles(self._run)
         self._queue = AnswerQueue(self._run)
-        self._samples = SampleTables(self._trainer, self._run)
+        self._samples = SampleTables(self._run)
         self._clock = Clock()
         self._waited = 0.0
         self._has_loss = False
@@ -142,7 +142,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             for part in parts.values():
                 part.release_to_verl(updates)
         self._keep(step, parts)
-        self._samples.log(step, parts)
+        self._samples.log(step, parts, self._trainer.tracking)
         figures.update(signal_figures(parts, self._advantage))
         figures["rejuice/progress"] = self._run.progress(step)
         figures["rejuice/rows_trained"] = sum(part.rows_trained for part in parts.values())

@@ -24,7 +24,6 @@ from .values import StepValues, values_table
 
 if TYPE_CHECKING:
     from .step import StepPart
-    from .verl_trainer import VerlTrainer
 
 
 # --- The figures of agents that are logged of a training step, as `rejuice/agent/...` ---
@@ -150,40 +149,41 @@ class SampleTables:
     """Logs samples at each step that is validated, and at the last one.
 
     Args:
-        trainer: verl's, with its loggers.
         run: the run.
     """
 
-    def __init__(self, trainer: VerlTrainer, run: TrainingRun) -> None:
-        self._trainer, self._last = trainer, run.config.steps
+    def __init__(self, run: TrainingRun) -> None:
+        self._last = run.config.steps
         self._every = (run.config.validate_every or self._last) if run.held_out else self._last
         self._operator = advantage_operator(run.split.post_rollout_steps)
         self._failed = set[str]()
 
-    def log(self, step: int, parts: Mapping[str, StepPart]) -> None:
-        """Log those of a step, if they are due; a tracker that fails is reported once."""
+    def log(self, step: int, parts: Mapping[str, StepPart], tracking: Any) -> None:
+        """Log those of a step to verl's loggers, if they are due; one that fails is reported once."""
         if step % self._every and step < self._last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
             try:
-                if tracker in self._trainer.tracking.logger:
+                if tracker in tracking.logger:
                     for name, part in parts.items():
                         if rows := sample_rows(step, part, self._operator):
-                            send(figure_name(name, "samples"), rows, step)
+                            send(figure_name(name, "samples"), rows, step, tracking)
             except Exception as error:  # Of a tracker, its network or its disk: not training's.
                 if tracker not in self._failed:
                     found = f"{tracker} got no table of samples: {redact(repr(error))}"
                     print(f"step {step}: warning: {found}")
                 self._failed.add(tracker)
 
-    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int, tracking: Any) -> None:
         # A new one each time: W&B does not upload a table again that has grown.
-        tracking, data = self._trainer.tracking, list(map(list, rows))
+        data = list(map(list, rows))
         table = tracking.logger["wandb"].Table(columns=list(SampleRow._fields), data=data)
         tracking.log({name: table}, step, backend=["wandb"])
 
-    def _to_tensorboard(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
-        self._trainer.tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
+    def _to_tensorboard(
+        self, name: str, rows: Sequence[SampleRow], step: int, tracking: Any
+    ) -> None:
+        tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
 
 
 def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,45 @@ from ...operators.groups import Array, hash_each
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.train import Train
 from ..run import TrainingRun
 from ..split import RESPONSES, SAMPLES
 from .curation import Curated, curate, drop_overlong_prompts, group_rows_by_prompt
-from .step import plan_step
 from .step_files import response_figures
-from .types import QueuedAnswers, VerificationPrompts
+
+# --- What a step trains on: answers, the policy's judgements of them, or both ---------
+# The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend
+# on the number of the step and on the config alone, so that a resumed run continues its schedule.
+
+
+class StepPlan(NamedTuple):
+    """What a training step trains on."""
+
+    answers: bool  # train on responses to the prompts of the dataset
+    judgements: bool  # sample judgements of answers, and train on them
+    since: int  # the first step whose queued answers are judged now
+    queues: bool  # the answers of this step are queued, to be judged at this step or at a later one
+
+
+def plan_step(config: Train, step: int) -> StepPlan:
+    """The plan of `step`, from 1 to `config.steps`."""
+    schedule = config.schedule
+    if schedule == "verify_alter":
+        every = config.verification.every
+        # Also after the last multiple: the run may be resumed with more steps.
+        return StepPlan(True, step % every == 0, (step - 1) // every * every + 1, True)
+    if schedule == "verify_init":
+        judgements = step <= first_steps(config)
+        return StepPlan(not judgements, judgements, step, judgements)
+    judgements = schedule in ("self_verify", "mixed")
+    return StepPlan(schedule != "self_verify", judgements, step, judgements)
+
+
+def first_steps(config: Train) -> int:
+    """How many steps of `verify_init` train on judgements: at least one, and not all."""
+    share = round(config.verification.init_share * config.steps)
+    return min(max(1, share), max(1, config.steps - 1))
+
 
 # --- The queue of answers that are still to be judged ---------------------------------
 # It lies in the folders of the steps that sampled the answers: what is queued, and how old it is,
@@ -35,6 +68,17 @@ from .types import QueuedAnswers, VerificationPrompts
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
 _FILE = "answers.arrow"
+
+
+class QueuedAnswers(NamedTuple):
+    """Answers to be judged."""
+
+    table: pa.Table  # rows of a prompt are adjacent; those of the newest step come first
+    stale: int = 0  # how many answers were dropped because they are too old
+    repeated: int = 0  # how many, because the prompt got the same one at a later step
+    over: int = 0  # how many, because the queue is over its capacity
+    # how many steps have kept none, such as those before a resume by another schedule
+    lacking: int = 0
 
 
 class AnswerQueue:
@@ -128,6 +172,14 @@ def _newest(table: pa.Table, capacity: int) -> pa.Table:
 # --- Judging --------------------------------------------------------------------------
 
 _OF_ANSWER = (SAMPLED_AT, "policy_version")
+
+
+class VerificationPrompts(NamedTuple):
+    """Prompts that ask the policy to judge answers."""
+
+    prompts: pa.Table  # a row and a group each, with the step and the policy version of the answer
+    decisions: pa.Table  # about those that were dropped
+    figures: dict[str, float]  # how many answers and prompts there were, and of what age
 
 
 def verification_prompts(

@@ -16,9 +16,8 @@ from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.groups import Array
 from ...operators.sampling.protocol import prompt_seed
 from ..policies import Policy, Sampling
-from .advantage import WEIGHT, turn_weights
 from .trajectories import TRAJECTORY, plain
-from .types import Rollouts, TrajectoryKey
+from .types import WEIGHT, Rollouts, TrajectoryKey, turn_weights
 
 _TOKENS = {
     "prompt_token_ids": "prompts",

@@ -15,11 +15,11 @@ from ...operators.agents.trajectory import FAILURES
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...pipelines.recipe.steps import Step
-from ...pipelines.recipe.train import Train
 from .curation import Curated, Curation, curate, drop_rows
 from .failures import NO_PROMPT_LEFT
 from .rollouts import write, write_turns
-from .types import Rollouts, StepPlan, TrajectoryKey
+from .trajectories import plain
+from .types import Rollouts, TrajectoryKey
 from .values import values_table
 
 # --- The groups of a step that are finished so far, and which of their rows can train ---
@@ -130,6 +130,48 @@ class PendingGroups:
         return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
 
 
+class ValidationGroups:
+    """The groups of all sets that are finished so far; each set has its own.
+
+    Attributes:
+        of_splits: those of each set, by the name of its files.
+        failed: how many prompts have no responses.
+    """
+
+    def __init__(self, of_splits: Mapping[str, PendingGroups]) -> None:
+        self.of_splits, self.failed = of_splits, 0
+
+    @property
+    def uids(self) -> set[str]:
+        """Keys of the prompts whose groups were added."""
+        return set().union(*(each.uids for each in self.of_splits.values()))
+
+    @property
+    def ended(self) -> int:
+        """How many prompts have ended, failed ones included."""
+        return self.failed + sum(each.ended for each in self.of_splits.values())
+
+    def fail(self, prompts: int) -> None:
+        """Count prompts that have no responses."""
+        self.failed += prompts
+
+    def check(self) -> None:
+        """Raise now what a step has raised so far; see `PendingGroups.check`."""
+        for each in self.of_splits.values():
+            each.check()
+
+    def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
+        """Start to grade groups, each with those of its set."""
+        first = {key.uid: str(key) for key in tags}
+        data = tq.kv_batch_get([*first.values()], partition_id="val", select_fields=["extra_info"])
+        splits = [plain(each)["split"] for each in data["extra_info"]]
+        split_of = dict(zip(first, splits, strict=True))
+        for split in dict.fromkeys(splits):
+            of_set = {uid for uid in uids if split_of[uid] == split}
+            rows = {key: tag for key, tag in tags.items() if key.uid in of_set}
+            self.of_splits[split].add(of_set, rows)
+
+
 def number_of_groups(table: pa.Table) -> int:
     """How many prompts the rows belong to."""
     return len(Groups.of(table).starts_G)
@@ -170,31 +212,6 @@ def format_drop_counts(curated: Curated) -> str:
     counts = curated.decisions["reason"].value_counts().to_pylist()
     by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
     return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
-
-
-# --- What a step trains on: answers, the policy's judgements of them, or both ---------
-# The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend
-# on the number of the step and on the config alone, so that a resumed run continues its schedule.
-
-
-def plan_step(config: Train, step: int) -> StepPlan:
-    """The plan of `step`, from 1 to `config.steps`."""
-    schedule = config.schedule
-    if schedule == "verify_alter":
-        every = config.verification.every
-        # Also after the last multiple: the run may be resumed with more steps.
-        return StepPlan(True, step % every == 0, (step - 1) // every * every + 1, True)
-    if schedule == "verify_init":
-        judgements = step <= first_steps(config)
-        return StepPlan(not judgements, judgements, step, judgements)
-    judgements = schedule in ("self_verify", "mixed")
-    return StepPlan(schedule != "self_verify", judgements, step, judgements)
-
-
-def first_steps(config: Train) -> int:
-    """How many steps of `verify_init` train on judgements: at least one, and not all."""
-    share = round(config.verification.init_share * config.steps)
-    return min(max(1, share), max(1, config.steps - 1))
 
 
 # --- Step part ------------------------------------------------------------------------

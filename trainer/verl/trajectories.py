@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import ray
 import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
@@ -144,6 +145,20 @@ def fail(slots: Sequence[Slot], partition: str) -> None:
     """Mark prompts as failed: they have no responses."""
     tags = [{"status": "failure"}] * len(slots)
     tq.kv_batch_put(keys=[slot.uid for slot in slots], partition_id=partition, tags=tags)
+
+
+def reason_of(error: Exception) -> str:
+    """What `ray.get` raised for a call of an actor, as one line."""
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        return "its process was killed; the machine is out of memory"
+    if isinstance(error, ray.exceptions.ActorUnavailableError):
+        return "its process could not be reached"
+    if isinstance(error, ray.exceptions.RayActorError):
+        if "node has died" in str(error):
+            return "its node has died"
+        return "its process was killed; the machine is probably out of memory"
+    cause = getattr(error, "cause", None) or error
+    return " ".join(str(cause).split()) or type(cause).__name__
 
 
 def _fields(

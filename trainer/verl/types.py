@@ -11,9 +11,10 @@ VerificationPrompts   the prompts made of them
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ...operators.groups import Array
@@ -101,29 +102,31 @@ class Rollouts(NamedTuple):
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
 
 
-class StepPlan(NamedTuple):
-    """What a training step trains on."""
+# --- Weights of turns ---
 
-    answers: bool  # train on responses to the prompts of the dataset
-    judgements: bool  # sample judgements of answers, and train on them
-    since: int  # the first step whose queued answers are judged now
-    queues: bool  # the answers of this step are queued, to be judged at this step or at a later one
+WEIGHT = "turn_weight"
+"""Field of a row: the weight of each token of its action, float32[T]."""
 
 
-class QueuedAnswers(NamedTuple):
-    """Answers to be judged."""
+def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int = 1) -> Array:
+    """The weight of a token in each turn, float64[R].
 
-    table: pa.Table  # rows of a prompt are adjacent; those of the newest step come first
-    stale: int = 0  # how many answers were dropped because they are too old
-    repeated: int = 0  # how many, because the prompt got the same one at a later step
-    over: int = 0  # how many, because the queue is over its capacity
-    # how many steps have kept none, such as those before a resume by another schedule
-    lacking: int = 0
+    Over all rows of a step, the weights of all tokens sum to `updates`: each update divides by its
+    own share of the rows, as verl's modes of aggregation do. That share is one of rows, so that the
+    loss is exactly the paper's with one update a step; with more, updates get trajectories of other
+    numbers of turns, and the sum of their weights varies about 1.
 
-
-class VerificationPrompts(NamedTuple):
-    """Prompts that ask the policy to judge answers."""
-
-    prompts: pa.Table  # a row and a group each, with the step and the policy version of the answer
-    decisions: pa.Table  # about those that were dropped
-    figures: dict[str, float]  # how many answers and prompts there were, and of what age
+    Raises:
+        ValueError: an action has no token, or a row is there twice.
+    """
+    if len(set(keys)) < len(keys) or not (lengths_R > 0).all():
+        raise ValueError("each turn must be one row, with a token to train on")
+    _, group_R = np.unique([key.uid for key in keys], return_inverse=True)
+    _, first_T, trajectory_R, turns_T = np.unique(
+        [str(key.first) for key in keys], return_index=True, return_inverse=True, return_counts=True
+    )
+    sizes_G = np.bincount(group_R[first_T])
+    weights_R: Array = updates / (
+        len(sizes_G) * sizes_G[group_R] * turns_T[trajectory_R] * lengths_R
+    )
+    return weights_R

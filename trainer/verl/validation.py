@@ -14,67 +14,21 @@ wrong, and counts in none of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from math import comb, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import transfer_queue as tq
 
 from ...operators.columns import numbers, right_and_wrong
 from ...operators.confidence import Z_95, wilson_interval
 from ...operators.groups import Array, Groups
 from ...operators.judgements import same_text
 from ..split import ACCURACY
-from .step import PendingGroups
-from .trajectories import plain
-from .types import TrajectoryKey
 
 _ROUNDING = 1e-12  # a variance below it is rounding error
-
-
-class ValidationGroups:
-    """The groups of all sets that are finished so far; each set has its own.
-
-    Attributes:
-        of_splits: those of each set, by the name of its files.
-        failed: how many prompts have no responses.
-    """
-
-    def __init__(self, of_splits: Mapping[str, PendingGroups]) -> None:
-        self.of_splits, self.failed = of_splits, 0
-
-    @property
-    def uids(self) -> set[str]:
-        """Keys of the prompts whose groups were added."""
-        return set().union(*(each.uids for each in self.of_splits.values()))
-
-    @property
-    def ended(self) -> int:
-        """How many prompts have ended, failed ones included."""
-        return self.failed + sum(each.ended for each in self.of_splits.values())
-
-    def fail(self, prompts: int) -> None:
-        """Count prompts that have no responses."""
-        self.failed += prompts
-
-    def check(self) -> None:
-        """Raise now what a step has raised so far; see `PendingGroups.check`."""
-        for each in self.of_splits.values():
-            each.check()
-
-    def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
-        """Start to grade groups, each with those of its set."""
-        first = {key.uid: str(key) for key in tags}
-        data = tq.kv_batch_get([*first.values()], partition_id="val", select_fields=["extra_info"])
-        splits = [plain(each)["split"] for each in data["extra_info"]]
-        split_of = dict(zip(first, splits, strict=True))
-        for split in dict.fromkeys(splits):
-            of_set = {uid for uid in uids if split_of[uid] == split}
-            rows = {key: tag for key, tag in tags.items() if key.uid in of_set}
-            self.of_splits[split].add(of_set, rows)
 
 
 class AccuracyInterval(NamedTuple):

@@ -17,8 +17,8 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from ...operators.errors import EngineError
-from .failures import reason_of, report_sampler_failure
-from .trajectories import fail, prompt_batch
+from .failures import report_sampler_failure
+from .trajectories import fail, prompt_batch, reason_of
 from .types import Slot
 
 _INTERVAL_S = 10.0
