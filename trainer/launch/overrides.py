@@ -30,7 +30,7 @@ _HEAP = 2
 """The heap takes about so many bytes for each that is stored: tensors of several sizes come and go.
 With its own mapping for each tensor it would be 1, and an update would take a quarter longer."""
 _MOST = 1 << 16  # More make no pass faster.
-_UNKNOWN = 1 << 10  # of a policy that is not on this machine yet
+_UNKNOWN_SHAPE = 1 << 10  # of a policy that is not on this machine yet
 _FLOAT32 = 4
 
 
@@ -38,7 +38,7 @@ def tokens_per_pass(policy: str, cpu: Cpu) -> int:
     """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
     shape = _config(policy_path(policy))
     if shape is None:
-        return _UNKNOWN
+        return _UNKNOWN_SHAPE
     layer = _bytes_of_layer(shape)
     layers = int(shape["num_hidden_layers"])
     stored = layer * layers

@@ -159,7 +159,7 @@ class SampleTables:
         self._failed = set[str]()
 
     def log(self, step: int, parts: Mapping[str, StepPart], tracking: Any) -> None:
-        """Log those of a step to verl's loggers, if they are due; one that fails is reported once."""
+        """Log those of a step that is due to verl's loggers; one that fails is reported once."""
         if step % self._every and step < self._last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
+from ...operators.compute import pc
 from ...operators.groups import Groups
 from ...pipelines.data_juicer.datasets import filled
 from ...pipelines.dataset.write import mark_written
