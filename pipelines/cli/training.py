@@ -132,8 +132,7 @@ def _prepare(
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
     from ...trainer.cpu.fork_server import PreloadServer, is_given, is_supported
     from ...trainer.launch.checkpoints import last
-    from ...trainer.launch.checks import check_servers
-    from ...trainer.launch.nodes import check_nodes
+    from ...trainer.launch.checks import check_nodes, check_servers
     from ...trainer.launch.training import prepare, process_environment
     from ..recipe.trust import trust
 
@@ -237,7 +236,7 @@ def _open_training(path: Path, steps: range | None) -> Stored | None:
 def _show_metrics(stored: Stored, console: Console) -> None:
     """The first and last metrics of a training run."""
     if stored.kind == "training run":
-        from ...trainer.launch.outcome import show
+        from ...trainer.launch.training import show
 
         show(Path(str(stored.path)), stored.title, console)
 
@@ -260,7 +259,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> None:
-    from ...trainer.launch import outcome
+    from ...trainer.launch import training
     from ...trainer.launch.training import launch, process_environment
     from ...trainer.report.watch import Watch
     from ..console import Console
@@ -289,10 +288,10 @@ def _train(
     unfinished = None
     try:
         variables = None if server is None else process_environment(run, server)
-        outcome.finish(run, quiet=quiet, variables=variables)
+        training.finish(run, quiet=quiet, variables=variables)
     except (RejuiceError, OSError) as error:
         unfinished = error
-    outcome.show(run.folder, name, Console(quiet=quiet))
+    training.show(run.folder, name, Console(quiet=quiet))
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
@@ -304,7 +303,7 @@ def _train(
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
-    from ...trainer.launch import outcome
+    from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
     from ..console import Console
 
@@ -318,7 +317,7 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
         markup=False,
         soft_wrap=True,
     )
-    outcome.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
+    training.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
     return True
 
 

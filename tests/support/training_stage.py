@@ -151,7 +151,7 @@ class Stage:
             split: the validation set that they are of; by default that of `validation_path`.
         """
         split = split or {"train": "train", "val": "validation"}[partition]
-        from rejuice.trainer.verl.types import Slot
+        from rejuice.trainer.verl.trajectories import Slot
 
         slots = []
         for index in prompts:
@@ -284,7 +284,7 @@ class Trainer:
 
 def buffer_of(run: Any, trainer: Trainer) -> Any:
     """The replay buffer of a run, as verl makes it."""
-    from rejuice.trainer.verl.buffer import RecipeBuffer
+    from rejuice.trainer.verl.training import RecipeBuffer
 
     return RecipeBuffer(
         trainer_mode="sync",

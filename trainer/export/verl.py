@@ -24,8 +24,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.yaml_text import dump
 from ..launch.prompts import make_held_out, make_prompts
-from ..policies import policy_path
-from ..run import is_prepared
+from ..run import is_prepared, policy_path
 from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
 from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 

@@ -85,7 +85,7 @@ def trajectory_loss(
     from verl.utils.torch_functional import masked_mean, masked_sum
     from verl.workers.utils.padding import no_padding_2_padding
 
-    from .types import WEIGHT  # It loads what those who read figures do not have.
+    from .trajectories import WEIGHT  # It loads what those who read figures do not have.
 
     log_probs = no_padding_2_padding(model_output["log_probs"], data)
     optional = {"ref_log_prob", "rollout_is_weights"} & set(data.keys())

@@ -24,7 +24,7 @@ from ...pipelines.recipe.train import Train
 from ..run import TrainingRun
 from ..split import RESPONSES, SAMPLES
 from .curation import Curated, curate, drop_overlong_prompts, group_rows_by_prompt
-from .step_files import response_figures
+from .figures import response_figures
 
 # --- What a step trains on: answers, the policy's judgements of them, or both ---------
 # The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend

@@ -52,7 +52,7 @@ def test_only_a_worker_that_died_gets_no_more_prompts(queue, monkeypatch, error,
     import ray
 
     from rejuice.trainer.verl import watched_manager
-    from rejuice.trainer.verl.types import Slot
+    from rejuice.trainer.verl.trajectories import Slot
 
     class Worker:
         generate_sequences = SimpleNamespace(remote=lambda chunk: chunk)

@@ -15,12 +15,9 @@ from ...operators.agents.trajectory import FAILURES
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...pipelines.recipe.steps import Step
-from .curation import Curated, Curation, curate, drop_rows
-from .failures import NO_PROMPT_LEFT
-from .rollouts import write, write_turns
-from .trajectories import plain
-from .types import Rollouts, TrajectoryKey
-from .values import values_table
+from ..run import NO_PROMPT_LEFT
+from .curation import Curated, Curation, curate, drop_rows, values_table
+from .trajectories import Rollouts, TrajectoryKey, plain, write, write_turns
 
 # --- The groups of a step that are finished so far, and which of their rows can train ---
 
