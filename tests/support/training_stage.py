@@ -229,7 +229,7 @@ class Stage:
 
     def saved(self, name: str, step: int = 1) -> Any:
         """A table that was kept of a step."""
-        self.buffer._files.wait()
+        self.buffer.files.wait()
         return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
     def tokens(self, part: str, step: int = 1) -> list[list[int]]:

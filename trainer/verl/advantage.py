@@ -12,6 +12,8 @@ the key of its trajectory.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,8 +21,47 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..run import ESTIMATOR
+
+_TRAJECTORY = re.compile(r".*_\d+_\d+", re.DOTALL)
+
+
+class TrajectoryKey(NamedTuple):
+    """The key of a row of TransferQueue: `{uid}_{session}_{output}`.
+
+    A response has one row. The trajectory of an agent has one for each turn of the policy, and is
+    named by the key of the first.
+    """
+
+    uid: str  # key of the prompt; it may contain underscores
+    session: int  # which of the prompt's trajectories, from 0
+    output: int = 0  # which turn of the policy, from 0; 0 for single-turn responses
+
+    @classmethod
+    def parse(cls, key: str) -> TrajectoryKey:
+        """The parts of a key.
+
+        Raises:
+            ValueError: it does not end in two numbers.
+        """
+        uid, session, output = key.rsplit("_", 2)
+        return cls(uid, int(session), int(output))
+
+    @classmethod
+    def of_trajectories(cls, tags: Mapping[str, Any]) -> dict[TrajectoryKey, Any]:
+        """Tags by parsed keys; keys of prompts, which are no trajectories, are left out."""
+        return {cls.parse(key): tag for key, tag in tags.items() if _TRAJECTORY.fullmatch(key)}
+
+    @property
+    def first(self) -> TrajectoryKey:
+        """The key of the trajectory: that of its first row."""
+        return self._replace(output=0)
+
+    def __str__(self) -> str:
+        return f"{self.uid}_{self.session}_{self.output}"
+
 
 # --- The loss of Flow-GRPO, over the turns of trajectories ----------------------------
 #     - sum over tokens of  w [min(rho A, clip(rho, 1 - low, 1 + high) A) - beta k3]
@@ -37,6 +78,34 @@ from ..run import ESTIMATOR
 # trajectory: `seq-mean-token-mean` lets one of four turns weigh four times as much as one of one.
 #
 # Source: Flow-GRPO, of the paper on AgentFlow, arXiv:2510.05592.
+
+
+WEIGHT = "turn_weight"
+"""Field of a row: the weight of each token of its action, float32[T]."""
+
+
+def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int = 1) -> Array:
+    """The weight of a token in each turn, float64[R].
+
+    Over all rows of a step, the weights of all tokens sum to `updates`: each update divides by its
+    own share of the rows, as verl's modes of aggregation do. That share is one of rows, so that the
+    loss is exactly the paper's with one update a step; with more, updates get trajectories of other
+    numbers of turns, and the sum of their weights varies about 1.
+
+    Raises:
+        ValueError: an action has no token, or a row is there twice.
+    """
+    if len(set(keys)) < len(keys) or not (lengths_R > 0).all():
+        raise ValueError("each turn must be one row, with a token to train on")
+    _, group_R = np.unique([key.uid for key in keys], return_inverse=True)
+    _, first_T, trajectory_R, turns_T = np.unique(
+        [str(key.first) for key in keys], return_index=True, return_inverse=True, return_counts=True
+    )
+    sizes_G = np.bincount(group_R[first_T])
+    weights_R: Array = updates / (
+        len(sizes_G) * sizes_G[group_R] * turns_T[trajectory_R] * lengths_R
+    )
+    return weights_R
 
 
 class LossSettings(NamedTuple):
@@ -84,8 +153,6 @@ def trajectory_loss(
     from verl.utils.metric import AggregationType, Metric
     from verl.utils.torch_functional import masked_mean, masked_sum
     from verl.workers.utils.padding import no_padding_2_padding
-
-    from .trajectories import WEIGHT  # It loads what those who read figures do not have.
 
     log_probs = no_padding_2_padding(model_output["log_probs"], data)
     optional = {"ref_log_prob", "rollout_is_weights"} & set(data.keys())

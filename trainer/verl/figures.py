@@ -442,7 +442,8 @@ def response_figures(
 #     mean@n   the mean accuracy
 #     pass@k   1 - C(n - c, k) / C(n, k): the chance that one of k of them is right
 #              (Chen et al. 2021, https://arxiv.org/abs/2107.03374)
-#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the answers
+#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the
+#              answers
 #
 # Those of a set are means over its prompts. A response that could not be graded is neither right
 # nor wrong, and counts in none of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...pipelines.recipe.steps import Step
 from ..run import NO_PROMPT_LEFT
+from .advantage import TrajectoryKey
 from .curation import Curated, Curation, curate, drop_rows, values_table
-from .trajectories import Rollouts, TrajectoryKey, plain, write, write_turns
+from .trajectories import Rollouts, plain, write, write_turns
 
 # --- The groups of a step that are finished so far, and which of their rows can train ---
 
@@ -114,6 +115,8 @@ class PendingGroups:
         Raises:
             DataError: a row has none, or two rows have the same one.
         """
+        if not table.num_rows:
+            return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
         if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
             raise DataError(
@@ -233,21 +236,14 @@ class StepPart(NamedTuple):
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
     @property
-    def rows_trained(self) -> int:
-        """How many of its rows train."""
-        return self.curated.table.num_rows if self.trains else 0
+    def trained(self) -> pa.Table:
+        """Its rows that train."""
+        return self.curated.table if self.trains else self.curated.table.slice(0, 0)
 
     @property
     def trained_keys(self) -> list[TrajectoryKey]:
         """The rows of TransferQueue that train, in row order."""
-        table = self.curated.table
-        trains = self.trains and table.num_rows
-        return list(chain.from_iterable(self.groups.keys(table))) if trains else []
-
-    def release_to_verl(self, updates: int | None) -> list[TrajectoryKey]:
-        """Write the rewards of the rows that train, and clear all others; see `release`."""
-        table = self.curated.table if self.trains else self.curated.table.slice(0, 0)
-        return release(self.groups, table, "train", "reward", updates)
+        return list(chain.from_iterable(self.groups.keys(self.trained)))
 
 
 def release(
@@ -262,7 +258,7 @@ def release(
     Returns:
         The keys of the rows: those of a trajectory are next to each other, by turn.
     """
-    turns = groups.keys(table) if table.num_rows else []
+    turns = groups.keys(table)
     if partition == "val":
         turns = [keys[-1:] for keys in turns]
     keys = list(chain.from_iterable(turns))
@@ -278,9 +274,9 @@ def release(
     return keys
 
 
-def tokens_sampled(parts: Mapping[str, StepPart]) -> int:
-    """How many tokens all parts of a step have sampled, dropped rows included."""
-    lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts.values()]
+def tokens_sampled(parts: Iterable[StepPart]) -> int:
+    """Count the tokens that all parts of a step have sampled, dropped rows included."""
+    lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 
 

@@ -139,7 +139,7 @@ def turns(queue, keys):
     from transfer_queue import KVBatchMeta
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 
-    from rejuice.trainer.verl.trajectories import WEIGHT, TrajectoryKey, turn_weights
+    from rejuice.trainer.verl.advantage import WEIGHT, TrajectoryKey, turn_weights
 
     parsed = [TrajectoryKey.parse(key) for key in keys]
     owners = [TrajectoryKey(key.uid, *TURNS[key.session]) for key in parsed]
@@ -165,8 +165,7 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     """By `set_loss_fn` of verl's worker, its micro-batches and its engine, with rows of padding."""
     import torch
 
-    from rejuice.trainer.verl.advantage import LossSettings
-    from rejuice.trainer.verl.trajectories import WEIGHT
+    from rejuice.trainer.verl.advantage import WEIGHT, LossSettings
 
     tokens = int(turns["input_ids"].offsets()[-1])
     room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}

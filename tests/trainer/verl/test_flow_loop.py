@@ -9,7 +9,7 @@ from training_stage import PLAIN, summed
 
 from rejuice.operators.agents.trajectory import Trajectory
 from rejuice.operators.sampling.protocol import prompt_seed, turn_seed
-from rejuice.trainer.verl.trajectories import TrajectoryKey
+from rejuice.trainer.verl.advantage import TrajectoryKey
 
 pytestmark = pytest.mark.slow  # Imports verl.
 

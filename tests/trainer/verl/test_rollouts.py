@@ -40,7 +40,8 @@ class Letters:
 def put(queue):
     """Put groups, in an order: (prompt, responses) with uid `uid<prompt>`."""
     from rejuice.operators.sampling.protocol import Group, Sample
-    from rejuice.trainer.verl.trajectories import Slot, TrajectoryKey, put
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put
 
     def made(groups, step=3):
         queue.partitions.clear()
@@ -146,7 +147,8 @@ def test_texts_are_those_of_the_sampler(put, queue):
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
     from rejuice.trainer.run import Policy, Sampling
-    from rejuice.trainer.verl.trajectories import Slot, TrajectoryKey, put, read
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put, read
 
     prompts = [
         Prompt((("user", f"Ivy has {k} eggs. Leo has 4 more. How many has Leo?"),), k)

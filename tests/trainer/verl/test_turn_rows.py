@@ -30,7 +30,8 @@ each_example = settings(
 def put(queue):
     """Put groups of trajectories, of (prompt, trajectories); gives the tags of their rows."""
     from rejuice.operators.agents.trajectory import TrajectoryGroup
-    from rejuice.trainer.verl.trajectories import Slot, TrajectoryKey, put_trajectories
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put_trajectories
 
     def made(groups, rewards=None):
         queue.partitions.clear()
