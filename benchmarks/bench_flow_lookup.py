@@ -26,7 +26,7 @@ from rejuice.operators.groups import Array
 from rejuice.operators.sampling.engines import EMBEDDED_FLOW
 from rejuice.trainer.report import metrics
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.extend(str(Path(__file__).parents[1] / each) for each in (".", "tests/support"))
 
 from lookup_figures import playing
 

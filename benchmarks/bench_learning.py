@@ -19,13 +19,13 @@ from typing import Any
 import torch
 
 from rejuice.pipelines.demo.problems import problem
-from rejuice.trainer.warmstart.demonstrations import LEVELS
-from rejuice.trainer.warmstart.demonstrator import STYLES
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.extend(str(Path(__file__).parents[1] / each) for each in (".", "tests/support"))
 
 from plain_sampling import EMBEDDED, Sample, load, prompt_ids, sample
 from policy_figures import judging, solving
+
+from tools.embedded_policy.problems import LEVELS, STYLES
 
 _PROMPTS, _RESPONSES, _AT_ONCE = 64, 8, 128
 

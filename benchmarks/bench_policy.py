@@ -2,7 +2,7 @@
 
     python benchmarks/bench_policy.py [PATH] [--prompts 400]
 
-By default of the shipped one; `rejuice policy build PATH` makes another.
+By default of the shipped one; `python -m tools.embedded_policy PATH` makes another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.extend(str(Path(__file__).parents[1] / each) for each in (".", "tests/support"))
 
 from plain_sampling import EMBEDDED, load
 from policy_figures import judging, solving

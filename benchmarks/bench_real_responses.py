@@ -27,7 +27,7 @@ from real_responses import FOLDER, RECIPE, N, overrides, right_by_math_verify
 
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
-from rejuice.trainer.verl.validation import set_figures
+from rejuice.trainer.verl.figures import set_figures
 
 
 def main() -> None:

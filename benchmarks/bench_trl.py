@@ -29,7 +29,7 @@ RECIPE = Path(__file__).parents[1] / "recipes" / "grpo_arithmetic.yaml"
 BIN = Path(sys.executable).parent
 PROMPTS, N, LEARNING_RATE, ROUNDS = 64, 8, 1e-4, 2
 TRIED_STEPS = 4
-# What the processes of `rejuice train` are given too (trainer/launch/overrides.py, `environment`).
+# What the processes of `rejuice train` are given too (trainer/launch/verl_config.py, `environment`).
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FILE_LINES, FUNCTION_LINES = 800, 60
-FOLDERS = ("operators", "pipelines", "recipes", "trainer")
+FOLDERS = ("operators", "pipelines", "recipes", "tools", "trainer")
 ROOT = Path(__file__).resolve().parents[1]
 
 

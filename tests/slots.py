@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAST_FULL_PASS = ROOT / "tests" / "last_full_pass"
 CI_MINUTES = 16
 SLOW = "slow and not smoke and not alone and not vllm and not browser and not rebuild and not real_model"
-PRODUCT = ("operators", "pipelines", "trainer", "recipes")
+PRODUCT = ("operators", "pipelines", "trainer", "recipes", "tools")
 SUPPORT = ROOT / "tests" / "support"
 FOR_ALL = ("constraints.txt", "setup.cfg")
 """What is installed decides the tests of every slot."""
@@ -216,7 +216,7 @@ def _exported(package: Path) -> Mapping[str, tuple[str, str]]:
 @cache
 def _module_file(name: str) -> Path | None:
     """The file of a module of the product or of tests/support."""
-    top, *parts = name.split(".")
+    top, *parts = f"rejuice.{name}".split(".") if name.startswith("tools.") else name.split(".")
     base = ROOT.joinpath(*parts) if top == "rejuice" else SUPPORT / name
     if top == "rejuice" and (not parts or parts[0] not in PRODUCT):
         return None

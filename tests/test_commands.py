@@ -27,7 +27,7 @@ from rejuice.trainer.run import TrainingRun
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = typer.main.get_command(app).commands
-CODE = [file for name in ("operators", "pipelines", "trainer") for file in sorted((ROOT / name).rglob("*.py"))]  # fmt: skip
+CODE = [file for name in ("operators", "pipelines", "tools", "trainer") for file in sorted((ROOT / name).rglob("*.py"))]  # fmt: skip
 PAGES = [*sorted(ROOT.glob("[A-Z]*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 SOURCES = [*PAGES, *RECIPES, *CODE, ROOT / "docs" / "python.ipynb", ROOT / "Makefile"]
@@ -243,7 +243,7 @@ def test_a_message_is_searched_for_commands(message):
 @pytest.mark.recommended("operators/agents/tools/mcp.py", "pip install 'rejuice[mcp]'")
 @pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("operators/text/embedding.py", "pip install 'rejuice[embed]'")
-@pytest.mark.recommended("trainer/warmstart/build.py", "pip install 'rejuice[policy]'")
+@pytest.mark.recommended("tools/embedded_policy/build.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("pipelines/cli/training.py", "pip install {…}")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from each import check_each
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("operators", "pipelines", "trainer")
+PACKAGES = ("operators", "pipelines", "tools", "trainer")
 COMMENT = re.compile(r"# private: ([\w.-]+)==(\S+), (tests/\S+\.py)::(test_\w+)")
 REACH = 4
 """A comment holds for so many lines below it."""

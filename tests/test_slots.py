@@ -67,7 +67,7 @@ def test_a_slot_leaves_out_what_is_in_another():
         ("ray", "pipelines/engine/workers_on_ray.py"),
         ("operators", "operators/mapper/unit_test_mapper.py"),
         ("operators", "tests/support/fake_server.py"),
-        ("faults", "trainer/verl/buffer.py"),
+        ("faults", "trainer/verl/training.py"),
         ("vllm", "operators/sampling/vllm_engine.py"),
         ("pages", "recipes/quickstart.yaml"),
         ("pages", "README.md"),

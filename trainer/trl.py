@@ -34,10 +34,10 @@ from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.recipe import load
 from ..pipelines.recipe.steps import Step, of_files
-from .policies import Policy
+from .run import Policy
 from .split import SplitRecipe, advantage_operator, answers_only
 from .verl.curation import Curated, at_progress, curate
-from .verl.step_files import response_figures
+from .verl.figures import response_figures
 
 PathLike: TypeAlias = "str | Path"
 Chat: TypeAlias = Sequence[Mapping[str, Any]]

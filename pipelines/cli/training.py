@@ -132,8 +132,7 @@ def _prepare(
     """Write the folder of a run; on a CPU, its processes are made ready meanwhile."""
     from ...trainer.cpu.fork_server import PreloadServer, is_given, is_supported
     from ...trainer.launch.checkpoints import last
-    from ...trainer.launch.checks import check_servers
-    from ...trainer.launch.nodes import check_nodes
+    from ...trainer.launch.checks import check_nodes, check_servers
     from ...trainer.launch.training import prepare, process_environment
     from ..recipe.trust import trust
 
@@ -213,38 +212,6 @@ def checkpoint(
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
 
 
-policy = typer.Typer(help="The embedded policies: small models to try recipes on.")
-app.add_typer(policy, name="policy", no_args_is_help=True)
-
-
-@policy.command("build")
-def build_policy(
-    path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
-    name: Annotated[
-        Literal["embedded", "embedded_flow"],
-        typer.Option("--policy", help="Which one: it solves problems, or searches and calculates."),
-    ] = "embedded",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Each seed gives another policy.")] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another policy in that folder.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
-) -> None:
-    """Train an embedded policy by supervised learning, in minutes on two processor cores.
-
-    A folder that already contains this policy is left as it is.
-    """
-    from ...trainer.warmstart.build import CURRICULA, build
-    from ..engine.progress import Progress
-
-    curriculum, progress = CURRICULA[name], Progress(quiet=quiet)
-    with progress.task("demonstrations", curriculum.steps * curriculum.batch) as advance:
-        built = build(path, seed, overwrite=overwrite, curriculum=curriculum, advance=advance)
-    if not quiet:
-        which = "the embedded policy" if name == "embedded" else f"the policy {name}"
-        typer.echo(f"{path}: {which}, seed {seed}{'' if built else ' (already built)'}.")
-
-
 app.add_typer(export, name="export", no_args_is_help=True)
 app.command()(push)
 
@@ -269,7 +236,7 @@ def _open_training(path: Path, steps: range | None) -> Stored | None:
 def _show_metrics(stored: Stored, console: Console) -> None:
     """The first and last metrics of a training run."""
     if stored.kind == "training run":
-        from ...trainer.launch.outcome import show
+        from ...trainer.launch.training import show
 
         show(Path(str(stored.path)), stored.title, console)
 
@@ -292,7 +259,7 @@ def _train(
     resume: bool,
     quiet: bool,
 ) -> None:
-    from ...trainer.launch import outcome
+    from ...trainer.launch import training
     from ...trainer.launch.training import launch, process_environment
     from ...trainer.report.watch import Watch
     from ..console import Console
@@ -321,10 +288,10 @@ def _train(
     unfinished = None
     try:
         variables = None if server is None else process_environment(run, server)
-        outcome.finish(run, quiet=quiet, variables=variables)
+        training.finish(run, quiet=quiet, variables=variables)
     except (RejuiceError, OSError) as error:
         unfinished = error
-    outcome.show(run.folder, name, Console(quiet=quiet))
+    training.show(run.folder, name, Console(quiet=quiet))
     if unfinished is not None:
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
@@ -336,7 +303,7 @@ def _train(
 
 def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
-    from ...trainer.launch import outcome
+    from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
     from ..console import Console
 
@@ -350,7 +317,7 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
         markup=False,
         soft_wrap=True,
     )
-    outcome.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
+    training.show(run.folder, run.recipe.head.project_name, Console(quiet=console.quiet))
     return True
 
 

@@ -12,8 +12,7 @@ from plain_sampling import sample
 
 from rejuice.pipelines.demo.numbers import Split, seeded
 from rejuice.pipelines.demo.problems import problems
-from rejuice.trainer.warmstart.demonstrations import LEVELS
-from rejuice.trainer.warmstart.demonstrator import STYLES, judge
+from tools.embedded_policy.problems import LEVELS, STYLES, judge
 
 
 def solving(model: Any, tokenizer: Any, n: int, split: Split = "validation") -> dict[str, Any]:

@@ -8,9 +8,8 @@ from tiny_run import AFTER, run_tiny
 
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.trainer.run import TrainingRun
-from rejuice.trainer.verl.curation import at_progress, curate, drop_rows
-from rejuice.trainer.verl.step_files import StepFiles
-from rejuice.trainer.verl.values import values_table
+from rejuice.trainer.verl.curation import at_progress, curate, drop_rows, values_table
+from rejuice.trainer.verl.figures import StepFiles
 
 SCHEDULED = {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.0}}
 PROCESS = [

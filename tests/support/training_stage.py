@@ -150,7 +150,7 @@ class Stage:
             split: the validation set that they are of; by default that of `validation_path`.
         """
         split = split or {"train": "train", "val": "validation"}[partition]
-        from rejuice.trainer.verl.types import Slot
+        from rejuice.trainer.verl.trajectories import Slot
 
         slots = []
         for index in prompts:
@@ -228,7 +228,7 @@ class Stage:
 
     def saved(self, name: str, step: int = 1) -> Any:
         """A table that was kept of a step."""
-        self.buffer._files.wait()
+        self.buffer.files.wait()
         return pq.read_table(self.run.folder / "steps" / f"{step:06d}" / f"{name}.parquet")
 
     def tokens(self, part: str, step: int = 1) -> list[list[int]]:
@@ -283,7 +283,7 @@ class Trainer:
 
 def buffer_of(run: Any, trainer: Trainer) -> Any:
     """The replay buffer of a run, as verl makes it."""
-    from rejuice.trainer.verl.buffer import RecipeBuffer
+    from rejuice.trainer.verl.training import RecipeBuffer
 
     return RecipeBuffer(
         trainer_mode="sync",

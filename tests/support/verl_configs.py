@@ -5,8 +5,7 @@ from pathlib import Path
 
 from rejuice.operators import RecipeError
 from rejuice.trainer.launch import compose
-from rejuice.trainer.launch.overrides import overrides
-from rejuice.trainer.launch.verl_config import check_keys, write_config
+from rejuice.trainer.launch.verl_config import check_keys, overrides, write_config
 
 
 def config_of(run, *, resume=False):

@@ -16,7 +16,7 @@ from rejuice.operators import RejuiceError
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.recipe.train import Profile, Train
 from rejuice.trainer.cpu import fork_server
-from rejuice.trainer.launch import checkpoints, outcome, prompts, training, verl_config
+from rejuice.trainer.launch import checkpoints, prompts, training, verl_config
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
@@ -62,7 +62,7 @@ def verl(monkeypatch):
     monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(outcome, "draw", lambda folders, path: path.write_text(""))
+    monkeypatch.setattr(training, "draw", lambda folders, path: path.write_text(""))
     return verl
 
 

@@ -9,7 +9,7 @@ from fake_run import line, save, write_recipe
 
 from rejuice.operators import RejuiceError
 from rejuice.trainer.cpu import fork_server
-from rejuice.trainer.launch import checkpoints, outcome, prompts, training
+from rejuice.trainer.launch import checkpoints, prompts, training
 
 LINES = [line(0, validation=0.25), *(line(step, step / 10) for step in (1, 2, 3, 4))]
 
@@ -76,7 +76,7 @@ def test_what_could_not_be_written_is_written(rejuice, monkeypatch, tmp_path):
         raise RejuiceError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(outcome, "draw", fails)
+        patch.setattr(training, "draw", fails)
         policy, curves = commands(rejuice("rejuice train 'my try.yaml'", code=1))
     rejuice(policy.replace("DIR", "policy"))
     assert (tmp_path / "policy").is_dir()

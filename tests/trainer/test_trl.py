@@ -16,7 +16,7 @@ from rejuice.operators import DataError, OperatorError, RecipeError
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.policies import Policy
+from rejuice.trainer.run import Policy
 from rejuice.trainer.split import split_recipe
 from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 

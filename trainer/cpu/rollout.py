@@ -34,11 +34,8 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, pr
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ...operators.workers import usable_cores
-from ..policies import policy_path
-from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun
-from ..verl.failures import reason_of, report_sampler_failure
-from ..verl.trajectories import fail, prompt_batch, put, put_trajectories
-from ..verl.types import Slot
+from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, policy_path, report_sampler_failure
+from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
 
 # --- Agents ---------------------------------------------------------------------------

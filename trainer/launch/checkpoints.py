@@ -18,8 +18,7 @@ from ...operators.errors import RejuiceError
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
-from ..policies import policy_path
-from ..run import CHECKPOINT
+from ..run import CHECKPOINT, policy_path
 from .failure import last_error
 
 NEEDS_TRUST = 3

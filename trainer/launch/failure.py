@@ -7,7 +7,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from ..verl.failures import NO_PROMPT_LEFT, SAMPLER_FAILED, recorded_error
+from ..run import NO_PROMPT_LEFT, SAMPLER_FAILED, recorded_error
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _PROCESS_PREFIX = re.compile(r"^\([A-Za-z_]\w* pid=\d+(?:, ip=[\d.]+)?\) ")

@@ -24,8 +24,7 @@ from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import Step, of_files
-from ..policies import policy_path
-from ..run import TrainingRun, is_prepared
+from ..run import TrainingRun, is_prepared, policy_path
 from ..split import RESPONSES, HeldOutSet
 from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 

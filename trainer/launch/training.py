@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rich.table import Table
+from rich.text import Text
 
 from ...operators.agents.registry import build_flow, build_tools
 from ...operators.errors import RejuiceError
@@ -20,15 +22,85 @@ from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
+from ...pipelines.console import Console
 from ...pipelines.recipe.recipe import Recipe, dump
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..report import metrics
-from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
-from ..verl.failures import ERROR_FILE
+from ..report.curves import draw
+from ..report.watch import figures, left_out_lines, spell, validation_figures
+from ..run import ERROR_FILE, RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
 from . import checkpoints, verl_config
 from .checks import check_training
-from .overrides import environment, overrides
 from .prompts import write_prompts
+from .verl_config import environment, overrides
+
+# --- The end of a run: write its policy and curves, and print a short table -----------
+
+
+def finish(
+    run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
+) -> None:
+    """Write the policy and the curves of a finished run.
+
+    Raises:
+        RejuiceError: the checkpoint cannot be merged.
+        OSError: there is no space left.
+    """
+    step, policy = checkpoints.last(run.folder), run.folder / "policy"
+    if step is not None:
+        shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
+        with Console(stderr=True, quiet=quiet).status("writing the policy"):
+            # It was made by this very run.
+            checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
+    draw([run.folder], run.folder / "curves.png")
+
+
+def show(folder: Path, name: str, console: Console) -> None:
+    """Print the first and last metrics of a run, its time, what it left out, and its files."""
+    points = metrics.read(folder)
+    trained = [point for point in points if point.trained]
+    if not trained:
+        return
+    seconds = sum(point.seconds for point in trained)
+    tokens = sum(point.generated for point in trained)
+    _print(
+        console,
+        f"{name}: {len(trained)} steps in {spell(seconds)}, "
+        f"{seconds / len(trained):.1f} s per step; {tokens:,.0f} tokens generated",
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for head in ("first", "last"):
+        table.add_column(head, justify="right")
+    for figure in (*validation_figures(points), *figures(points)):
+        known = [point for point in points if figure.of(point) is not None]
+        if known:
+            table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
+    console.print(table)
+    for line in left_out_lines(folder):
+        _print(console, line)
+    for what, path in _places(folder):
+        _print(console, f"{what:<12}{path}")
+
+
+def _places(folder: Path) -> list[tuple[str, Path]]:
+    newest = checkpoints.last(folder)
+    places: list[tuple[str, Path]] = [("policy", folder / "policy")]
+    if newest is not None:
+        places.append(("checkpoint", checkpoints.folder_of(folder, newest)))
+    places += [
+        ("curves", folder / "curves.png"),
+        ("steps", folder / "steps"),
+        ("verl's log", folder / "verl.log"),
+    ]
+    return [(what, path) for what, path in places if path.exists()]
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+# --- Prepare a training run, and launch verl's own `main_ppo` on it -------------------
 
 # --- The processes of a run, known by their environment -------------------------------
 # If the process that started them is killed, Ray's processes outlive it, and then have no parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,427 @@ from typing import Any
 import yaml
 
 from ...operators.errors import RecipeError, suggest
-from ..run import TrainingRun
+from ...operators.json_text import parse_json
+from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
+from ...operators.workers import usable_cores
+from ...pipelines.ray_session import AUTO, LOCAL
+from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
+from ..cpu.fork_server import PYTHON
+from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun, policy_path
+from ..split import advantage_operator, loss_agg_mode
+from . import checkpoints
 from .failure import last_error
-from .overrides import environment, overrides
+
+# --- Overrides ------------------------------------------------------------------------
+# From a `train:` section to the keys of verl's configuration that differ from its defaults.
+
+# --- Pass size ------------------------------------------------------------------------
+# How many tokens a forward and backward pass on a CPU may have, so that memory suffices.
+#
+# A pass stores activations for its backward pass. Logits count little: verl computes them, and what
+# follows from them, for 512 tokens at a time, whatever the vocabulary.
+
+_BYTES = 4 << 30
+_HEAP = 2
+"""The heap takes about so many bytes for each that is stored: tensors of several sizes come and go.
+With its own mapping for each tensor it would be 1, and an update would take a quarter longer."""
+_MOST = 1 << 16  # More make no pass faster.
+_UNKNOWN_SHAPE = 1 << 10  # of a policy that is not on this machine yet
+_FLOAT32 = 4
+
+
+def tokens_per_pass(policy: str, cpu: Cpu) -> int:
+    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
+    shape = _config(policy_path(policy))
+    if shape is None:
+        return _UNKNOWN_SHAPE
+    layer = _bytes_of_layer(shape)
+    layers = int(shape["num_hidden_layers"])
+    stored = layer * layers
+    if cpu.gradient_checkpointing:
+        # The inputs of all layers, and the activations of the one that is computed again.
+        stored = _FLOAT32 * int(shape["hidden_size"]) * layers + layer
+    return min(_MOST, _BYTES // (_HEAP * stored))
+
+
+def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
+    """What a layer stores for each token.
+
+    Of the MLP the gate before and after its activation, the other projection, and their product;
+    around it and around attention the inputs of norms and projections, queries, keys, values.
+    """
+    hidden = int(shape["hidden_size"])
+    inner = int(shape.get("intermediate_size") or 4 * hidden)
+    return _FLOAT32 * (4 * inner + 16 * hidden)
+
+
+def _config(path: str) -> Mapping[str, Any] | None:
+    """A model's config.json, from its folder or the cache of the hub; None if there is none."""
+    file: Any = Path(path) / "config.json"
+    if not Path(path).is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        try:
+            file = try_to_load_from_cache(path, "config.json")
+        except ValueError:  # It is no name of the hub either.
+            return None
+        if not isinstance(file, str):
+            return None
+    try:
+        found: Mapping[str, Any] = parse_json(Path(file).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    shape = found.get("text_config") or found
+    return shape if {"hidden_size", "num_hidden_layers"} <= shape.keys() else None
+
+
+# --- Ray address ----------------------------------------------------------------------
+# Which Ray a run trains on: one of its own on this machine, or a cluster that it joins.
+
+ADDRESS = "ray_kwargs.ray_init.address"
+"""The key of verl that goes to `ray.init`. Without one, Ray joins any cluster that was started on
+this machine, or fails where that has ended."""
+
+
+def ray_address(run: TrainingRun) -> str:
+    """The address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
+
+    The user's own in `train.verl` wins.
+    """
+    # Without a value, Ray looks for a cluster as it does for `auto`.
+    return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
+
+
+def default_ray_address(run: TrainingRun) -> str:
+    """`ray_address` of a run whose `train.verl` has none.
+
+    Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu the
+    environment variable RAY_ADDRESS names a cluster.
+    """
+    if run.config.profile == "cpu":
+        return LOCAL
+    named = (os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    return AUTO if run.config.gpu.nodes > 1 or named else LOCAL
+
+
+# --- Overrides ------------------------------------------------------------------------
+
+_ACTOR = "actor_rollout_ref.actor"
+_ROLLOUT = "actor_rollout_ref.rollout"
+_SAMPLER = "trainer.v1.sampler.sampler_kwargs"
+AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
+"""Our agent loops, as verl finds them."""
+SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
+"""Samples from verl's own servers."""
+_PLUGIN = "rejuice.trainer.verl.plugin"
+_MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
+
+
+def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
+    """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
+
+    The user's keys in `train.verl` come last and win; `verl_keys` refuses those that must not.
+    """
+    return {**own_overrides(run, resume), **run.config.verl}
+
+
+def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
+    """`overrides` without the user's keys."""
+    hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run)
+    return {
+        **_data(run),
+        **_grpo(run),
+        **_rollout(run),
+        **_lora(run),
+        **_trainer(run, resume),
+        **hardware,
+        f"+{ADDRESS}": default_ray_address(run),
+        **(_replay(hardware[_MANAGER]) if run.config.replay else {}),
+    }
+
+
+def _data(run: TrainingRun) -> dict[str, Any]:
+    config, prompts = run.config, run.folder / "prompts"
+    # verl needs a file also where nothing is validated.
+    held_out = [str(prompts / f"{each.split}.parquet") for each in run.held_out]
+    held_out = held_out or [str(prompts / "train.parquet")]
+    return {
+        "data.train_files": str(prompts / "train.parquet"),
+        "data.val_files": held_out[0] if len(held_out) == 1 else held_out,
+        "data.train_batch_size": config.prompts_per_step,
+        "data.max_prompt_length": config.max_prompt_tokens,
+        "data.max_response_length": run.split.rollout.max_tokens,
+        "data.filter_overlong_prompts": False,  # Done earlier, with decisions.
+        "data.shuffle": True,
+        "data.seed": config.seed,
+        "data.dataloader_num_workers": 0,
+        # One by one if a step may request some more.
+        "data.gen_batch_size": 1 if config.refill else None,
+        **{
+            f"+data.apply_chat_template_kwargs.{key}": value
+            for key, value in run.split.rollout.chat_template_kwargs.items()
+        },
+    }
+
+
+def _grpo(run: TrainingRun) -> dict[str, Any]:
+    config, advantage = run.config, advantage_operator(run.split.post_rollout_steps)
+    losses = loss_agg_mode(run.split, config)
+    return {
+        "algorithm.adv_estimator": ESTIMATOR,
+        "algorithm.norm_adv_by_std_in_grpo": advantage.normalise == "std",
+        "algorithm.use_kl_in_reward": False,
+        f"{_ACTOR}.optim.lr": config.learning_rate,
+        f"{_ACTOR}.optim.lr_warmup_steps": config.warmup_steps or -1,
+        f"{_ACTOR}.optim.weight_decay": config.weight_decay,
+        f"{_ACTOR}.optim.clip_grad": config.max_grad_norm,
+        f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step // config.updates_per_step,
+        f"{_ACTOR}.ppo_epochs": 1,
+        f"{_ACTOR}.clip_ratio": config.clip_ratio_low,
+        f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
+        f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
+        # verl does not know ours, whose loss takes the place of its own (`loop.turn_loss`). It
+        # still aggregates the entropy of the old policy, for the loggers.
+        f"{_ACTOR}.loss_agg_mode": "token-mean" if losses == TURN_MEAN else losses,
+        # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
+        # a forward pass.
+        f"{_ACTOR}.loss_scale_factor": run.split.rollout.max_tokens,
+        f"{_ACTOR}.use_kl_loss": config.kl_coef > 0,
+        f"{_ACTOR}.kl_loss_coef": config.kl_coef,
+        f"{_ACTOR}.kl_loss_type": "low_var_kl",
+        f"{_ACTOR}.entropy_coeff": config.entropy_coef,
+        # Otherwise the updates of a step take the prompts in the order of the dataset, and the last
+        # update takes the remainder.
+        f"{_ACTOR}.shuffle": config.updates_per_step > 1,
+        f"{_ACTOR}.data_loader_seed": config.seed,
+    }
+
+
+def _rollout(run: TrainingRun) -> dict[str, Any]:
+    rollout = run.split.rollout
+    # Each prompt of a validation set has its own settings, which are obeyed instead of these.
+    validation = run.held_out[0].settings if run.held_out else rollout
+    return {
+        "actor_rollout_ref.model.path": policy_path(run.policy),
+        f"{_ROLLOUT}.n": rollout.n,
+        f"{_ROLLOUT}.temperature": rollout.temperature,
+        f"{_ROLLOUT}.top_p": rollout.top_p,
+        f"{_ROLLOUT}.prompt_length": run.config.max_prompt_tokens,
+        f"{_ROLLOUT}.response_length": rollout.max_tokens,
+        f"{_ROLLOUT}.seed": run.config.seed,
+        f"{_ROLLOUT}.calculate_log_probs": True,
+        f"{_ROLLOUT}.val_kwargs.n": run.held_out[0].settings.n if run.held_out else 1,
+        f"{_ROLLOUT}.val_kwargs.do_sample": True,
+        f"{_ROLLOUT}.val_kwargs.temperature": validation.temperature,
+        f"{_ROLLOUT}.val_kwargs.top_p": validation.top_p,
+    }
+
+
+def _lora(run: TrainingRun) -> dict[str, Any]:
+    """An adapter, if one is trained; verl then takes the policy without it as the reference."""
+    lora = run.config.lora
+    if lora is None:
+        return {}
+    chosen = lora.target_modules
+    return {
+        "actor_rollout_ref.model.lora_rank": lora.rank,
+        "actor_rollout_ref.model.lora_alpha": lora.alpha,
+        "actor_rollout_ref.model.target_modules": chosen
+        if isinstance(chosen, str)
+        else list(chosen),
+        # vLLM loads the policy itself, and after each step the adapter alone.
+        f"{_ROLLOUT}.load_format": "safetensors",
+        f"{_ACTOR}.fsdp_config.seed": run.config.seed,
+        # The rest of the policy is where it came from.
+        f"+{_ACTOR}.checkpoint.save_lora_only": True,
+    }
+
+
+def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
+    config, validates = run.config, bool(run.held_out)
+    begun = (checkpoints.last(run.folder) if resume else None) or 0
+    every = config.validate_every or config.steps
+    return {
+        "trainer.project_name": "rejuice",
+        "trainer.experiment_name": run.folder.name,
+        "trainer.total_training_steps": config.steps,
+        "trainer.total_epochs": 1_000_000,  # The number of steps ends the run.
+        "trainer.test_freq": every if validates else -1,
+        # After a resume only where it is due: verl saves a step before it validates it.
+        "trainer.val_before_train": validates and begun % every == 0,
+        "trainer.save_freq": config.save_every or -1,
+        "trainer.max_actor_ckpt_to_keep": config.keep_checkpoints,
+        "trainer.default_local_dir": str(run.folder / "checkpoints"),
+        "trainer.resume_mode": "auto" if resume else "disable",
+        "trainer.logger": ["console", "file", *config.loggers],
+        "trainer.v1.trainer_mode": "sync",
+        "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.verl.training",
+        "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
+        f"+{_SAMPLER}.run": str(run.folder),
+        f"+{_SAMPLER}.seeds_requests": config.seeds_requests,
+        # By default Hydra writes to a folder `outputs` in the current directory.
+        "hydra.run.dir": str(run.folder),
+        "hydra.output_subdir": "verl",
+        "hydra/job_logging": "stdout",
+    }
+
+
+def _replay(live: str) -> dict[str, Any]:
+    """Stored responses for training, live ones for validation.
+
+    The stored log-probabilities are those of the old policy.
+    """
+    return {
+        _MANAGER: "rejuice.trainer.verl.replay.ReplayManager",
+        f"+{_SAMPLER}.live": live,
+        "algorithm.rollout_correction.bypass_mode": True,
+        f"{_ACTOR}.calculate_entropy": True,
+    }
+
+
+def _cpu(run: TrainingRun) -> dict[str, Any]:
+    """One training process and the embedded sampler, on the cores of this machine."""
+    config, rollout = run.config, run.split.rollout
+    longest = config.max_prompt_tokens + rollout.max_tokens
+    tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
+    manager = "GroupManager" if run.split.agents is None else "AgentManager"
+    return {
+        "trainer.device": "cpu",
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": 1,
+        # Slots, not devices: verl requests more cores of Ray than a laptop has.
+        "ray_kwargs.ray_init.num_cpus": max(32, usable_cores()),
+        "+ray_kwargs.ray_init.num_gpus": 1,
+        "+ray_kwargs.ray_init.include_dashboard": False,
+        # Workers are forked by the server that `rejuice train` has started, if it has.
+        "+ray_kwargs.ray_init.runtime_env.py_executable": shlex.join(PYTHON),
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "reward.num_workers": 1,
+        f"{_ROLLOUT}.agent.num_workers": 1,
+        f"{_ROLLOUT}.name": "rejuice",
+        _MANAGER: f"rejuice.trainer.cpu.rollout.{manager}",
+        **{
+            f"+{_ROLLOUT}.engine_kwargs.rejuice.{key}": value
+            for key, value in rollout.chat_template_kwargs.items()
+        },
+        f"{_ROLLOUT}.tensor_model_parallel_size": 1,
+        f"{_ROLLOUT}.free_cache_engine": False,
+        f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
+        f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": tokens,
+        "actor_rollout_ref.model.external_lib": "rejuice.trainer.cpu.workers",
+        "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_training",
+        "actor_rollout_ref.model.use_remove_padding": True,
+        # Without it verl computes the log-probability of each token by a separate call.
+        "actor_rollout_ref.model.use_fused_kernels": True,
+        "actor_rollout_ref.model.fused_kernel_options.impl_backend": "torch",
+        "actor_rollout_ref.model.enable_gradient_checkpointing": config.cpu.gradient_checkpointing,
+        # The sampler computes in float32, as the trainer does: its log-probabilities equal the old
+        # ones to 1e-5, and need not be computed again. The update still reports the entropy.
+        # This holds at temperature 1 only: verl divides logits by the temperature, the sampler's
+        # log-probabilities are those of the policy itself.
+        "algorithm.rollout_correction.bypass_mode": rollout.temperature == 1.0,
+        f"{_ACTOR}.calculate_entropy": True,
+        f"{_ACTOR}.strategy": "fsdp2",
+        f"{_ACTOR}.use_dynamic_bsz": True,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": tokens,
+        f"{_ACTOR}.use_torch_compile": False,
+        f"{_ACTOR}.fsdp_config.use_torch_compile": False,
+        f"{_ACTOR}.fsdp_config.model_dtype": "fp32",
+        f"+{_ACTOR}.fsdp_config.mixed_precision.param_dtype": "fp32",
+        "actor_rollout_ref.ref.strategy": "fsdp2",
+        "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": tokens,
+        "actor_rollout_ref.ref.use_torch_compile": False,
+        "actor_rollout_ref.ref.fsdp_config.model_dtype": "fp32",
+        "+actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype": "fp32",
+    }
+
+
+def _gpu(run: TrainingRun) -> dict[str, Any]:
+    """verl's own rollouts and engines, in bfloat16."""
+    config, gpu, max_tokens = run.config, run.config.gpu, run.split.rollout.max_tokens
+    # On a Ray cluster that is running already, processes do not inherit our variables.
+    variables = {**environment(run), RUN_VARIABLE: str(run.folder)}
+    loop = "rejuice" if run.split.agents is None else "rejuice_agent"
+    # verl always leaves SGLang one token less than fits.
+    spare = 1 if gpu.rollout == "sglang" else 0
+    return {
+        **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()},
+        "trainer.nnodes": gpu.nodes,
+        "trainer.n_gpus_per_node": gpu.gpus,
+        f"{_ROLLOUT}.name": gpu.rollout,
+        _MANAGER: SERVERS_MANAGER,
+        f"{_ROLLOUT}.agent.default_agent_loop": loop,
+        f"{_ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),
+        f"{_ROLLOUT}.tensor_model_parallel_size": gpu.tensor_parallel,
+        f"{_ROLLOUT}.gpu_memory_utilization": gpu.memory,
+        # By default the engine makes room for the longest context of the policy.
+        f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens + spare,
+        f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
+        f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        f"{_ACTOR}.use_dynamic_bsz": True,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": gpu.tokens_per_gpu,
+        "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
+        **(_megatron(gpu) if gpu.strategy == "megatron" else _fsdp2(gpu)),
+    }
+
+
+def _fsdp2(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "actor_rollout_ref.model.enable_gradient_checkpointing": gpu.gradient_checkpointing,
+        f"{_ACTOR}.strategy": "fsdp2",
+        f"{_ACTOR}.fsdp_config.param_offload": gpu.offload,
+        f"{_ACTOR}.fsdp_config.optimizer_offload": gpu.offload,
+        "actor_rollout_ref.ref.strategy": "fsdp2",
+        "actor_rollout_ref.ref.fsdp_config.param_offload": gpu.offload,
+    }
+
+
+def _megatron(gpu: Gpu) -> dict[str, Any]:
+    """Megatron's settings; verl's defaults give the reference those of the actor."""
+    sizes = gpu.megatron.model_dump()
+    # What verl's own `enable_gradient_checkpointing` is to FSDP.
+    recompute = {"granularity": "full", "method": "uniform", "num_layers": 1}
+    return {
+        "model_engine": "megatron",  # Which has the strategy of actor and reference.
+        **{f"{_ACTOR}.megatron.{name}": size for name, size in sizes.items()},
+        f"{_ACTOR}.megatron.param_offload": gpu.offload,
+        f"{_ACTOR}.megatron.optimizer_offload": gpu.offload,
+        **{
+            f"{_ACTOR}.megatron.override_transformer_config.recompute_{name}": value
+            for name, value in recompute.items()
+            if gpu.gradient_checkpointing
+        },
+    }
+
+
+def environment(run: TrainingRun) -> Mapping[str, str]:
+    """Environment variables that the processes of the run need."""
+    common = {
+        "VERL_USE_EXTERNAL_MODULES": _PLUGIN,
+        "VERL_FILE_LOGGER_PATH": str(run.folder / "metrics.jsonl"),
+        "TENSORBOARD_DIR": str(run.folder / "tensorboard"),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    if run.config.profile == "gpu":
+        # verl's task runner requests no GPU, but an embedder in it may use one.
+        return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    return {
+        **common,
+        "VERL_USE_EXTERNAL_MODULES": f"{_PLUGIN},rejuice.trainer.cpu.platform",
+        "VERL_PLATFORM": "cpu",
+        # Ray would start workers that nobody uses: a run's have a runtime environment.
+        "RAY_prestart_worker_first_driver": "0",
+        # The sampler's processes can be forked only where they differ in nothing that a library
+        # reads when it is loaded.
+        **DEFAULT_ENVIRONMENT,
+        "OMP_NUM_THREADS": str(usable_cores()),
+    }
+
+
+# --- Verl config ----------------------------------------------------------------------
 
 NAME = "verl"
 """Name of the configuration, for `--config-name`; its file is `verl.yaml`."""

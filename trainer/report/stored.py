@@ -25,8 +25,7 @@ from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
 from ..run import TrainingRun, is_prepared
 from ..split import split_recipe
-from ..verl.curation import at_progress
-from ..verl.values import RecordedStep, recorded_steps
+from ..verl.curation import RecordedStep, at_progress, recorded_steps
 from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}

@@ -12,7 +12,8 @@ the key of its trajectory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +24,44 @@ from numpy.typing import NDArray
 from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..run import ESTIMATOR
-from .types import TrajectoryKey
+
+_TRAJECTORY = re.compile(r".*_\d+_\d+", re.DOTALL)
+
+
+class TrajectoryKey(NamedTuple):
+    """The key of a row of TransferQueue: `{uid}_{session}_{output}`.
+
+    A response has one row. The trajectory of an agent has one for each turn of the policy, and is
+    named by the key of the first.
+    """
+
+    uid: str  # key of the prompt; it may contain underscores
+    session: int  # which of the prompt's trajectories, from 0
+    output: int = 0  # which turn of the policy, from 0; 0 for single-turn responses
+
+    @classmethod
+    def parse(cls, key: str) -> TrajectoryKey:
+        """The parts of a key.
+
+        Raises:
+            ValueError: it does not end in two numbers.
+        """
+        uid, session, output = key.rsplit("_", 2)
+        return cls(uid, int(session), int(output))
+
+    @classmethod
+    def of_trajectories(cls, tags: Mapping[str, Any]) -> dict[TrajectoryKey, Any]:
+        """Tags by parsed keys; keys of prompts, which are no trajectories, are left out."""
+        return {cls.parse(key): tag for key, tag in tags.items() if _TRAJECTORY.fullmatch(key)}
+
+    @property
+    def first(self) -> TrajectoryKey:
+        """The key of the trajectory: that of its first row."""
+        return self._replace(output=0)
+
+    def __str__(self) -> str:
+        return f"{self.uid}_{self.session}_{self.output}"
+
 
 # --- The loss of Flow-GRPO, over the turns of trajectories ----------------------------
 #     - sum over tokens of  w [min(rho A, clip(rho, 1 - low, 1 + high) A) - beta k3]
@@ -40,6 +78,7 @@ from .types import TrajectoryKey
 # trajectory: `seq-mean-token-mean` lets one of four turns weigh four times as much as one of one.
 #
 # Source: Flow-GRPO, of the paper on AgentFlow, arXiv:2510.05592.
+
 
 WEIGHT = "turn_weight"
 """Field of a row: the weight of each token of its action, float32[T]."""

@@ -20,8 +20,7 @@ from ...operators.agents.trajectory import FAILURES, Trajectory, Turn
 from ...operators.errors import FirstFailures
 from ...operators.sampling.protocol import Failure, Group, Prompt, Sample, prompt_seed
 from ...operators.sampling.tokenizer import chat_encoder
-from ..policies import Policy, policy_path
-from ..run import TrainingRun
+from ..run import Policy, TrainingRun, policy_path
 from .trajectories import NO_ACTION, TRAJECTORY, own_settings
 
 # --- One trajectory of an agent at a time, from verl's own servers: profile `gpu` -----

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from math import comb, sqrt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ...operators.agents.trajectory import FAILURES, TOOL
-from ...operators.columns import numbers
+from ...operators.columns import RIGHT, WRONG, numbers, right_and_wrong
 from ...operators.compute import pc
+from ...operators.confidence import Z_95, wilson_interval
 from ...operators.groups import Array, Groups, hash_each
+from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...pipelines.data_juicer.datasets import filled
+from ...pipelines.dataset.write import mark_written
 from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
-from ..split import advantage_operator
+from ..split import ACCURACY, advantage_operator
 from .advantage import advantages
-from .values import StepValues, values_table
+from .curation import Curated, StepValues, values_table
 
 if TYPE_CHECKING:
-    from .step import StepPart
-    from .verl_trainer import VerlTrainer
+    from .groups import StepPart
 
 
 # --- The figures of agents that are logged of a training step, as `rejuice/agent/...` ---
@@ -150,40 +162,41 @@ class SampleTables:
     """Logs samples at each step that is validated, and at the last one.
 
     Args:
-        trainer: verl's, with its loggers.
         run: the run.
     """
 
-    def __init__(self, trainer: VerlTrainer, run: TrainingRun) -> None:
-        self._trainer, self._last = trainer, run.config.steps
+    def __init__(self, run: TrainingRun) -> None:
+        self._last = run.config.steps
         self._every = (run.config.validate_every or self._last) if run.held_out else self._last
         self._operator = advantage_operator(run.split.post_rollout_steps)
         self._failed = set[str]()
 
-    def log(self, step: int, parts: Mapping[str, StepPart]) -> None:
-        """Log those of a step, if they are due; a tracker that fails is reported once."""
+    def log(self, step: int, parts: Mapping[str, StepPart], tracking: Any) -> None:
+        """Log those of a step that is due to verl's loggers; one that fails is reported once."""
         if step % self._every and step < self._last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
             try:
-                if tracker in self._trainer.tracking.logger:
+                if tracker in tracking.logger:
                     for name, part in parts.items():
                         if rows := sample_rows(step, part, self._operator):
-                            send(figure_name(name, "samples"), rows, step)
+                            send(figure_name(name, "samples"), rows, step, tracking)
             except Exception as error:  # Of a tracker, its network or its disk: not training's.
                 if tracker not in self._failed:
                     found = f"{tracker} got no table of samples: {redact(repr(error))}"
                     print(f"step {step}: warning: {found}")
                 self._failed.add(tracker)
 
-    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
+    def _to_wandb(self, name: str, rows: Sequence[SampleRow], step: int, tracking: Any) -> None:
         # A new one each time: W&B does not upload a table again that has grown.
-        tracking, data = self._trainer.tracking, list(map(list, rows))
+        data = list(map(list, rows))
         table = tracking.logger["wandb"].Table(columns=list(SampleRow._fields), data=data)
         tracking.log({name: table}, step, backend=["wandb"])
 
-    def _to_tensorboard(self, name: str, rows: Sequence[SampleRow], step: int) -> None:
-        self._trainer.tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
+    def _to_tensorboard(
+        self, name: str, rows: Sequence[SampleRow], step: int, tracking: Any
+    ) -> None:
+        tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
 
 
 def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:
@@ -301,3 +314,230 @@ def _cell(value: str | float | None) -> str:
     if not isinstance(value, str):
         return "" if value is None else f"{value:.4g}"
     return visible(value, one_line=True).translate(_ENTITIES)
+
+
+# --- Step files -----------------------------------------------------------------------
+# The files that are kept of a training step, and the figures that are logged of it.
+
+
+class Clock:
+    """Processor seconds of this thread, by what they were spent on."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, on: str) -> Iterator[None]:
+        """Count the time that is spent inside."""
+        start = time.thread_time()
+        yield
+        self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
+
+    def read(self) -> dict[str, float]:
+        """The time that was spent since the last reading."""
+        spent, self._spent = self._spent, {}
+        return spent
+
+
+class StepFiles:
+    """Rollouts, decisions and rewards of each step, as files.
+
+    They are written while the policy is updated.
+
+    Args:
+        run: the run that they belong to; its `keep_rollouts` may be off.
+    """
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run = run
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="rejuice-step-files")
+        self._written: Future[None] | None = None
+
+    def keep(self, step: int, part: str, tables: Mapping[str, pa.Table], recipe: str) -> None:
+        """Write a step's folder; a step that is done again after a resume replaces it.
+
+        Raises:
+            OSError: the files of the step before could not be written.
+        """
+        if not self._run.config.keep_rollouts:
+            return
+        self.wait()
+        folder = self._run.step_folder(step) / part
+        # A replay of the step computes again what other steps of the recipe have written.
+        names = [name for each in self._run.recipe.steps for name in each.operator.writes()]
+        marked = {name: _marked(self._kept(name, table), names) for name, table in tables.items()}
+        self._written = self._writer.submit(_write, folder, marked, recipe)
+
+    def wait(self) -> None:
+        """Wait until the last step is written.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._written:
+            self._written.result()
+
+    def validate(self, step: int, name: str, table: pa.Table) -> None:
+        """Write the responses to the prompts of a validation set."""
+        folder = self._run.folder / "validations"
+        folder = folder if name == ONE_SET else folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
+
+    def _kept(self, name: str, table: pa.Table) -> pa.Table:
+        """A table as it is written: with helper columns of Data-Juicer's where an export has them.
+
+        Rollouts are what the step's recipe begins with, and keep those of their prompts; values
+        are read by what repeats the steps.
+        """
+        if name in ("rollouts", "values"):
+            return table
+        return filled(table.select(self._run.recipe.head.exported(table.column_names)))
+
+
+def _marked(table: pa.Table, written: Sequence[str]) -> pa.Table:
+    return table.replace_schema_metadata(mark_written(table.schema, written).metadata)
+
+
+def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    (folder / "recipe.yaml").write_text(recipe, "utf-8")
+
+
+def response_figures(
+    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+) -> dict[str, float]:
+    """The figures of responses, for the loggers."""
+    table, found = curated.table, dict[str, float]()
+    written = {name for step in steps for name in step.operator.writes()}
+    for name in sorted(written & set(table.column_names)):
+        if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
+            mean = pc.mean(table[name]).as_py()
+            if mean is not None:
+                found[name] = mean
+    # Failures to grade are neither right nor wrong.
+    if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
+        found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
+    if curated.verdicts and table.num_rows:
+        right_N, wrong_N = right_and_wrong(table["verdict"])
+        groups = Groups.of(table)
+        mixed_G = (groups.sum(right_N) > 0) & (groups.sum(wrong_N) > 0)
+        found["mixed_groups"] = float(mixed_G.mean())
+    lengths = pc.list_value_length(rollouts["response_token_ids"])
+    found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
+    found["rows_sampled"] = rollouts.num_rows
+    found["rows_trained"] = table.num_rows
+    for count in curated.decisions["reason"].value_counts().to_pylist():
+        found[f"dropped/{count['values']}"] = count["counts"]
+    found.update(missing_figures(rollouts, steps, curated.written))
+    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+    return found
+
+
+# --- A validation: the groups of its sets, and the figures of each set ----------------
+# Of a prompt with n graded responses, c of them right:
+#
+#     mean@n   the mean accuracy
+#     pass@k   1 - C(n - c, k) / C(n, k): the chance that one of k of them is right
+#              (Chen et al. 2021, https://arxiv.org/abs/2107.03374)
+#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the
+#              answers
+#
+# Those of a set are means over its prompts. A response that could not be graded is neither right
+# nor wrong, and counts in none of them.
+
+_ROUNDING = 1e-12  # a variance below it is rounding error
+
+
+class AccuracyInterval(NamedTuple):
+    """A mean, and where it is with 95% confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, mean_P: Array, responses: int) -> AccuracyInterval:
+        """The mean of the accuracies of prompts, which are independent of one another.
+
+        The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
+        independent responses as would have the variance that the prompts have; with one response
+        each it is Wilson's own. Where all prompts are alike, each counts as one response.
+        https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
+        """
+        prompts, mean = len(mean_P), float(mean_P.mean())
+        variance = float(mean_P.var()) / prompts
+        if mean_P.min() < 0 or mean_P.max() > 1:
+            return cls(mean, mean - Z_95 * sqrt(variance), mean + Z_95 * sqrt(variance))
+        n = min(mean * (1 - mean) / variance, responses) if variance > _ROUNDING else prompts
+        return cls(mean, *wilson_interval(mean, n))
+
+
+@cache
+def pass_at_k(n: int, right: int, k: int) -> float:
+    """The chance that one of k out of n responses is right, of which so many are.
+
+    Example:
+        >>> pass_at_k(4, 1, 2)
+        0.5
+    """
+    return 1 - comb(n - right, k) / comb(n, k)
+
+
+def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
+    """Whether the most frequent answer is right; the share of them that are where several tie.
+
+    Responses without an answer do not vote; where none votes, the majority is wrong.
+
+    Example:
+        >>> majority(["3", "4", "3", None], [True, False, True, False])
+        1.0
+        >>> majority(["3", "4"], [True, False])
+        0.5
+    """
+    pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
+    votes = Counter(answer for answer, _ in pairs)
+    right = {answer for answer, is_right in pairs if is_right}
+    winners = [answer for answer, count in votes.items() if count == max(votes.values())]
+    return sum(answer in right for answer in winners) / len(winners) if winners else 0.0
+
+
+def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
+    """The figures of a set, by names such as `mean@8`.
+
+    Args:
+        graded: the responses that have an accuracy; rows of a prompt are adjacent.
+        n: responses that were requested to each prompt. A prompt of which fewer than k could be
+            graded has no part in pass@k.
+    """
+    accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
+    found, right_N = (
+        AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N)),
+        _right(graded, accuracy_N),
+    )
+    figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
+    rights = np.split(right_N, groups.starts_G[1:])
+    for k in _powers(n):
+        chances = [pass_at_k(len(each), int(each.sum()), k) for each in rights if len(each) >= k]
+        if chances:
+            figures[f"pass@{k}"] = float(np.mean(chances))
+    if n > 1 and "extracted_answer" in graded.column_names:
+        texts = np.array(same_text(graded["extracted_answer"]).to_pylist(), object)
+        votes = zip(np.split(texts, groups.starts_G[1:]), rights, strict=True)
+        figures[f"maj@{n}"] = float(np.mean([majority(*each) for each in votes]))
+    return figures
+
+
+def _right(graded: pa.Table, accuracy_N: Array) -> Array:
+    """Which responses are right: by their verdicts; without these, those of accuracy 1."""
+    if "verdict" in graded.column_names:
+        return right_and_wrong(graded["verdict"])[0]
+    full_N: Array = accuracy_N >= 1
+    return full_N
+
+
+def _powers(n: int) -> list[int]:
+    """Powers of 2 below n, and n; none of one response."""
+    return [k for k in (2**power for power in range(1, n.bit_length())) if k < n] + [n] * (n > 1)

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather as feather
-from verl.utils import tensordict_utils
 
 from ...operators.columns import of_task
 from ...operators.groups import Array, hash_each
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.steps import Step
-from ..run import TrainingRun
+from ..run import TrainingRun, plan_step
 from ..split import RESPONSES, SAMPLES
 from .curation import Curated, curate, drop_overlong_prompts, group_rows_by_prompt
-from .step import plan_step
-from .step_files import response_figures
-from .types import QueuedAnswers, VerificationPrompts
+from .figures import response_figures
 
 # --- The queue of answers that are still to be judged ---------------------------------
 # It lies in the folders of the steps that sampled the answers: what is queued, and how old it is,
@@ -35,6 +32,17 @@ from .types import QueuedAnswers, VerificationPrompts
 SAMPLED_AT = "sampled_at_step"
 """Column of the training step that sampled an answer."""
 _FILE = "answers.arrow"
+
+
+class QueuedAnswers(NamedTuple):
+    """Answers to be judged."""
+
+    table: pa.Table  # rows of a prompt are adjacent; those of the newest step come first
+    stale: int = 0  # how many answers were dropped because they are too old
+    repeated: int = 0  # how many, because the prompt got the same one at a later step
+    over: int = 0  # how many, because the queue is over its capacity
+    # how many steps have kept none, such as those before a resume by another schedule
+    lacking: int = 0
 
 
 class AnswerQueue:
@@ -130,6 +138,14 @@ def _newest(table: pa.Table, capacity: int) -> pa.Table:
 _OF_ANSWER = (SAMPLED_AT, "policy_version")
 
 
+class VerificationPrompts(NamedTuple):
+    """Prompts that ask the policy to judge answers."""
+
+    prompts: pa.Table  # a row and a group each, with the step and the policy version of the answer
+    decisions: pa.Table  # about those that were dropped
+    figures: dict[str, float]  # how many answers and prompts there were, and of what age
+
+
 def verification_prompts(
     steps: Sequence[Step], queued: QueuedAnswers, step: int, encode: Encode, longest: int
 ) -> VerificationPrompts:
@@ -167,6 +183,8 @@ def verl_batch(
 
     Each has its own number of responses and its own limit of tokens.
     """
+    from verl.utils import tensordict_utils  # The queue is read where verl is not loaded.
+
     names = prompts["prompt_id"].to_pylist()
     uids = [f"{name}-{step}" for name in names]
     labels = prompts["label"].to_pylist()

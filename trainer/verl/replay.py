@@ -17,8 +17,7 @@ from ...operators.agents.trajectory import Trajectory, TrajectoryGroup, turns_of
 from ...operators.groups import Groups
 from ...operators.sampling.protocol import Group, Sample
 from ..run import TrainingRun
-from .trajectories import prompt_batch, put, put_trajectories
-from .types import Slot
+from .trajectories import Slot, prompt_batch, put, put_trajectories
 
 
 class ReplayManager:

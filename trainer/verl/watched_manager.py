@@ -17,9 +17,8 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
 
 from ...operators.errors import EngineError
-from .failures import reason_of, report_sampler_failure
-from .trajectories import fail, prompt_batch
-from .types import Slot
+from ..run import report_sampler_failure
+from .trajectories import Slot, fail, prompt_batch, reason_of
 
 _INTERVAL_S = 10.0
 """Between calls that find out whether a worker lives."""

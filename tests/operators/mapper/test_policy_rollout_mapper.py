@@ -25,7 +25,7 @@ from rejuice.operators.sampling import Failure, Group, Sample, rollout
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
+from tools.embedded_policy.problems import JUDGE_TEMPLATE
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES)])
 

@@ -139,8 +139,7 @@ def turns(queue, keys):
     from transfer_queue import KVBatchMeta
     from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 
-    from rejuice.trainer.verl.advantage import WEIGHT, turn_weights
-    from rejuice.trainer.verl.types import TrajectoryKey
+    from rejuice.trainer.verl.advantage import WEIGHT, TrajectoryKey, turn_weights
 
     parsed = [TrajectoryKey.parse(key) for key in keys]
     owners = [TrajectoryKey(key.uid, *TURNS[key.session]) for key in parsed]

@@ -237,7 +237,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     """By its own code, with all that it hands to a custom sampler."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.verl.buffer import RecipeBuffer
+    from rejuice.trainer.verl.training import RecipeBuffer
 
     class Trainer:
         def __init__(self):
@@ -291,7 +291,7 @@ def test_verl_keeps_its_loggers_by_name(verl, monkeypatch, tmp_path):
 def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.verl.verl_trainer import VerlTrainer
+    from rejuice.trainer.verl.training import VerlTrainer
 
     class Trainer:
         config = composed(prompts_per_step=8)
@@ -323,7 +323,7 @@ def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
     from rejuice.trainer.verl.advantage import LossSettings, trajectory_loss
-    from rejuice.trainer.verl.verl_trainer import VerlTrainer
+    from rejuice.trainer.verl.training import VerlTrainer
 
     found = []
     config = composed(kl_coef=0.01, clip_ratio_high=0.28, entropy_coef=0.5)
@@ -412,7 +412,7 @@ def test_verl_reads_the_keys_that_we_add(run, sources):
     """A key with + is accepted whatever it says."""
     from ray import init
 
-    from rejuice.trainer.launch.overrides import overrides
+    from rejuice.trainer.launch.verl_config import overrides
 
     ours = {"run", "live", "seeds_requests"}
     rays = set(inspect.signature(init).parameters)
@@ -435,7 +435,7 @@ def test_verl_reads_the_keys_that_we_add(run, sources):
 
 def test_old_log_probs_are_taken_from_the_sampler_only_where_they_are_verls(run):
     """The sampler's are the policy's own; verl divides by the temperature."""
-    from rejuice.trainer.launch.overrides import overrides
+    from rejuice.trainer.launch.verl_config import overrides
 
     made = run()
     key = "algorithm.rollout_correction.bypass_mode"

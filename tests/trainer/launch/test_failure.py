@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rejuice.operators import DataError
+from rejuice.trainer import run
 from rejuice.trainer.launch.failure import cause, last_error
-from rejuice.trainer.verl import failures
-from rejuice.trainer.verl.failures import errors_recorded
+from rejuice.trainer.run import errors_recorded
 
 RUN = Path("/run")
 NOISE = "\x1b[36m(WorkerDict pid=7)\x1b[0m WARNING:target_num_threads 8 should not exceed 2\n"
@@ -67,13 +67,13 @@ def test_a_recorded_error_of_another_library_comes_after_what_the_log_explains(t
 
 
 def test_the_sampler_that_failed_is_recorded_as_why_no_prompt_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(failures, "_last_sampler_failure", None)
-    failed(tmp_path, DataError(f"step 3: no group is left ({failures.NO_PROMPT_LEFT})"))
+    monkeypatch.setattr(run, "_last_sampler_failure", None)
+    failed(tmp_path, DataError(f"step 3: no group is left ({run.NO_PROMPT_LEFT})"))
     assert cause("", 1, tmp_path) == "step 3: no group is left (every prompt failed)"
-    failures.report_sampler_failure("out of luck")
+    run.report_sampler_failure("out of luck")
     failed(tmp_path, DataError("step 3: no group is left (too_long 4)"))
     assert cause("", 1, tmp_path) == "step 3: no group is left (too_long 4)"
-    failed(tmp_path, DataError(f"step 3: no group is left ({failures.NO_PROMPT_LEFT})"))
+    failed(tmp_path, DataError(f"step 3: no group is left ({run.NO_PROMPT_LEFT})"))
     assert cause("", 1, tmp_path) == "the sampler failed: out of luck"
 
 

@@ -10,7 +10,7 @@ from fake_run import write_recipe
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine import workers_on_ray
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.launch.nodes import check_nodes, look
+from rejuice.trainer.launch.checks import check_nodes, look
 from rejuice.trainer.run import TrainingRun
 
 OPERATOR = """
@@ -69,7 +69,7 @@ def on_node(node, looks):
     def call(token, copies):
         import ray
 
-        from rejuice.trainer.launch.nodes import look as here
+        from rejuice.trainer.launch.checks import look as here
 
         there = ray.get_runtime_context().get_node_id() == node
         return (looks if there else here)(token, copies)
@@ -82,7 +82,7 @@ def elsewhere(prefix, other):
 
     def looks(token, copies):
         from rejuice.pipelines.engine import workers_on_ray
-        from rejuice.trainer.launch.nodes import look as here
+        from rejuice.trainer.launch.checks import look as here
 
         workers_on_ray._WAIT_S = 0.1
 
@@ -200,7 +200,7 @@ def test_too_few_nodes(run, cluster):
 def test_no_cluster(run, monkeypatch):
     """Where there is none, one would be started on this machine."""
     monkeypatch.setattr(
-        "rejuice.trainer.launch.nodes.connected_to_ray", lambda _: nullcontext(True)
+        "rejuice.trainer.launch.checks.connected_to_ray", lambda _: nullcontext(True)
     )
     with pytest.raises(RejuiceError) as error:
         check_nodes(run())

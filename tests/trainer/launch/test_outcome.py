@@ -15,7 +15,7 @@ from trained_run import tiny_rollouts, write_trained
 from rejuice.operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from rejuice.operators.sampling.protocol import Settings
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.launch import outcome
+from rejuice.trainer.launch import training
 from rejuice.trainer.launch.prompts import make_held_out, make_prompts, make_replay
 from rejuice.trainer.report.watch import Watch, left_out_lines
 from rejuice.trainer.split import HeldOutSet
@@ -118,7 +118,7 @@ def test_a_replay_counts_responses(folder, tmp_path):
 def test_the_report_has_the_lines_after_its_table(made, folder):
     made(["a", "a"])
     console = Console(file=io.StringIO(), width=200)
-    outcome.show(folder, "try", console)
+    training.show(folder, "try", console)
     shown = console.file.getvalue().splitlines()
     at = shown.index("dropped before training: 1 of 2 rows (repeated_prompt 1)")
     assert shown[at - 1].startswith("rows dropped ")

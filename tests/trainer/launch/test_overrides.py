@@ -6,7 +6,7 @@ from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.launch.overrides import environment, overrides
+from rejuice.trainer.launch.verl_config import environment, overrides
 from rejuice.trainer.run import TrainingRun
 
 ACTOR = "actor_rollout_ref.actor"

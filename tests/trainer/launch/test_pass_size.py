@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rejuice.pipelines.recipe.train import Cpu
-from rejuice.trainer.launch.overrides import tokens_per_pass
+from rejuice.trainer.launch.verl_config import tokens_per_pass
 
 QWEN = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "vocab_size": 151936}  # fmt: skip
 """The shape of a model of half a billion parameters."""
@@ -63,7 +63,7 @@ def test_what_a_pass_stores_is_what_is_expected(sizes, prompt, response, rows, r
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from rejuice.trainer.cpu.workers import NAME, Shared, use_layout
-    from rejuice.trainer.launch.overrides import _bytes_of_layer
+    from rejuice.trainer.launch.verl_config import _bytes_of_layer
 
     hidden, inner, layers, heads, keys = sizes
     config = Qwen2Config(

@@ -10,8 +10,7 @@ import pytest
 from fake_run import write_recipe
 
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.launch.overrides import ADDRESS, overrides, ray_address
-from rejuice.trainer.launch.verl_config import write_config
+from rejuice.trainer.launch.verl_config import ADDRESS, overrides, ray_address, write_config
 from rejuice.trainer.run import TrainingRun
 
 ELSEWHERE = "10.0.0.1:6379"

@@ -7,7 +7,7 @@ from fake_run import PROCESS, write_recipe
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.checks import check_training, check_user_keys
-from rejuice.trainer.launch.overrides import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
+from rejuice.trainer.launch.verl_config import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
 from rejuice.trainer.run import TrainingRun
 
 ROLLOUT = "actor_rollout_ref.rollout"

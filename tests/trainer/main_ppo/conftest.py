@@ -17,7 +17,7 @@ from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.operators.workers import usable_cores
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.report import metrics
-from rejuice.trainer.warmstart.demonstrator import JUDGE_TEMPLATE
+from tools.embedded_policy.problems import JUDGE_TEMPLATE
 
 STEPS, PROMPTS, N = 4, 16, 6
 LONGEST_S = 900

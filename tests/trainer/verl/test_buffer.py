@@ -86,7 +86,7 @@ def test_groups_are_taken_as_they_finish(stage):
         stage.answer({k: texts}, slots=[slots[k]])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rejuice.trainer.verl.buffer.time.sleep", sleep)
+        patch.setattr("rejuice.trainer.verl.training.time.sleep", sleep)
         batch, figures = stage.sample(1, 3)
     assert [reward for _, reward in trained(stage, batch)] == [1, 0, 0, 0, 0, 1]
     assert figures["rejuice/rows_sampled"] == 6
@@ -105,8 +105,8 @@ def test_the_longer_a_step_takes_the_less_often_the_queue_is_listed(stage):
             stage.answer({1: ["0", "1"]}, slots=slots[1:])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rejuice.trainer.verl.buffer.time.sleep", sleep)
-        patch.setattr("rejuice.trainer.verl.buffer.time.perf_counter", lambda: now[0])
+        patch.setattr("rejuice.trainer.verl.training.time.sleep", sleep)
+        patch.setattr("rejuice.trainer.verl.training.time.perf_counter", lambda: now[0])
         stage.sample(1, 2)
     assert (slept[0], max(slept)) == (0.02, 1.0)
     assert len(slept) < 1000
@@ -416,7 +416,7 @@ def test_a_sampler_that_dies_takes_no_group_that_was_there(stage):
         fail(slots, "train")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rejuice.trainer.verl.buffer.time.sleep", sleep)
+        patch.setattr("rejuice.trainer.verl.training.time.sleep", sleep)
         batch, figures = stage.sample(1, 3)
     assert trained(stage, batch) == [((0, 0), 1.0), ((0, 1), 0.0)]
     assert figures["rejuice/failed_prompts"] == 2
@@ -437,7 +437,7 @@ def test_a_prompt_that_failed_before_the_sampler_died_is_counted_once(stage):
     )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rejuice.trainer.verl.buffer.time.sleep", lambda _: next(steps)())
+        patch.setattr("rejuice.trainer.verl.training.time.sleep", lambda _: next(steps)())
         batch, figures = stage.sample(1, 3)
     assert trained(stage, batch) == [((1, 0), 1.0), ((1, 1), 0.0)]
     assert figures["rejuice/failed_prompts"] == 2

@@ -37,7 +37,7 @@ from rejuice.operators.selector.label_balance_selector import LabelBalanceSelect
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.steps import Step, step_names
 from rejuice.trainer.verl.curation import Curation, at_progress, curate, drop_rows, threads
-from rejuice.trainer.verl.step_files import response_figures
+from rejuice.trainer.verl.figures import response_figures
 
 
 class LengthMapper(Mapper):

@@ -9,7 +9,7 @@ from training_stage import PLAIN, summed
 
 from rejuice.operators.agents.trajectory import Trajectory
 from rejuice.operators.sampling.protocol import prompt_seed, turn_seed
-from rejuice.trainer.verl.types import TrajectoryKey
+from rejuice.trainer.verl.advantage import TrajectoryKey
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -249,7 +249,7 @@ def test_a_first_prompt_that_is_too_long_is_no_answer_of_the_policy(stage, monke
 
 
 def test_the_configuration_leaves_room_for_a_turn(stage):
-    from rejuice.trainer.launch.overrides import overrides
+    from rejuice.trainer.launch.verl_config import overrides
 
     made = stage(PLAIN, rollout=AGENTS, profile="gpu", max_prompt_tokens=100)
     found = overrides(made.run, resume=False)

@@ -404,8 +404,7 @@ def test_a_schedule_needs_what_it_trains_on(trained):
 @pytest.mark.skipif(not SOLUTIONS.exists(), reason="GSM8K is not beside this checkout")
 def test_targets_of_real_responses_are_those_that_the_offline_recipe_makes(verl, tmp_path):
     """The rows of gsm8k_solutions.yaml before self_verification_mapper, through both paths."""
-    from rejuice.trainer.verl.judging import verification_prompts
-    from rejuice.trainer.verl.types import QueuedAnswers
+    from rejuice.trainer.verl.judging import QueuedAnswers, verification_prompts
 
     recipe = yaml.safe_load((ROOT / "recipes" / "gsm8k_solutions.yaml").read_text())
     recipe["dataset_path"] = str(SOLUTIONS / "model_solutions.jsonl")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.trainer.verl.buffer import poll_interval
+from rejuice.trainer.verl.curation import poll_interval
 
 
 def listings(wait_s, listing_s=0.001):

@@ -40,8 +40,8 @@ class Letters:
 def put(queue):
     """Put groups, in an order: (prompt, responses) with uid `uid<prompt>`."""
     from rejuice.operators.sampling.protocol import Group, Sample
-    from rejuice.trainer.verl.trajectories import put
-    from rejuice.trainer.verl.types import Slot, TrajectoryKey
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put
 
     def made(groups, step=3):
         queue.partitions.clear()
@@ -62,8 +62,8 @@ def put(queue):
 
 
 def read(tags):
-    from rejuice.trainer.policies import Policy, Sampling
-    from rejuice.trainer.verl.rollouts import read
+    from rejuice.trainer.run import Policy, Sampling
+    from rejuice.trainer.verl.trajectories import read
 
     policy = Policy("tiny", Letters(), frozenset({END}))
     return read(tags, "train", PROMPTS, policy, Sampling(1.0, 0.9, 5, 11))
@@ -146,10 +146,9 @@ def test_texts_are_those_of_the_sampler(put, queue):
     from rejuice.operators.sampling.engines import EMBEDDED
     from rejuice.operators.sampling.protocol import Prompt, Settings
     from rejuice.operators.sampling.transformers_engine import TransformersEngine
-    from rejuice.trainer.policies import Policy, Sampling
-    from rejuice.trainer.verl.rollouts import read
-    from rejuice.trainer.verl.trajectories import put
-    from rejuice.trainer.verl.types import Slot, TrajectoryKey
+    from rejuice.trainer.run import Policy, Sampling
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put, read
 
     prompts = [
         Prompt((("user", f"Ivy has {k} eggs. Leo has 4 more. How many has Leo?"),), k)
@@ -175,7 +174,7 @@ def test_texts_are_those_of_the_sampler(put, queue):
 @given(step=STEPS, data=st.data())
 @each_example
 def test_a_reward_lies_on_the_last_token_of_its_response(put, queue, step, data):
-    from rejuice.trainer.verl.rollouts import write
+    from rejuice.trainer.verl.trajectories import write
 
     keys = list(put(step.items()))
     numbers = st.floats(-2, 2, width=32)

@@ -3,7 +3,7 @@
 import pytest
 
 from rejuice.pipelines.recipe.train import Train, Verification
-from rejuice.trainer.verl.step import plan_step
+from rejuice.trainer.run import plan_step
 
 
 def train(schedule, steps=10, **verification):

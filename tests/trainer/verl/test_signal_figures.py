@@ -68,7 +68,7 @@ def test_a_step_logs_both_and_they_are_those_of_the_stored_rows(stage):
         "rejuice/missing/accuracy/scorer_timeout": 2.0,
         "rejuice/missing/accuracy/scorer_busy": 1.0,
     }
-    made.buffer._files.wait()
+    made.buffer.files.wait()
     (one,) = open_training(made.run.folder).sets
     rows = stored_rows(one)
     groups = group_figures(rows, np.ones(rows.table.num_rows, bool))

@@ -17,8 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from rejuice.trainer.verl.advantage import WEIGHT, LossSettings, trajectory_loss, turn_weights
-from rejuice.trainer.verl.types import TrajectoryKey
+from rejuice.trainer.verl.advantage import (
+    WEIGHT,
+    LossSettings,
+    TrajectoryKey,
+    trajectory_loss,
+    turn_weights,
+)
 
 LOW, HIGH, KL, ENTROPY = 0.2, 0.28, 0.05, 0.01
 VOCABULARY = 7

@@ -30,8 +30,8 @@ each_example = settings(
 def put(queue):
     """Put groups of trajectories, of (prompt, trajectories); gives the tags of their rows."""
     from rejuice.operators.agents.trajectory import TrajectoryGroup
-    from rejuice.trainer.verl.trajectories import put_trajectories
-    from rejuice.trainer.verl.types import Slot, TrajectoryKey
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.trajectories import Slot, put_trajectories
 
     def made(groups, rewards=None):
         queue.partitions.clear()
@@ -46,8 +46,8 @@ def put(queue):
 
 
 def read(tags):
-    from rejuice.trainer.policies import Policy, Sampling
-    from rejuice.trainer.verl.rollouts import read_trajectories
+    from rejuice.trainer.run import Policy, Sampling
+    from rejuice.trainer.verl.trajectories import read_trajectories
 
     policy = Policy("tiny", None, frozenset())
     return read_trajectories(tags, "train", PROMPTS, policy, Sampling(1.0, 0.9, 5, 11))
@@ -119,7 +119,7 @@ def test_stored_rewards_lie_on_the_last_token_of_each_turn(put, queue):
 
 def test_what_turns_get_before_they_train(put, queue):
     """Weights as in the formula, and in the place of the prompt the trajectory they belong to."""
-    from rejuice.trainer.verl.rollouts import write_turns
+    from rejuice.trainer.verl.trajectories import write_turns
 
     tags = put([(0, [trajectory("7", (2, 3)), trajectory("8", (1,))]), (2, [trajectory("", (4,))])])
     keys = sorted(tags)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.trainer.verl.types import TrajectoryKey
+from rejuice.trainer.verl.advantage import TrajectoryKey
 
 UIDS = st.text(min_size=1) | st.from_regex(r"[a-z0-9_-]+", fullmatch=True)
 

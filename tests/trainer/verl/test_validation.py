@@ -14,9 +14,9 @@ pytestmark = pytest.mark.slow  # Imports verl.
 
 @pytest.fixture
 def validation(verl):
-    from rejuice.trainer.verl import validation
+    from rejuice.trainer.verl import figures
 
-    return validation
+    return figures
 
 
 def graded(prompts):

@@ -8,8 +8,7 @@ from tiny_run import AFTER, run_tiny
 from rejuice.operators import Change, Operator, Scope
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.verl.curation import curate
-from rejuice.trainer.verl.values import recorded_steps, values_table
+from rejuice.trainer.verl.curation import curate, recorded_steps, values_table
 
 
 class TwiceMapper(Operator):

@@ -52,7 +52,7 @@ def test_only_a_worker_that_died_gets_no_more_prompts(queue, monkeypatch, error,
     import ray
 
     from rejuice.trainer.verl import watched_manager
-    from rejuice.trainer.verl.types import Slot
+    from rejuice.trainer.verl.trajectories import Slot
 
     class Worker:
         generate_sequences = SimpleNamespace(remote=lambda chunk: chunk)
@@ -79,7 +79,7 @@ def test_only_a_worker_that_died_gets_no_more_prompts(queue, monkeypatch, error,
 def test_an_actor_that_was_killed_is_one_line(verl, error, reason):
     import ray
 
-    from rejuice.trainer.verl.failures import reason_of
+    from rejuice.trainer.verl.trajectories import reason_of
 
     assert reason_of(getattr(ray.exceptions, error)("many\nlines")) == reason
 

@@ -10,9 +10,9 @@ from lookup_figures import playing
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rejuice.operators.sampling.engines import EMBEDDED_FLOW, policy_path
-from rejuice.trainer.warmstart.build import CURRICULA, RECORD, build
-from rejuice.trainer.warmstart.lookups import LookupCurriculum
-from rejuice.trainer.warmstart.model import build_model
+from tools.embedded_policy.build import CURRICULA, RECORD, build
+from tools.embedded_policy.lookups import LookupCurriculum
+from tools.embedded_policy.model import build_model
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,12 +15,10 @@ from ...operators.agents.trajectory import FAILURES
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...pipelines.recipe.steps import Step
-from ...pipelines.recipe.train import Train
-from .curation import Curated, Curation, curate, drop_rows
-from .failures import NO_PROMPT_LEFT
-from .rollouts import write, write_turns
-from .types import Rollouts, StepPlan, TrajectoryKey
-from .values import values_table
+from ..run import NO_PROMPT_LEFT
+from .advantage import TrajectoryKey
+from .curation import Curated, Curation, curate, drop_rows, values_table
+from .trajectories import Rollouts, plain, write, write_turns
 
 # --- The groups of a step that are finished so far, and which of their rows can train ---
 
@@ -117,6 +115,8 @@ class PendingGroups:
         Raises:
             DataError: a row has none, or two rows have the same one.
         """
+        if not table.num_rows:
+            return []  # It may have no columns.
         ids = table["response_id"].to_pylist()
         if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
             raise DataError(
@@ -128,6 +128,48 @@ class PendingGroups:
     def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
         """Tokens that were sampled in each of these rows of TransferQueue, int64[R]."""
         return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
+
+
+class ValidationGroups:
+    """The groups of all sets that are finished so far; each set has its own.
+
+    Attributes:
+        of_splits: those of each set, by the name of its files.
+        failed: how many prompts have no responses.
+    """
+
+    def __init__(self, of_splits: Mapping[str, PendingGroups]) -> None:
+        self.of_splits, self.failed = of_splits, 0
+
+    @property
+    def uids(self) -> set[str]:
+        """Keys of the prompts whose groups were added."""
+        return set().union(*(each.uids for each in self.of_splits.values()))
+
+    @property
+    def ended(self) -> int:
+        """How many prompts have ended, failed ones included."""
+        return self.failed + sum(each.ended for each in self.of_splits.values())
+
+    def fail(self, prompts: int) -> None:
+        """Count prompts that have no responses."""
+        self.failed += prompts
+
+    def check(self) -> None:
+        """Raise now what a step has raised so far; see `PendingGroups.check`."""
+        for each in self.of_splits.values():
+            each.check()
+
+    def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
+        """Start to grade groups, each with those of its set."""
+        first = {key.uid: str(key) for key in tags}
+        data = tq.kv_batch_get([*first.values()], partition_id="val", select_fields=["extra_info"])
+        splits = [plain(each)["split"] for each in data["extra_info"]]
+        split_of = dict(zip(first, splits, strict=True))
+        for split in dict.fromkeys(splits):
+            of_set = {uid for uid in uids if split_of[uid] == split}
+            rows = {key: tag for key, tag in tags.items() if key.uid in of_set}
+            self.of_splits[split].add(of_set, rows)
 
 
 def number_of_groups(table: pa.Table) -> int:
@@ -172,31 +214,6 @@ def format_drop_counts(curated: Curated) -> str:
     return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
 
 
-# --- What a step trains on: answers, the policy's judgements of them, or both ---------
-# The schedules are those of Learning to Self-Verify, https://arxiv.org/abs/2602.07594. They depend
-# on the number of the step and on the config alone, so that a resumed run continues its schedule.
-
-
-def plan_step(config: Train, step: int) -> StepPlan:
-    """The plan of `step`, from 1 to `config.steps`."""
-    schedule = config.schedule
-    if schedule == "verify_alter":
-        every = config.verification.every
-        # Also after the last multiple: the run may be resumed with more steps.
-        return StepPlan(True, step % every == 0, (step - 1) // every * every + 1, True)
-    if schedule == "verify_init":
-        judgements = step <= first_steps(config)
-        return StepPlan(not judgements, judgements, step, judgements)
-    judgements = schedule in ("self_verify", "mixed")
-    return StepPlan(schedule != "self_verify", judgements, step, judgements)
-
-
-def first_steps(config: Train) -> int:
-    """How many steps of `verify_init` train on judgements: at least one, and not all."""
-    share = round(config.verification.init_share * config.steps)
-    return min(max(1, share), max(1, config.steps - 1))
-
-
 # --- Step part ------------------------------------------------------------------------
 
 
@@ -219,21 +236,14 @@ class StepPart(NamedTuple):
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
     @property
-    def rows_trained(self) -> int:
-        """How many of its rows train."""
-        return self.curated.table.num_rows if self.trains else 0
+    def trained(self) -> pa.Table:
+        """Its rows that train."""
+        return self.curated.table if self.trains else self.curated.table.slice(0, 0)
 
     @property
     def trained_keys(self) -> list[TrajectoryKey]:
         """The rows of TransferQueue that train, in row order."""
-        table = self.curated.table
-        trains = self.trains and table.num_rows
-        return list(chain.from_iterable(self.groups.keys(table))) if trains else []
-
-    def release_to_verl(self, updates: int | None) -> list[TrajectoryKey]:
-        """Write the rewards of the rows that train, and clear all others; see `release`."""
-        table = self.curated.table if self.trains else self.curated.table.slice(0, 0)
-        return release(self.groups, table, "train", "reward", updates)
+        return list(chain.from_iterable(self.groups.keys(self.trained)))
 
 
 def release(
@@ -248,7 +258,7 @@ def release(
     Returns:
         The keys of the rows: those of a trajectory are next to each other, by turn.
     """
-    turns = groups.keys(table) if table.num_rows else []
+    turns = groups.keys(table)
     if partition == "val":
         turns = [keys[-1:] for keys in turns]
     keys = list(chain.from_iterable(turns))
@@ -264,9 +274,9 @@ def release(
     return keys
 
 
-def tokens_sampled(parts: Mapping[str, StepPart]) -> int:
-    """How many tokens all parts of a step have sampled, dropped rows included."""
-    lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts.values()]
+def tokens_sampled(parts: Iterable[StepPart]) -> int:
+    """Count the tokens that all parts of a step have sampled, dropped rows included."""
+    lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 
 

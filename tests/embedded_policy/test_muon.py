@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rejuice.trainer.warmstart.muon import Muon, orthogonalised
+from tools.embedded_policy.muon import Muon, orthogonalised
 
 pytestmark = pytest.mark.slow
 

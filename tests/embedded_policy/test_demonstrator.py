@@ -10,9 +10,9 @@ import pytest
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
 from rejuice.pipelines.demo.numbers import seeded
 from rejuice.pipelines.demo.problems import problem
-from rejuice.trainer.warmstart.demonstrations import LEVELS
-from rejuice.trainer.warmstart.demonstrator import (
+from tools.embedded_policy.problems import (
     JUDGE_TEMPLATE,
+    LEVELS,
     STYLES,
     UNTIDY,
     demonstrate,
@@ -56,7 +56,7 @@ def test_it_is_asked_about_right_answers_half_of_the_time():
 
 
 def test_the_quickstart_asks_for_judgements_as_the_policy_knows_them():
-    recipe = Path(__file__).parents[3] / "recipes" / "quickstart.yaml"
+    recipe = Path(__file__).parents[2] / "recipes" / "quickstart.yaml"
     assert f'template: "{JUDGE_TEMPLATE}"' in recipe.read_text("utf-8")
 
 

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
-from rejuice.trainer.warmstart.batches import batches
-from rejuice.trainer.warmstart.demonstrations import Curriculum
-from rejuice.trainer.warmstart.model import build_model
-from rejuice.trainer.warmstart.sft import SCHEDULE, _gradient, _loss, _rate, train, warm_start
-from rejuice.trainer.warmstart.tokenizer import build_tokenizer
+from tools.embedded_policy.batches import batches
+from tools.embedded_policy.model import build_model
+from tools.embedded_policy.problems import Curriculum, build_tokenizer
+from tools.embedded_policy.sft import SCHEDULE, _gradient, _loss, _rate, train, warm_start
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...operators import RejuiceError
+from rejuice.operators import RejuiceError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ class Link:
 
         with _death_of_the_other():
             self._group = ProcessGroupGloo(store, rank, 2, _MEET)
-            # private: torch==2.13.0, tests/trainer/warmstart/test_data_parallel.py::test_a_rank_waits_for_gradients_longer_than_for_the_other_rank
+            # private: torch==2.13.0, tests/embedded_policy/test_data_parallel.py::test_a_rank_waits_for_gradients_longer_than_for_the_other_rank
             self._group._set_default_timeout(_PATIENCE)
 
     def average(self, vector: Tensor) -> None:

@@ -8,13 +8,18 @@ import pytest
 from rejuice.pipelines.demo.numbers import seeded
 from rejuice.pipelines.demo.problems import problem
 from rejuice.pipelines.demo.templates import NAMES
-from rejuice.trainer.warmstart import batches as module
-from rejuice.trainer.warmstart.batches import Demonstration, batches, encode, pack
-from rejuice.trainer.warmstart.demonstrations import LEVELS, Curriculum, demonstrations, rename
-from rejuice.trainer.warmstart.demonstrator import demonstrate
-from rejuice.trainer.warmstart.model import build_model
-from rejuice.trainer.warmstart.sft import _loss
-from rejuice.trainer.warmstart.tokenizer import build_tokenizer
+from tools.embedded_policy import batches as module
+from tools.embedded_policy.batches import Demonstration, batches, encode, pack
+from tools.embedded_policy.model import build_model
+from tools.embedded_policy.problems import (
+    LEVELS,
+    Curriculum,
+    build_tokenizer,
+    demonstrate,
+    demonstrations,
+    rename,
+)
+from tools.embedded_policy.sft import _loss
 
 SMALL = Curriculum(steps=6, batch=4, window=3)
 

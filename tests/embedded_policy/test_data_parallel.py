@@ -10,8 +10,8 @@ import torch
 from torch.distributed import HashStore
 
 from rejuice.operators import RejuiceError
-from rejuice.trainer.warmstart import data_parallel
-from rejuice.trainer.warmstart.data_parallel import Link, partner
+from tools.embedded_policy import data_parallel
+from tools.embedded_policy.data_parallel import Link, partner
 
 pytestmark = pytest.mark.slow
 

@@ -1,23 +1,19 @@
-"""A tokenizer of words and single digits, which gives every text back as it was.
+"""The architecture of an embedded policy: Qwen2, small, with a tokenizer of its own.
 
-It is a Qwen2 tokenizer with merges of its own, because transformers cuts text for every model of
-that architecture in Qwen2's way, whatever its file contains. All words of the problems and of
-the demonstrator are one token each, with the space before them; other words are spelled in smaller
-pieces.
+The tokenizer is one of words and single digits, which gives every text back as it was. It is
+Qwen2's with merges of its own, because transformers cuts text for every model of that architecture
+in Qwen2's way, whatever its file contains. The words of a policy's own world are one token each,
+with the space before them; other words are spelled in smaller pieces.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
-
-from ...pipelines.demo.templates import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
-from .demonstrator import PHRASES
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from transformers import Qwen2Tokenizer
+    from transformers import Qwen2ForCausalLM, Qwen2Tokenizer
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
@@ -32,12 +28,43 @@ CHAT_TEMPLATE = (
 )
 """ChatML, as Qwen2 has it, without a system message where none is given."""
 
-_SLOT = re.compile(r"\{[A-Za-z]+\}")
+_HEAD, _MULTIPLE = 32, 32
 
 
-def build_tokenizer() -> Qwen2Tokenizer:
-    """The tokenizer of `embedded`: it knows the words of the problems and of the demonstrator."""
-    return tokenizer_of(_texts(), TAGS)
+class Size(NamedTuple):
+    """How large the model is."""
+
+    hidden: int = 128  # width; a multiple of 32
+    layers: int = 3  # how many
+
+
+SIZE = Size()
+"""0.74 million parameters."""
+
+
+def build_model(tokenizer: Qwen2Tokenizer, seed: int, size: Size = SIZE) -> Qwen2ForCausalLM:
+    """A fresh model in float32; its weights depend on the arguments alone."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        # Some rows more than there are tokens, so that the matrix splits evenly.
+        vocab_size=-(-len(tokenizer) // _MULTIPLE) * _MULTIPLE,
+        hidden_size=size.hidden,
+        intermediate_size=3 * size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.hidden // _HEAD,
+        num_key_value_heads=size.hidden // _HEAD,
+        max_window_layers=size.layers,
+        max_position_embeddings=MAX_LENGTH,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.convert_tokens_to_ids(END),
+        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Qwen2ForCausalLM(config)
 
 
 def tokenizer_of(texts: Iterable[str], tags: Sequence[str]) -> Qwen2Tokenizer:
@@ -74,19 +101,3 @@ def tokenizer_of(texts: Iterable[str], tags: Sequence[str]) -> Qwen2Tokenizer:
     if tags:
         tokenizer.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
     return tokenizer
-
-
-def _texts() -> Iterator[str]:
-    """All words of the problems and the demonstrator, where they occur in a text."""
-    for names in NAMES.values():
-        yield from (f"{name} {name}" for name in names)
-    for words in WORDS.values():
-        yield from (f" {word}" for word in words)
-    for template in (*TEMPLATES, *HELD_OUT):
-        yield from (_SLOT.sub("0", text) for text in (template.question, *_sentences(template)))
-    yield from PHRASES
-
-
-def _sentences(template: Template) -> Iterator[str]:
-    # Twice: a sentence may stand at the beginning or after another one.
-    return (f"{line.sentence} {line.sentence}" for line in template.lines)

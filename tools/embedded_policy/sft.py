@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .batches import Batch, Course, batches
 from .data_parallel import Link, partner
-from .demonstrations import Curriculum
 from .model import SIZE, Size, build_model
+from .problems import Curriculum
 
 if TYPE_CHECKING:
     from torch import Tensor

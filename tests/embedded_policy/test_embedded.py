@@ -10,9 +10,9 @@ from plain_sampling import EMBEDDED, load
 from policy_figures import judging, solving
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from rejuice.trainer.warmstart.build import RECORD, build
-from rejuice.trainer.warmstart.model import build_model
-from rejuice.trainer.warmstart.tokenizer import build_tokenizer
+from tools.embedded_policy.build import RECORD, build
+from tools.embedded_policy.model import build_model
+from tools.embedded_policy.problems import build_tokenizer
 
 pytestmark = pytest.mark.slow
 

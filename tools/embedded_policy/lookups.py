@@ -2,6 +2,11 @@
 
 They are trajectories of the planner through the flow and the tools that the policy will act with,
 so that every prompt is one that it will see, to the byte.
+
+The planner is imperfect: it looks up what it does not know yet, calculates, and answers, but in
+some of its turns it is careless: it answers too early, searches for what nobody asked, or writes a
+call that no tool understands. The policy learns to mix both; that carelessness does not pay is left
+to reinforcement learning.
 """
 
 from __future__ import annotations
@@ -11,24 +16,27 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...operators.agents.flows.react import React
-from ...operators.agents.play import Limits
-from ...operators.agents.runner import play_trajectory
-from ...operators.agents.toolbox import Toolbox
-from ...operators.agents.tools.calculator import Calculator
-from ...operators.agents.tools.search import Search
-from ...operators.agents.trajectory import Task
-from ...operators.sampling.protocol import Group, Prompt, Sample
-from ...operators.servers.concurrency import LoopThread
-from ...pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
-from ...pipelines.demo.numbers import seeded
-from ...pipelines.demo.templates import WORDS
+from rejuice.operators.agents.flows.react import React
+from rejuice.operators.agents.play import Limits
+from rejuice.operators.agents.runner import play_trajectory
+from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.tools.calculator import Calculator
+from rejuice.operators.agents.tools.search import Search
+from rejuice.operators.agents.trajectory import Task
+from rejuice.operators.sampling.protocol import Group, Prompt, Sample
+from rejuice.operators.servers.concurrency import LoopThread
+from rejuice.pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
+from rejuice.pipelines.demo.numbers import pick, seeded
+from rejuice.pipelines.demo.templates import NAMES, WORDS
+
 from .batches import Demonstration
-from .planner import PEOPLE, PHRASES, Carelessness, plan, slip
-from .tokenizer import tokenizer_of
+from .model import tokenizer_of
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
+
+PEOPLE = tuple(name for names in NAMES.values() for name in names)
+"""Who may appear in a task, in any split."""
 
 FLOW = React(format="lines", max_turns=5)
 """The flow that the policy knows."""
@@ -36,6 +44,16 @@ TOOLS = (Search(documents="documents", k=1), Calculator())
 """The tools that the policy knows."""
 
 _SLOT = re.compile(r"\{[A-Za-z]+\}")
+_SEEN = "-> "
+_NUMBER = re.compile(r"\d+")
+
+
+class Carelessness(NamedTuple):
+    """How often a careless turn is of which kind; as shares of any sum."""
+
+    hasty: float = 0.45  # it answers with a number that it has just seen
+    pointless: float = 0.3  # it searches for something else, or again
+    malformed: float = 0.25  # no tool understands the call
 
 
 class LookupCurriculum(NamedTuple):
@@ -120,6 +138,64 @@ class _Planner:
     def _slip(self, text: str, *, answers: bool = True) -> str:
         kinds = self._curriculum.carelessness
         return slip(self._task, text, self._rng, kinds if answers else kinds._replace(hasty=0))
+
+
+# --- The planner ---
+
+
+def plan(task: LookupTask, prompt: str) -> str:
+    """The right next action, which follows from what the policy reads in this turn."""
+    seen = {line.removeprefix(_SEEN) for line in prompt.split("\n")}
+    for lookup in task.lookups:
+        if lookup.document not in seen:
+            return f"search: {lookup.query}"
+    if task.expression is not None and str(task.answer) not in seen:
+        return f"calculate: {task.expression}"
+    return f"answer: {task.answer}"
+
+
+def slip(task: LookupTask, prompt: str, rng: random.Random, kinds: Carelessness) -> str:
+    """A careless next action."""
+    place = rng.random() * sum(kinds)
+    if place < kinds.hasty:
+        return _hasty(task, prompt, rng)
+    if place < kinds.hasty + kinds.pointless:
+        return _pointless(task, prompt, rng)
+    return _malformed(plan(task, prompt))
+
+
+def _hasty(task: LookupTask, prompt: str, rng: random.Random) -> str:
+    numbers = [number for number in _NUMBER.findall(prompt) if number != str(task.answer)]
+    return f"answer: {numbers[-1] if numbers else 10 + int(rng.random() * 90)}"
+
+
+def _pointless(task: LookupTask, prompt: str, rng: random.Random) -> str:
+    name = pick(rng, [name for name in PEOPLE if name in task.question.split()])
+    queries = [
+        f"search: {name} shops",
+        f"search: {name} {pick(rng, WORDS['things'])}",
+        f"search: {pick(rng, SHOPS)} {pick(rng, GOODS)}",
+    ]
+    asked = [line for line in prompt.split("\n") if line.startswith("search: ")]
+    return pick(rng, [*queries, *asked])
+
+
+def _malformed(action: str) -> str:
+    verb, _, rest = action.partition(": ")
+    if verb == "calculate":
+        return f"{verb}: {' '.join(rest.split()[:2])}"  # `8 *`
+    return f"{'find' if verb == 'search' else 'result'}: {rest}"
+
+
+PHRASES = (
+    "search: 0\n-> 0\ncalculate: 0 + 0 - 0 * 0\nanswer: 0\nfind: 0\nresult: 0",
+    "-> there is no tool 'find'; the tools are: search, calculator",
+    "-> there is no tool 'result'; the tools are: search, calculator",
+    "-> this is not an expression of numbers",
+    "-> nothing was found",
+    "system\nuser\nassistant\n",
+)
+"""Text of actions and observations, for the vocabulary."""
 
 
 def _texts() -> Iterator[str]:

@@ -9,9 +9,8 @@ from transformers import AutoTokenizer
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
 from rejuice.pipelines.demo.numbers import LEVELS, SPLITS, seeded
 from rejuice.pipelines.demo.problems import problem
-from rejuice.trainer.warmstart.demonstrator import demonstrate, drill, judge
-from rejuice.trainer.warmstart.model import build_model
-from rejuice.trainer.warmstart.tokenizer import build_tokenizer
+from tools.embedded_policy.model import build_model
+from tools.embedded_policy.problems import build_tokenizer, demonstrate, drill, judge
 
 pytestmark = pytest.mark.slow
 

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,14 +13,16 @@ from safetensors import SafetensorError
 from transformers import Qwen2ForCausalLM
 
 from rejuice.operators import RejuiceError
-from rejuice.trainer.warmstart import build as builder
-from rejuice.trainer.warmstart.build import CURRICULA, RECORD, build
-from rejuice.trainer.warmstart.demonstrations import Curriculum
-from rejuice.trainer.warmstart.lookups import LookupCurriculum
-from rejuice.trainer.warmstart.model import Size, build_model
+from tools.embedded_policy import build as builder
+from tools.embedded_policy.__main__ import main
+from tools.embedded_policy.build import CURRICULA, RECORD, build
+from tools.embedded_policy.lookups import LookupCurriculum
+from tools.embedded_policy.model import Size, build_model
+from tools.embedded_policy.problems import Curriculum
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).resolve().parents[2]
 FILES = {
     RECORD, "chat_template.jinja", "config.json", "generation_config.json", "model.safetensors",
     "tokenizer.json", "tokenizer_config.json",
@@ -74,7 +77,7 @@ def test_an_empty_folder_is_free(built, tmp_path):
     assert set(content(tmp_path)) == FILES
 
 
-@pytest.mark.recommended("trainer/warmstart/build.py", "name another folder, or --overwrite")
+@pytest.mark.recommended("tools/embedded_policy/build.py", "name another folder, or --overwrite")
 @pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"curriculum": Curriculum(steps=1)}, {"size": Size(layers=2)}],
@@ -161,16 +164,8 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path, kind):
 
 
 def test_a_killed_build_leaves_no_policy_and_no_process(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "rejuice.pipelines.cli",
-        "policy",
-        "build",
-        "policy",
-        "--quiet",
-    ]
-    with subprocess.Popen(command, cwd=tmp_path) as process:
+    words = ["-m", "tools.embedded_policy", str(tmp_path / "policy"), "--quiet"]
+    with subprocess.Popen([sys.executable, *words], cwd=ROOT) as process:
         until(lambda: psutil.Process(process.pid).children())
         (partner,) = psutil.Process(process.pid).children()
         until(lambda: partner.cpu_times().user > 3)  # it has begun to learn
@@ -188,22 +183,17 @@ def until(true, seconds=60):
 
 
 def test_the_command(built, tmp_path, monkeypatch, capsys):
-    from rejuice.pipelines.cli import training
-
-    def rejuice(*words):
-        monkeypatch.setattr(sys, "argv", ["rejuice", "policy", "build", *words])
-        with pytest.raises(SystemExit) as end:
-            training.main()
-        return end.value.code or 0, *capsys.readouterr()
+    def command(*words):
+        return main(words), *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
-    assert rejuice("it", "--seed", "2") == (0, "it: the embedded policy, seed 2.\n", "")
-    assert rejuice("it", "--seed", "2") == (
+    assert command("it", "--seed", "2") == (0, "it: the policy embedded, seed 2.\n", "")
+    assert command("it", "--seed", "2") == (
         0,
-        "it: the embedded policy, seed 2 (already built).\n",
+        "it: the policy embedded, seed 2 (already built).\n",
         "",
     )
-    assert rejuice("it") == (2, "", f"rejuice: {tmp_path / 'it'} holds another policy; name another folder, or --overwrite\n")  # fmt: skip
-    assert rejuice("other", "--policy", "embedded_flow") == (0, "other: the policy embedded_flow, seed 0.\n", "")  # fmt: skip
-    assert rejuice("it", "--overwrite", "--quiet") == (0, "", "")
+    assert command("it") == (2, "", f"{tmp_path / 'it'} holds another policy; name another folder, or --overwrite\n")  # fmt: skip
+    assert command("other", "--policy", "embedded_flow") == (0, "other: the policy embedded_flow, seed 0.\n", "")  # fmt: skip
+    assert command("it", "--overwrite", "--quiet") == (0, "", "")
     assert json.loads((tmp_path / "it" / RECORD).read_text())["seed"] == 0

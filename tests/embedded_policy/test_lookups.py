@@ -8,10 +8,9 @@ import pytest
 from rejuice.operators.agents.flows.react import PastStep, messages
 from rejuice.pipelines.demo.lookup import GOODS, SHOPS, lookup_task, make_task
 from rejuice.pipelines.demo.templates import WORDS
-from rejuice.trainer.warmstart import lookups
-from rejuice.trainer.warmstart.batches import batches
-from rejuice.trainer.warmstart.lookups import LookupCurriculum
-from rejuice.trainer.warmstart.planner import PEOPLE, Carelessness, plan, slip
+from tools.embedded_policy import lookups
+from tools.embedded_policy.batches import batches
+from tools.embedded_policy.lookups import PEOPLE, Carelessness, LookupCurriculum, plan, slip
 
 QUESTION = "How many dollars do 9 tables cost where Olga shops?"
 TASK = lookup_task(0, "train", 3)
@@ -146,7 +145,7 @@ def test_phases_follow_one_another():
 
 @pytest.mark.slow
 def test_two_ranks_share_all_demonstrations(tokenizer, monkeypatch):
-    monkeypatch.setattr("rejuice.trainer.warmstart.batches.pack", lambda rows: rows)
+    monkeypatch.setattr("tools.embedded_policy.batches.pack", lambda rows: rows)
     small = LookupCurriculum(steps=6, batch=4, window=3)
     shares = [list(batches(tokenizer, 0, small, rank)) for rank in (0, 1)]
     assert all(len(rows) == 2 for share in shares for rows in share)

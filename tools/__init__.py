@@ -1,0 +1,1 @@
+"""What is used from a checkout and not installed."""

@@ -1,0 +1,503 @@
+"""The loop of training, in verl's replay buffer: between rollouts and update stands the recipe.
+
+    verl                          here
+    sample(step, "train", B) ──>  wait for groups, and run the recipe's steps on those that are
+                                  finished; if judgements are due, request and wait for those too
+                             <──  keys of the rows that are left, with their rewards; figures
+
+verl finds `RecipeBuffer` by `trainer.v1.sampler.custom_sampler`. The advantages of the rows that
+train are computed by verl, which calls the recipe's operator (advantage.py).
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from ...operators.errors import DataError
+from ...operators.sampling.engines import policy_path
+from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.train import TURN_MEAN
+from ..run import TrainingRun, errors_recorded, plan_step
+from ..split import ACCURACY, HeldOutSet, advantage_operator, grading_steps, loss_agg_mode
+from . import judging
+from .advantage import LossSettings, TrajectoryKey, register
+from .curation import Curated, Curation, at_progress, poll_interval, threads
+from .figures import (
+    Clock,
+    SampleTables,
+    StepFiles,
+    agent_figures,
+    figure_name,
+    response_figures,
+    set_figures,
+    signal_figures,
+)
+from .groups import (
+    PendingGroups,
+    StepPart,
+    ValidationGroups,
+    drop_excess_groups,
+    drop_untrainable,
+    format_drop_counts,
+    nothing_to_train_on,
+    number_of_groups,
+    release,
+    tokens_sampled,
+)
+from .judging import AnswerQueue, VerificationPrompts
+from .trajectories import read, read_trajectories, write_turns
+
+_Batch = tuple[KVBatchMeta, dict[str, Any]]
+
+
+class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
+    """The groups of a step, curated by the recipe.
+
+    Each row either trains or is dropped for a reason; dropped rows are recorded beside the rollouts
+    of the step, and are removed from TransferQueue. Groups of one never train: GRPO would take
+    their raw reward for an advantage.
+    """
+
+    def __init__(self, *args: Any, sampler_kwargs: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(*args, sampler_kwargs=sampler_kwargs, **kwargs)
+        self.poll_interval = poll_interval(0, 0)  # In replay, where verl waits itself.
+        folder = Path(sampler_kwargs["run"])
+        with errors_recorded(folder):
+            self.run = TrainingRun.open(folder)
+            self._policy, self._sampling = self.run.sampler()
+            split = self.run.split
+            self.advantage = advantage_operator(split.post_rollout_steps)
+            register(self.advantage, of_turns=split.agents is not None)
+        self._read = read if split.agents is None else read_trajectories
+        self.trainer = VerlTrainer(self.refill_fn)
+        self._pool = threads()
+        self.files = StepFiles(self.run)
+        self.queue = AnswerQueue(self.run)
+        self.samples = SampleTables(self.run)
+        self._has_loss = False
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
+        """The trajectories to train on, or to validate on, once their groups are complete."""
+        with errors_recorded(self.run.folder):
+            self._set_loss()
+            if partition_id == "val":
+                return self._validate(global_steps, batch_size)
+            if self.run.config.replay:
+                return self._replay(super().sample(global_steps, partition_id, batch_size))
+            return self._train(global_steps, batch_size)
+
+    def _train(self, number: int, groups_wanted: int) -> _Batch:
+        """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
+        step = TrainingStep(self, number)
+        step.sample_answers(groups_wanted)
+        if step.plan.judgements:
+            step.sample_judgements()
+        batch = step.release_to_verl()
+        step.write_files()
+        return batch, step.all_figures()
+
+    def _replay(self, batch: _Batch) -> _Batch:
+        """Give stored turns their weights; stored responses need none."""
+        if self.run.split.agents is not None:
+            rows = batch[0]
+            lengths_N = np.array([tag["response_len"] for tag in rows.tags])
+            updates = self.trainer.set_mini_batch_size(
+                len(rows.keys), self.run.config.updates_per_step
+            )
+            write_turns(list(map(TrajectoryKey.parse, rows.keys)), "train", lengths_N, updates)
+        return batch
+
+    def _set_loss(self) -> None:
+        # Not earlier: verl builds its workers after this buffer.
+        if not self._has_loss and loss_agg_mode(self.run.split, self.run.config) == TURN_MEAN:
+            self.trainer.use_turn_loss()
+        self._has_loss = True
+
+    @cached_property
+    def encode(self) -> Encode:
+        """Token ids of a verification prompt, by the same chat template as answers."""
+        kwargs = self.run.split.rollout.chat_template_kwargs
+        return chat_encoder(policy_path(self.run.policy), kwargs)
+
+    # ------------------------------------------------------------------ groups
+
+    def pending(
+        self,
+        partition: str,
+        prompts: pa.Table,
+        steps: Sequence[Step],
+        n: int,
+        **sampling: Any,
+    ) -> PendingGroups:
+        """The groups of some prompts, of which there are none yet.
+
+        `sampling` has the sampling parameters that differ from those of the run.
+        """
+        fetch = partial(
+            self._read,
+            partition=partition,
+            prompts=prompts,
+            policy=self._policy,
+            sampling=self._sampling._replace(**sampling),
+        )
+        return PendingGroups(Curation(steps, self._pool), fetch, n)
+
+    def wait_for(
+        self,
+        groups: PendingGroups | ValidationGroups,
+        wanted: int,
+        partition: str,
+        clock: Clock,
+        among: set[str] | None = None,
+    ) -> float:
+        """Wait until so many groups have ended; the recipe starts on those that are finished.
+
+        Returns:
+            The seconds that it took.
+        """
+        start = time.perf_counter()
+        while groups.ended < wanted:
+            listed = time.perf_counter()
+            # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
+            self._sync_metadata_from_transfer_queue()
+            listing_s = time.perf_counter() - listed
+            # A sampler that dies marks all its prompts as failed, even those that are finished.
+            failed = self.failure_keys[partition] - groups.uids
+            finished = self.finished_keys[partition] - groups.uids
+            if among is not None:
+                failed, finished = failed & among, finished & among
+            if not failed and not finished:
+                groups.check()
+                time.sleep(poll_interval(time.perf_counter() - start, listing_s))
+                continue
+            # Without prompts: one that failed and was cleared comes back, as what is no prompt to
+            # verl, if the sampler dies later on.
+            parsed = TrajectoryKey.of_trajectories(self.partitions[partition])
+            if self.run.config.on_failed_session == "drop_row":
+                # verl marks a prompt as failed once all its sessions have ended. Rows whose process
+                # died before they were stored have no tags.
+                stored = {key.uid for key, tag in parsed.items() if tag.get("status") == "success"}
+                failed, finished = failed - stored, finished | (failed & stored)
+            groups.fail(len(failed))
+            tags = {key: tag for key, tag in parsed.items() if key.uid in finished and tag}
+            ended = failed | finished
+            lost = [str(key) for key in parsed if key.uid in ended and key not in tags]
+            if failed or lost:
+                tq.kv_clear(partition_id=partition, keys=[*failed, *lost])
+            if finished:
+                with clock("read"):
+                    groups.add(finished, tags)
+        return time.perf_counter() - start
+
+    # ------------------------------------------------------------------ a validation
+
+    def _validate(self, step: int, prompts: int) -> _Batch:
+        sets = self.run.held_out
+        groups = ValidationGroups({each.split: self._held_out(each) for each in sets})
+        self.wait_for(groups, prompts, "val", Clock())
+        if groups.failed:
+            print(f"step {step}: {groups.failed} of {prompts} prompts of the validation failed")
+        graded, figures = list[TrajectoryKey](), {"failed_prompts": float(groups.failed)}
+        tags = dict[TrajectoryKey, dict[str, Any]]()
+        for held_out in sets:
+            of_set = groups.of_splits[held_out.split]
+            keys, found = self._graded(step, held_out, of_set)
+            graded += keys
+            tags |= of_set.tags
+            figures |= {f"{held_out.name}/{name}": value for name, value in found.items()}
+        if not graded:
+            reason = "no response has an accuracy" if tags else "every prompt failed"
+            raise DataError(f"step {step}: the validation came to nothing: {reason}")
+        logged = {f"rejuice/validation/{name}": value for name, value in figures.items()}
+        self.trainer.log(logged, step)
+        return _batch("val", graded, tags), {}
+
+    def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
+        """The groups of a validation set, of which there are none yet."""
+        prompts, steps = self.run.prompts(held_out.split), grading_steps(self.run.split.after)
+        n, temperature, top_p, _ = held_out.settings
+        return self.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
+
+    def _graded(
+        self, step: int, held_out: HeldOutSet, groups: PendingGroups
+    ) -> tuple[list[TrajectoryKey], dict[str, float]]:
+        """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
+        rollouts, curated = groups.close()
+        table = curated.table
+        if table.num_rows:
+            self.files.validate(step, held_out.name, table)
+            # verl takes the mean of all rows, which one nan would make nan.
+            table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
+        ungraded = rollouts.num_rows - table.num_rows
+        if ungraded:
+            responses = _counted(ungraded, "response")
+            print(f"step {step}: {responses} of {held_out.name} without an accuracy")
+        figures = {"ungraded": float(ungraded), "failed_responses": float(groups.failed_responses)}
+        if table.num_rows:
+            figures |= set_figures(table, held_out.settings.n)
+        return release(groups, table, "val", ACCURACY), figures
+
+
+class TrainingStep:
+    """A step of training, from what is sampled to what trains.
+
+    Args:
+        buffer: where verl puts the groups.
+        number: of the step, from 1.
+
+    Attributes:
+        plan: what is sampled, and what of it trains.
+        parts: the answers, by the name "", and the judgements, by "verify", once they are sampled.
+    """
+
+    def __init__(self, buffer: RecipeBuffer, number: int) -> None:
+        self._start, self._waited, self._clock = time.perf_counter(), 0.0, Clock()
+        self._buffer, self._run, self.number = buffer, buffer.run, number
+        self.plan = plan_step(self._run.config, number)
+        self.parts: dict[str, StepPart] = {}
+        self._figures: dict[str, float] = {}
+        # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
+        shutil.rmtree(self._run.step_folder(number), ignore_errors=True)
+
+    # ------------------------------------------------------------------ sample and grade
+
+    def sample_answers(self, wanted: int) -> None:
+        """Wait for responses to prompts of the dataset; request more where too few are left."""
+        run, plan = self._run, self.plan
+        steps = at_progress(run.split.after, run.progress(self.number))
+        groups = self._buffer.pending("train", run.prompts("train"), steps, run.split.rollout.n)
+        requested, refills = wanted, 0
+        while True:
+            self._wait_for(groups, requested)
+            with self._clock("close"):
+                rollouts, graded = groups.close()
+                curated = drop_untrainable(graded) if plan.answers else graded
+                if plan.queues and rollouts.num_rows:
+                    self._buffer.queue.keep(self.number, graded.table)
+            left, aim = self._left(curated, wanted)
+            missing = aim - left
+            if missing <= 0 or refills == run.config.refill:
+                break
+            # As many as will fill the batch at the rate at which groups were left so far.
+            more = min(wanted, -(-missing * requested // max(left, 1)))
+            requested += self._buffer.trainer.refill(more)
+            refills += 1
+        if not rollouts.num_rows:
+            raise DataError(
+                f"step {self.number}: no group is left to train on ({format_drop_counts(curated)})",
+                "verl's log says why prompts failed",
+            )
+        if refills and missing > 0:
+            what = "groups" if plan.answers else "verification prompts"
+            print(f"step {self.number}: {left} of {aim} {what} after {refills} refills")
+        if groups.failed_responses:
+            print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
+        with self._clock("close"):
+            if plan.answers:
+                curated = drop_excess_groups(curated, wanted, self.number)
+            figures = response_figures(curated, rollouts, steps)
+            if run.split.agents is not None:
+                figures.update(agent_figures(rollouts))
+        figures["groups"] = min(left, wanted) if plan.answers else 0
+        figures["refills"] = refills
+        figures["repeated_prompts"] = groups.repeated
+        self._add("", StepPart(groups, rollouts, curated, steps, plan.answers), figures)
+
+    def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
+        """How many groups there are to train on, and how many there should be.
+
+        Where only judgements train, each verification prompt will be a group.
+        """
+        if self.plan.answers:
+            return number_of_groups(curated.table), wanted
+        assert self._run.split.judging is not None
+        target = self._run.split.judging.target
+        if target is None or not self._run.config.refill:
+            return 0, 0
+        if not curated.table.num_rows:
+            return 0, target
+        return self._verification_prompts().prompts.num_rows, target
+
+    def sample_judgements(self) -> None:
+        """Request the policy's judgements of the queued answers, and wait for them."""
+        run, buffer = self._run, self._buffer
+        assert run.split.judging is not None
+        _, rollout, after = run.split.judging
+        prompts, not_asked, figures = self._verification_prompts()
+        buffer.queue.forget(self.number)
+        steps = at_progress(after, run.progress(self.number))
+        groups = buffer.pending("train", prompts, steps, rollout.n, max_tokens=rollout.max_tokens)
+        if prompts.num_rows:
+            uids, batch = judging.verl_batch(prompts, rollout, run.split.source, self.number)
+            buffer.trainer.submit(batch)
+            self._wait_for(groups, len(uids), among=set(uids))
+        with self._clock("close"):
+            rollouts, graded = groups.close()
+            curated = drop_untrainable(graded)
+            # The same reason may have dropped prompts and judgements.
+            found = judging.judgement_figures(curated, rollouts, steps)
+            figures |= {name: figures.get(name, 0.0) + value for name, value in found.items()}
+        self._add("verify", StepPart(groups, rollouts, curated, steps, True, not_asked), figures)
+
+    def _verification_prompts(self) -> VerificationPrompts:
+        """Prompts to judge the queued answers."""
+        assert self._run.split.judging is not None
+        prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
+        with self._clock("ask"):
+            queued = self._buffer.queue.take(self.plan.since, self.number)
+            return judging.verification_prompts(
+                prompting, queued, self.number, self._buffer.encode, longest
+            )
+
+    def _wait_for(self, groups: PendingGroups, wanted: int, among: set[str] | None = None) -> None:
+        self._waited += self._buffer.wait_for(groups, wanted, "train", self._clock, among)
+
+    def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
+        self.parts[name] = part
+        found = {
+            **figures,
+            "failed_prompts": part.groups.failed,
+            "failed_responses": part.groups.failed_responses,
+        }
+        self._figures |= {figure_name(name, each): value for each, value in found.items()}
+
+    # ------------------------------------------------------------------ what trains
+
+    def release_to_verl(self) -> KVBatchMeta:
+        """Write the rewards of the rows that train, and clear all others from TransferQueue.
+
+        Raises:
+            DataError: no row can train.
+        """
+        keys = [key for part in self.parts.values() for key in part.trained_keys]
+        if not keys:
+            raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
+        of_turns = self._run.split.agents is not None
+        updates = self._buffer.trainer.set_mini_batch_size(
+            len(keys), self._run.config.updates_per_step
+        )
+        with self._clock("write"):
+            for part in self.parts.values():
+                release(part.groups, part.trained, "train", "reward", updates if of_turns else None)
+        if of_turns:
+            self._figures["rejuice/agent/turn_rows"] = len(keys)
+        tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
+        return _batch("train", keys, tags)
+
+    def write_files(self) -> None:
+        """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
+        files = self._buffer.files
+        for name, part in self.parts.items():
+            recipe = self._run.step_recipe(self.number, part.recipe, name)
+            files.keep(self.number, name, part.tables, recipe)
+        if self.number >= self._run.config.steps:
+            files.wait()  # No later step would report that they could not be written.
+        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer.tracking)
+
+    def all_figures(self) -> dict[str, float]:
+        """The figures of the step, for the loggers."""
+        parts = self.parts.values()
+        seconds = self._clock.read()
+        seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
+        seconds["after_sampling"] = time.perf_counter() - self._start - self._waited
+        return {
+            **self._figures,
+            **signal_figures(self.parts, self._buffer.advantage),
+            "rejuice/progress": self._run.progress(self.number),
+            "rejuice/rows_trained": sum(part.trained.num_rows for part in parts),
+            "rejuice/tokens_sampled": tokens_sampled(parts),
+            **{f"rejuice/seconds/{name}": value for name, value in seconds.items()},
+        }
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _batch(
+    partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
+) -> KVBatchMeta:
+    """Rows of TransferQueue as verl's trainer reads them."""
+    return KVBatchMeta(
+        partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
+    )
+
+
+# --- verl's trainer, as far as the replay buffer uses it ------------------------------
+# verl gives its replay buffer one function, which submits more prompts. It is a method of the
+# trainer, through which the rest is reached: nothing public leads there.
+
+
+class VerlTrainer:
+    """The trainer to which a replay buffer belongs.
+
+    Args:
+        refill: the trainer's method that verl gives the buffer as `refill_fn`.
+    """
+
+    def __init__(self, refill: Callable[[int], int]) -> None:
+        self._refill = refill
+
+    @property
+    def _trainer(self) -> Any:
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_builds_its_replay_buffer_of_ours
+        return self._refill.__self__  # type: ignore[attr-defined]
+
+    def refill(self, prompts: int) -> int:
+        """Submit further prompts of the dataset; how many were submitted."""
+        return self._refill(prompts)
+
+    def submit(self, prompts: Any) -> None:
+        """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
+        self._trainer._submit_batch_to_rollout(prompts)
+
+    def log(self, figures: dict[str, float], step: int) -> None:
+        """Log figures of a step to the loggers of the run, beside what verl logs of it."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_has_its_loggers_before_it_validates
+        self._trainer.logger.log(data=figures, step=step)
+
+    @property
+    def tracking(self) -> Any:
+        """verl's loggers: `logger` has those of the run by name, `log` takes a list `backend`."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_keeps_its_loggers_by_name
+        return self._trainer.logger
+
+    def use_turn_loss(self) -> None:
+        """Train with the loss over turns of trajectories; the workers keep it for the whole run."""
+        trainer = self._trainer
+        settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
+        trainer.actor_rollout_wg.set_loss_fn(settings.loss())
+
+    def set_mini_batch_size(self, rows: int, updates: int) -> int:
+        """Split the rows of a step into as many optimizer updates as the recipe has.
+
+        verl's mini-batches have as many rows as a step without dropped rows would give them. It
+        reads their size from its configuration at each step, in prompts of n responses.
+
+        Returns:
+            How many updates there will be: fewer where few rows remain.
+        """
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_reads_the_mini_batch_size_at_each_step
+        config = self._trainer.config
+        n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node
+        ranks *= config.trainer.nnodes
+        wanted = -(-rows // (updates * n))
+        multiple = ranks // math.gcd(ranks, n)  # The ranks must have equal shares.
+        size: int = -(-wanted // multiple) * multiple
+        config.actor_rollout_ref.actor.ppo_mini_batch_size = size
+        return -(-rows // (size * int(n)))

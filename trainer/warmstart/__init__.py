@@ -1,1 +1,0 @@
-"""The embedded policy: a small model that answers the arithmetic world, and how it is made."""
