@@ -26,12 +26,11 @@ from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..recipe.recipe import Recipe
-from ..recipe.trust import read_to_show
 from .figures import column_values, group_figures, pass_rates
 from .rows import KEPT, RowTable, stored_rows
 from .show_whatif import json_lines
-from .stored import RECIPES, Stored, StoredSet, open_stored
-from .whatif import KINDS, UNKNOWN, Comparison, changed_fields, compare, differences, has_run
+from .stored import Stored, StoredSet
+from .whatif import KINDS, UNKNOWN, Comparison, changed_fields, compare, differences
 
 # --- Recipes --------------------------------------------------------------------------
 # Two recipes in words: what each field of the second is, where it differs, and what it means.
@@ -298,33 +297,32 @@ class SetDiff(NamedTuple):
     new: Mapping[str, int]
 
 
-def diff_of(a: Path, b: Path, steps: range | None = None) -> Diff:
+class Side(NamedTuple):
+    """One of the two that are compared."""
+
+    path: Path  # as it was given
+    recipe: Recipe  # as it is now, or as it ran
+    stored: Stored | None  # None: the recipe has not been run
+
+
+def diff_of(a: Side, b: Side) -> Diff:
     """The differences of two recipes or runs.
 
     Raises:
-        RejuiceError: one of them cannot be read, or two training runs share no step.
+        RejuiceError: files of a run are damaged, or two training runs share no step.
     """
-    not_run = [path for path in (a, b) if not has_run(path)]
-    if not_run:
-        recipes = [
-            read_to_show(path) if path.suffix in RECIPES else open_stored(path).read_recipe()
-            for path in (a, b)
-        ]
-        return Diff((a, b), recipe_differences(*recipes), (), not_run, {}, None)
-    one, two = (open_stored(path, steps=steps) for path in (a, b))
-    # A recipe may have changed since it was run: in words it is as it is now.
-    recipes = [
-        read_to_show(path) if path.suffix in RECIPES else stored.read_recipe()
-        for path, stored in ((a, one), (b, two))
-    ]
-    fields = recipe_differences(*recipes)
-    sets = [set_diff(x, y, _names((a, x), (b, y))) for x, y in pairs(one, two)]
+    paths, fields = (a.path, b.path), recipe_differences(a.recipe, b.recipe)
+    one, two = a.stored, b.stored
+    if one is None or two is None:
+        not_run = [side.path for side in (a, b) if side.stored is None]
+        return Diff(paths, fields, (), not_run, {}, None)
+    sets = [set_diff(x, y, _names((a.path, x), (b.path, y))) for x, y in pairs(one, two)]
     points, other = dict[int, Any](), None
     if one.kind == two.kind == "training run":
         of_both = [{int(point["step"]): point for point in each.points} for each in (one, two)]
         points = {n: (of_both[0][n], of_both[1][n]) for n in of_both[0] if n in of_both[1]}
         other = first_other_samples(one, two)
-    return Diff((a, b), fields, sets, (), points, other)
+    return Diff(paths, fields, sets, (), points, other)
 
 
 def _names(*both: tuple[Path, StoredSet]) -> tuple[str, str]:

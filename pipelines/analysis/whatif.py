@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,16 +15,14 @@ from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..data_juicer.steps import asks_server
-from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
-from ..recipe.read import load, load_without_code
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, StoredOperator
+from ..recipe.steps import Step
 from .figures import column_values, variance_shares
 from .rows import KEPT, RowTable, row_table
-from .stored import RECIPES, Stored, StoredSet, open_stored
+from .stored import Stored, StoredSet
 
 # --- Replay ---------------------------------------------------------------------------
 # Apply other steps to the rows of a stored run, without sampling or judging anything again.
@@ -499,64 +496,7 @@ def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(each.name for each in later if writes & set(each.operator.reads()))
 
 
-# --- A stored run, and the recipe that is compared with it ----------------------------
-
-
-def opened(
-    recipe: Path,
-    run: Path | None,
-    overrides: Mapping[str, str],
-    steps: range | None = None,
-    *,
-    trust: Callable[[Stored], None],
-) -> tuple[Stored, Recipe]:
-    """The stored run, and the recipe with other fields, with the code of their operators.
-
-    Args:
-        recipe: in YAML, or a stored run, whose own recipe is meant.
-        run: the stored run; None: that of the recipe.
-        overrides: by `step.field`.
-        steps: of a training run, those that are wanted; None: all.
-        trust: called with each stored run before its code is imported; raises an error where the
-            user does not trust it.
-
-    Raises:
-        RejuiceError: either cannot be read, or the overrides do not fit.
-    """
-    stored = open_with_code(run or recipe, steps, trust)
-    if recipe.suffix in RECIPES:
-        return stored, load(recipe, overrides)
-    own = stored if run is None else open_with_code(recipe, None, trust)
-    return stored, own.read_recipe(overrides)
-
-
-def open_with_code(path: AnyPath, steps: range | None, trust: Callable[[Stored], None]) -> Stored:
-    """A stored run, with the code of its operators as far as it is trusted.
-
-    Raises:
-        RejuiceError: it cannot be read, or what `trust` raises.
-    """
-    stored = open_stored(path, steps=steps)
-    trust(stored)
-    if any(isinstance(x.operator, StoredOperator) for one in stored.sets for x in one.recipe.steps):
-        return open_stored(path, steps=steps)
-    return stored
-
-
-def has_run(path: Path) -> bool:
-    """Whether there is a stored run of a recipe, or a path is one.
-
-    Raises:
-        RejuiceError: the recipe cannot be read.
-    """
-    if path.suffix not in RECIPES or not path.is_file():
-        return True  # Or what is wrong will be found when it is opened.
-    load_without_code(path)
-    try:
-        open_stored(path)
-    except DataError:
-        return False
-    return True
+# --- Sets -----------------------------------------------------------------------------
 
 
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:

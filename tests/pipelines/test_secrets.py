@@ -131,7 +131,7 @@ def test_a_judge_that_repeats_the_key(kind, key, rejuice, recipe_file, tmp_path)
 def test_no_process_has_the_key_in_its_arguments(key, recipe_file, tmp_path):
     with EchoServer("answer") as policy, EchoServer("answer") as judge:
         recipe = recipe_of(recipe_file, policy, judge)
-        code = "from rejuice.pipelines.cli.training import main; main()"
+        code = "from rejuice.pipelines.cli.main import main; main()"
         words = [sys.executable, "-c", code, "run", recipe, "--np", "2", "--chunk_rows", "1"]
         words.append("--allow_empty")
         seen = set()

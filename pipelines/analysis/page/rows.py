@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from ....operators.compute import pc
 from ....operators.groups import Array, hash_each, mix
 from ....operators.text.embedding import hashed_ngram
+from ...dataset.remote import AnyPath
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...recipe.steps import Step
@@ -21,7 +21,7 @@ from ..funnel import TRAINING, set_funnel
 from ..rows import BY_TRAINING, RowTable, row_table, stored_rows
 from ..sign_tests import SignResult
 from ..signs import audit_signs
-from ..stored import Stored, StoredSet, open_stored
+from ..stored import Stored, StoredSet
 from .content import PageColumn, PageCurves, PageData, PageSet, PageStep, joined, texts
 from .evidence import COLUMN, RowEvidence, WrittenValues, evidence_of
 
@@ -302,20 +302,16 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
     return found._replace(steps=(*found.steps, last))
 
 
-# --- Open any -------------------------------------------------------------------------
-# The page of whatever was given: exports, runs of training, training steps, or several of them.
-
-
-def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
-    """One page of one or more paths.
+def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
+    """One page of one or more stored runs, each with the path that was given for it.
 
     Raises:
-        RejuiceError: nothing can be shown of a path.
+        RejuiceError: files of a run are damaged.
     """
-    pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
+    pages = [page_of_stored(stored) for _, stored in runs]
     if len(pages) == 1:
         return pages[0]
-    named = [_named(page, str(path)) for path, page in zip(paths, pages, strict=True)]
+    named = [_named(page, str(path)) for (path, _), page in zip(runs, pages, strict=True)]
     return PageData(
         " | ".join(page.title for page in named),
         tuple(each for page in named for each in page.sets),

@@ -188,12 +188,12 @@ def until(true, seconds=60):
 
 
 def test_the_command(built, tmp_path, monkeypatch, capsys):
-    from rejuice.pipelines.cli import training
+    from rejuice.pipelines.cli import main as cli
 
     def rejuice(*words):
         monkeypatch.setattr(sys, "argv", ["rejuice", "policy", "build", *words])
         with pytest.raises(SystemExit) as end:
-            training.main()
+            cli.main()
         return end.value.code or 0, *capsys.readouterr()
 
     monkeypatch.chdir(tmp_path)
