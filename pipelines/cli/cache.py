@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..engine.cache import CacheEntry
 from .options import CacheDir, Debug
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..console import Console
-    from ..engine.cache import Removal
+    from ..engine.cache import CacheEntry, Removal
 
 
 # --- Print what a cache holds ---------------------------------------------------------
@@ -42,6 +39,9 @@ _USER_CACHES = {
 
 def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
     """Print a table with a line for each folder, and what all of them take."""
+    from rich.table import Table
+    from rich.text import Text
+
     if not console.is_terminal:
         console.width = _WIDTH
     table = Table(box=None, pad_edge=False)

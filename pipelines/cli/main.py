@@ -13,7 +13,7 @@ import typer
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line
 from ...operators.workers import signals_interrupt
-from ..console import safe_output, shown
+from ..terminal import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
 from .export import app as export

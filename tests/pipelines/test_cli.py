@@ -419,7 +419,7 @@ def test_a_signal_ends_the_workers_and_prints_how_to_continue(
 
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error():
-    command = f"{sys.executable} -m rejuice.trainer schema | head -c 10"
+    command = f"{sys.executable} -m rejuice.pipelines.cli schema | head -c 10"
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, errors="replace", check=False
     )
