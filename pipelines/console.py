@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import IO
 
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from ..operators.logs import visible
 from .terminal import SafeStream, shown
+
+LOG_WIDTH = 140
+"""Columns of a log. A terminal with fewer has no room for drop reasons and details in a table."""
 
 
 class Console(console.Console):
@@ -39,3 +44,39 @@ class Console(console.Console):
             renderable.plain = safe
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def widen_log(console: console.Console) -> None:
+    """Make a console `LOG_WIDTH` wide, unless it is a terminal, which has a width of its own."""
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
+
+
+def print_lines(lines: Iterable[str], console: console.Console) -> None:
+    """Print lines of any length as they are: brackets in them are not rich's markup."""
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
+    """A table without lines: a column of names, and columns of figures on the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """How often each value occurs.
+
+    Example:
+        >>> listed({"wrong_answer": 1200, "correct": 3})
+        'wrong_answer 1,200, correct 3'
+    """
+    return ", ".join(f"{value} {count:,}" for value, count in counts.items())
+
+
+def number_text(value: float) -> str:
+    """A number with three digits; `-` where it is not known."""
+    return "-" if math.isnan(value) else f"{value:.3f}"

@@ -29,13 +29,11 @@ from ..engine.frame import Frame
 from ..engine.plan import Plan
 from ..engine.report import Report
 from ..engine.steps import AppliedStep, RunStep, iterate_steps
-from ..recipe.read import load_without_code
+from ..recipe.read import RECIPES, load_without_code
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, StoredOperator, is_sampling
 from ..recipe.trust import read_stored
 
-RECIPES = (".yaml", ".yml")
-"""The suffixes of recipes."""
 IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
 SetKind = Literal["answers", "judgements"]

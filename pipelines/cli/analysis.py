@@ -194,8 +194,8 @@ def diff(
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
     from ..analysis.diff import Side, diff_of, show_diff, show_diff_rows
-    from ..analysis.stored import RECIPES
     from ..console import Console
+    from ..recipe.read import RECIPES
     from ..recipe.trust import read_to_show
 
     ran = {path: has_run(path) for path in (a, b)}
@@ -249,7 +249,7 @@ def explain(
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
     from ..analysis.explain import explain_recipe, explain_row
-    from ..analysis.stored import RECIPES
+    from ..recipe.read import RECIPES
     from ..recipe.trust import read_to_show
 
     if trust:
@@ -272,7 +272,7 @@ def explain(
 
 def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
     """Warn where the recipe that was given is not what ran."""
-    from ..analysis.whatif import changed_fields
+    from ..analysis.comparison import changed_fields
 
     if changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
@@ -315,8 +315,7 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..analysis.show_whatif import show_rows, show_whatif, tracked
-    from ..analysis.whatif import changes_of, whatif_of_sets
+    from ..analysis.whatif import changes_of, show_rows, show_whatif, tracked, whatif_of_sets
     from ..console import Console
 
     stored, other = open_with_recipe(
@@ -479,7 +478,8 @@ def view(
 
 def _run_of(path: AnyPath) -> AnyPath:
     """What a page is named after; of a recipe, its export or the folder of its training run."""
-    from ..analysis.stored import RECIPES, export_of
+    from ..analysis.stored import export_of
+    from ..recipe.read import RECIPES
 
     if path.suffix not in RECIPES or not isinstance(path, Path):
         return path
@@ -503,8 +503,7 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from ..analysis.show_whatif import show_ablations, tracked
-    from ..analysis.whatif import ablations, answers, measured
+    from ..analysis.whatif import ablations, answers, measured, show_ablations, tracked
     from ..console import Console
 
     stored, other = open_with_recipe(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # --- Print what a cache holds ---------------------------------------------------------
 
-_WIDTH = 140
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _DAY_S = 86_400
 _KINDS = {"source": "dataset", "step": "results", "samples": "samples, scores"}
@@ -42,8 +41,9 @@ def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    if not console.is_terminal:
-        console.width = _WIDTH
+    from ..console import print_lines, widen_log
+
+    widen_log(console)
     table = Table(box=None, pad_edge=False)
     for heading in ("operator", "holds", "key"):
         table.add_column(heading, no_wrap=True)
@@ -63,7 +63,7 @@ def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
             Text(", ".join(_short(path) for path in entry.exports)),
         )
     console.print(table)
-    console.print(Text(total_line(entries)), soft_wrap=True)
+    print_lines([total_line(entries)], console)
 
 
 def total_line(entries: Iterable[CacheEntry]) -> str:
@@ -213,12 +213,11 @@ def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
 def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
-    from ..analysis.stored import RECIPES
     from ..dataset.run_folder import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache import is_cache
     from ..engine.report import Report
-    from ..recipe.read import load_without_code
+    from ..recipe.read import RECIPES, load_without_code
 
     if cache_dir is not None:
         return cache_dir

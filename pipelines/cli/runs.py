@@ -46,7 +46,8 @@ def open_run(path: AnyPath, steps: range | None = None) -> Stored:
     Raises:
         RejuiceError: it is none of these, or it cannot be read.
     """
-    from ..analysis.stored import RECIPES, export_of, open_stored
+    from ..analysis.stored import export_of, open_stored
+    from ..recipe.read import RECIPES
 
     is_recipe = path.suffix in RECIPES
     if isinstance(path, Path) and path.exists() and (is_recipe or export_of(path) is None):
@@ -124,8 +125,7 @@ def open_with_recipe(
     Raises:
         RejuiceError: either cannot be read, the overrides do not fit, or code is not trusted.
     """
-    from ..analysis.stored import RECIPES
-    from ..recipe.read import load
+    from ..recipe.read import RECIPES, load
 
     check_recipe_trusted(recipe, trusted)
     stored = open_with_code(run or recipe, steps, recipe, trusted)
@@ -191,7 +191,7 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
 
 
 def _is_recipe(path: AnyPath) -> bool:
-    from ..analysis.stored import RECIPES
+    from ..recipe.read import RECIPES
 
     return isinstance(path, Path) and path.suffix in RECIPES and path.is_file()
 

@@ -24,6 +24,9 @@ from .steps import (
 )
 from .yaml_text import Document, YAMLError, describe, line_of, parse, parse_document
 
+RECIPES = (".yaml", ".yml")
+"""The suffixes of recipes."""
+
 
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
     """Read a recipe and build its operators. This imports the files of operators that it names.

@@ -110,8 +110,7 @@ def page_set(
 ) -> PageSet:
     """The set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
-    lengths_N, unit = _lengths(rows)
-    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
+    figures = {**set_figures(rows, funnel).as_json(), "length_unit": rows.unit}
     starts_G = rows.groups.starts_G
     row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
     if evidence is not None and COLUMN in row_texts.column_names:
@@ -122,7 +121,7 @@ def page_set(
         step,
         tuple(_page_step(each) for each in steps),
         figures,
-        (*_columns(rows, lengths_N), *_map(rows, responses)),
+        (*_columns(rows), *_map(rows, responses)),
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
@@ -136,18 +135,12 @@ def _page_step(step: Step) -> PageStep:
     return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
 
 
-def _lengths(rows: RowTable) -> tuple[Array, str]:
-    """int32[N], -1 where there is no response; and the unit."""
-    unit = "tokens" if rows.table["tokens"].null_count < rows.table.num_rows else "characters"
-    return np.array(pc.fill_null(rows.table[unit], -1), np.int32), unit
-
-
-def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
+def _columns(rows: RowTable) -> list[PageColumn]:
     table = rows.table
     found = [
         PageColumn("fate", np.array(table["fate"], np.int32)),
         *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
-        PageColumn("length", lengths_N),
+        PageColumn("length", rows.lengths_N),
         *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
     ]
     for name in rows.components:

@@ -10,13 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
-from rejuice.pipelines.analysis.diff import (
-    Side,
-    diff_of,
-    new_responses,
-    recipe_differences,
-    set_change,
-)
+from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
+from rejuice.pipelines.analysis.diff import Side, diff_of
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.read import load
