@@ -34,8 +34,8 @@ from .runs import (
 )
 
 if TYPE_CHECKING:
-    from ..analysis.audit import GradedRows
     from ..analysis.stored import Stored
+    from ..analysis.verdicts import GradedRows
     from ..dataset.remote import AnyPath
     from ..recipe.recipe import Recipe
 
@@ -93,9 +93,10 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, graded_rows
+    from ..analysis.audit import audit_tests
     from ..analysis.show_audit import sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.signs import audit_signs
+    from ..analysis.verdicts import graded_rows
 
     stored = open_run(path, range_of_steps(steps))
     if rows is not None:
@@ -118,7 +119,7 @@ def audit(
 def _audit_verdicts(
     path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> None:
-    from ..analysis.audit import agreement, draw, no_answer, strata
+    from ..analysis.audit import draw, strata
     from ..analysis.labels import (
         check_replaceable,
         failing_lines,
@@ -126,8 +127,8 @@ def _audit_verdicts(
         sample_lines,
         write_lines,
     )
-    from ..analysis.metamorphic import metamorphic_checks
     from ..analysis.show_audit import agreement_lines, error_lines, metamorphic_lines, sample_line
+    from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
     if output is not None:
         check_replaceable(output)
@@ -153,7 +154,7 @@ def _rechecked(graded: GradedRows) -> list[str | None]:
     """The second verdict of each row; a progress bar where somebody is looking."""
     from rich.progress import Progress
 
-    from ..analysis.audit import rechecked
+    from ..analysis.verdicts import rechecked
     from ..console import Console
 
     console = Console(stderr=True)
