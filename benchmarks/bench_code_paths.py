@@ -27,7 +27,7 @@ from fake_chat import FakeChat
 from fake_queue import FakeQueue
 from training_stage import PLAIN, Stage
 
-from rejuice.pipelines.cli.training import main
+from rejuice.pipelines.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPTS = 20

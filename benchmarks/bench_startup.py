@@ -29,7 +29,7 @@ from rejuice.pipelines.demo.recorded import write_prompts
 
 PLAIN = (
     "from rejuice.trainer.cpu import fork_server; fork_server.is_supported = lambda: False; "
-    "from rejuice.pipelines.cli.training import main; main()"
+    "from rejuice.pipelines.cli.main import main; main()"
 )
 COMPILED = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 NAMES = (

@@ -123,7 +123,7 @@ def notebook_page(path: Path) -> str:
 
 def command_page() -> str:
     """Every command with its arguments and options, by Typer's own generator."""
-    command = [sys.executable, "-m", "typer", "rejuice.pipelines.cli.training", "utils", "docs"]
+    command = [sys.executable, "-m", "typer", "rejuice.pipelines.cli.main", "utils", "docs"]
     made = subprocess.run(
         [*command, "--name", "rejuice", "--title", "Command line"],
         capture_output=True,

@@ -2,84 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import IO, Any, TextIO, cast
+import math
+from collections.abc import Iterable, Mapping
+from typing import IO
 
 from rich import console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
-from ..operators.logs import redact, visible
+from ..operators.logs import visible
+from .terminal import SafeStream, shown
 
-# --- Terminal -------------------------------------------------------------------------
-# stdout and stderr of the command: no secret is printed, and no text steers the terminal.
-#
-# typer.echo, logging, warnings, tracebacks ──> SafeStream ──> terminal
-# Console of `console.py` ──(is safe itself)───────────────────────^
-
-_NOTHING = re.compile(r"(?!)")
-_STYLES = re.compile(r"(\x1b\[[0-9;]*m)")
-_MOVES_OF_BARS = re.compile(r"(\A\r|\A(?:\x1b\[A)+\Z)")
-"""How bars of libraries, such as that of an upload, begin to write their line again."""
-
-
-def shown(text: str) -> str:
-    r"""A text as it may be printed: without secrets, and with control characters as `\u001b`."""
-    return visible(redact(text))
-
-
-class SafeStream:
-    """A text stream that prints texts as `shown` gives them, and otherwise behaves as another one.
-
-    Attributes:
-        raw: the other one.
-
-    Args:
-        raw: the other one.
-        passes: the only control sequences that are written as they are, as a group.
-    """
-
-    def __init__(self, raw: TextIO, passes: re.Pattern[str] = _NOTHING) -> None:
-        self.raw, self._passes = raw, passes
-
-    @property
-    def rich_proxied_file(self) -> SafeStream:
-        """What a console of rich that is not ours, such as that of typer's help, writes to."""
-        return SafeStream(self.raw, _STYLES)
-
-    def write(self, text: str) -> int:
-        """Write a text, and give its length."""
-        parts = self._passes.split(redact(text))
-        self.raw.write("".join(part if at % 2 else visible(part) for at, part in enumerate(parts)))
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write texts one after the other."""
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.raw, name)
-
-
-@contextmanager
-def safe_output() -> Iterator[None]:
-    """Make stdout and stderr safe, for all that is printed inside."""
-    before = sys.stdout, sys.stderr
-    bars = _MOVES_OF_BARS if sys.stderr.isatty() else _NOTHING
-    sys.stdout = cast(TextIO, SafeStream(sys.stdout))
-    sys.stderr = cast(TextIO, SafeStream(sys.stderr, bars))
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
-
-
-# --- The console of rich that all commands print to -----------------------------------
+LOG_WIDTH = 140
+"""Columns of a log. A terminal with fewer has no room for drop reasons and details in a table."""
 
 
 class Console(console.Console):
@@ -107,3 +44,39 @@ class Console(console.Console):
             renderable.plain = safe
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+def widen_log(console: console.Console) -> None:
+    """Make a console `LOG_WIDTH` wide, unless it is a terminal, which has a width of its own."""
+    if not console.is_terminal:
+        console.width = LOG_WIDTH
+
+
+def print_lines(lines: Iterable[str], console: console.Console) -> None:
+    """Print lines of any length as they are: brackets in them are not rich's markup."""
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
+    """A table without lines: a column of names, and columns of figures on the right."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """How often each value occurs.
+
+    Example:
+        >>> listed({"wrong_answer": 1200, "correct": 3})
+        'wrong_answer 1,200, correct 3'
+    """
+    return ", ".join(f"{value} {count:,}" for value, count in counts.items())
+
+
+def number_text(value: float) -> str:
+    """A number with three digits; `-` where it is not known."""
+    return "-" if math.isnan(value) else f"{value:.3f}"

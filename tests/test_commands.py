@@ -19,8 +19,8 @@ from each import check_each
 from packaging.requirements import Requirement
 
 from rejuice.operators import get
+from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.cli.options import overrides_of
-from rejuice.pipelines.cli.training import app
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.run import TrainingRun

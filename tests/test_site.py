@@ -10,7 +10,7 @@ import yaml
 from typer.main import get_command
 
 from rejuice.operators import installed
-from rejuice.pipelines.cli.training import app
+from rejuice.pipelines.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]

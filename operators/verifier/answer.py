@@ -1,6 +1,6 @@
 r"""Extraction of the final answer from a response.
 
-One function, `extract_answer`, applies rules in a fixed order; the first that finds something
+One function, `find_answer`, applies rules in a fixed order; the first that finds something
 decides. The last answer counts: a policy commits to an answer by writing it last, and gains
 nothing by writing others before. Every rule is linear in the length of the response.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..thoughts import after_thoughts, final_channel
 from .boxes import boxed, gives_up, is_negated
@@ -155,6 +155,24 @@ _GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d|\d\$,? [A-Za-z]{2}")
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
+class FoundAnswer(NamedTuple):
+    """The final answer in a response.
+
+    Attributes:
+        text: the answer, None where there is none.
+        found_by: the rules that led to it, in order: `think` (after a thought), `answer_tag`, then
+            one of `boxed`, `marked_line`, `bare`, `keyword`, `last_line` and `last_number`. Without
+            an answer: `unclosed_think`, `gives_up` where the text takes all back, or none.
+        start, end: characters of the response that are the answer, its last literal occurrence
+            where the rule looked; None where the answer was rewritten or joined from parts.
+    """
+
+    text: str | None
+    found_by: tuple[str, ...] = ()
+    start: int | None = None
+    end: int | None = None
+
+
 def extract_answer(response: str) -> str | None:
     r"""The span of a response that is its final answer, None if there is none.
 
@@ -176,29 +194,69 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    text, tagged = response, False
+    return find_answer(response).text
+
+
+def find_answer(response: str) -> FoundAnswer:
+    r"""What `extract_answer` finds, with the rule that found it and where it stands.
+
+    >>> find_answer(r"So it is \boxed{42}.")
+    FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
+    """
+    text, offset, tagged = response, 0, False
+    found_by: tuple[str, ...] = ()
     if not _is_plain(response):
         final = final_channel(response)
         own = None if final is None else own_text(final)
         whole = None if own is None else after_thoughts(own)
-        if own is None or whole is None:
-            return None
+        if final is None or own is None or whole is None:
+            return FoundAnswer(None, ("unclosed_think",))
         text = whole
+        # What counts is the end of what precedes it.
+        offset = len(response) - len(final) + len(own) - len(text)
+        found_by = ("think",) if offset else ()
         if _may_be_tagged(text, own):
             text, start = _inside_answer_tag(text)
             tagged = start > 0
-            if tagged and tag_is_denied(whole, start, text):
-                return f"not {text.strip()}"
+            if tagged:
+                offset += start
+                found_by = (*found_by, "answer_tag")
+                if _tag_is_denied(whole, start, text):
+                    return FoundAnswer(f"not {text.strip()}", found_by)
+    answer, rule, at = _in_own_text(text, tagged)
+    if answer is None:
+        return FoundAnswer(None, (*found_by, rule) if rule else ())
+    if at < 0:
+        return FoundAnswer(answer, (*found_by, rule))
+    return FoundAnswer(answer, (*found_by, rule), offset + at, offset + at + len(answer))
+
+
+def _in_own_text(text: str, tagged: bool) -> tuple[str | None, str, int]:
+    """The answer in what counts of a response, the rule that found it, and where it stands; -1."""
     if "\\" in text and (box := boxed(text)) is not None:
-        return _final_answer(text, box[1]) or box[0]
+        answer, end = box
+        if named := _final_answer(text, end):
+            return named[0], "keyword", named[1]
+        opened = max(text.rfind(mark, 0, end) for mark in ("boxed", "fbox"))
+        return answer, "boxed", _last(text, answer, opened, end)
     if (marked := _marked_line(text)) is not None:
-        return marked
-    text = text.strip()
-    if not text:
-        return None
-    if is_bare(text) or (tagged and "\n" not in text and not _is_sentence(text[:_TAIL])):
-        return text if text.isdigit() else _affirmed(text, text, 0)
-    return _from_prose(text[-_TAIL:])
+        return marked, "marked_line", _place_in_marked_line(text, marked)
+    stripped = text.strip()
+    if not stripped:
+        return None, "", -1
+    if is_bare(stripped) or (
+        tagged and "\n" not in stripped and not _is_sentence(stripped[:_TAIL])
+    ):
+        bare = stripped if stripped.isdigit() else _affirmed(stripped, stripped, 0)
+        return bare, "bare", _last(text, bare)
+    tail = stripped[-_TAIL:]
+    found, rule, at = _from_prose(tail)
+    return found, rule, at if at < 0 else at + len(text.rstrip()) - len(tail)
+
+
+def _last(text: str, answer: str | None, start: int = 0, end: int | None = None) -> int:
+    """Where an answer stands last in a part of a text, -1 where it does not."""
+    return text.rfind(answer, max(start, 0), end) if answer else -1
 
 
 _TAG = re.compile("<[/A-Za-z]")
@@ -248,7 +306,7 @@ def _inside_answer_tag(text: str) -> tuple[str, int]:
     return text, 0
 
 
-def tag_is_denied(text: str, start: int, inside: str) -> bool:
+def _tag_is_denied(text: str, start: int, inside: str) -> bool:
     """Whether the sentence around a tag denies what is in it."""
     closed = text.find(">", start + len(inside))
     return is_denied(text, text.rfind("<", 0, start), closed + 1 if closed >= 0 else len(text))
@@ -270,8 +328,18 @@ def _marked_line(text: str) -> str | None:
     if text.startswith("A:", mark):
         line = text[mark + 2 :].strip()
         if line and "\n" not in line:
-            return line if is_bare(line) else _from_prose(line[-_TAIL:])
+            return line if is_bare(line) else _from_prose(line[-_TAIL:])[0]
     return None
+
+
+def _place_in_marked_line(text: str, answer: str) -> int:
+    for mark in ("####", "A:"):
+        start = text.rfind(mark)
+        end = text.find("\n", start)
+        at = _last(text, answer, start, len(text) if end < 0 else end)
+        if start >= 0 and at >= 0:
+            return at
+    return -1
 
 
 _ANSWER_LABEL = re.compile(r"^(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
@@ -324,8 +392,8 @@ def _is_bound(text: str) -> bool:
     return len(words) <= 5 and not _SENTENCE_WORDS.intersection(words) and "=" not in text
 
 
-def _final_answer(text: str, start: int) -> str | None:
-    """The mathematics that "Final answer: ..." names after the last box."""
+def _final_answer(text: str, start: int) -> tuple[str, int] | None:
+    """The mathematics that "Final answer: ..." names after the last box, and where it stands."""
     named = list(_FINAL_ANSWER.finditer(text, start))
     if not named:
         return None
@@ -336,16 +404,24 @@ def _final_answer(text: str, start: int) -> str | None:
         return None
     # "The final answer is rounded to 2 places" names none.
     at_once = rest.lstrip(_DELIMITERS).startswith(found.lstrip(_DELIMITERS))
-    return found if at_once else None
+    return (found, text.find(found, named[-1].end())) if at_once else None
 
 
-def _from_prose(text: str) -> str | None:
-    """The answer in prose; none if the policy gives up."""
-    text = readable_prose(text)
-    return None if gives_up(text) else _affirmed(text, *_in_prose(text))
+def _from_prose(text: str) -> tuple[str | None, str, int]:
+    """The answer in prose, the rule that found it, and where it stands; none if it gives up."""
+    plain = _readable_prose(text)
+    if gives_up(plain):
+        return None, "gives_up", -1
+    found, rule, at, start, end = _in_prose(plain)
+    answer = _affirmed(plain, found, at)
+    if answer is None:
+        return None, "", -1
+    if plain != text:  # Where marks are left out, only the order of texts is the same.
+        return answer, rule, _last(text, answer)
+    return answer, rule, text.find(answer, start) if start else _last(text, answer, 0, end)
 
 
-def readable_prose(text: str) -> str:
+def _readable_prose(text: str) -> str:
     """A text without bold type, double negations, and denials of another number at its end."""
     plain = _BOLD.sub(r"\1", text) if "**" in text else text
     plain = without_other_number(without_double_negations(plain))
@@ -395,30 +471,37 @@ def _core(found: str) -> tuple[int, int]:
     return start, value.end() if _PROSE.search(found, value.end()) else len(found)
 
 
-def _in_prose(text: str) -> tuple[str | None, int]:
-    """The answer, and where it stands; less than 0 if it is put together from several places."""
+def _in_prose(text: str) -> tuple[str | None, str, int, int, int]:
+    """The answer in prose, and the rule that found it.
+
+    Then where it stands, less than 0 if it is put together from several places; and the characters
+    in which the rule looked.
+    """
     keywords = list(_KEYWORD.finditer(text))
-    if keywords and (found := _clause(text[keywords[-1].end() :])):
-        at = text.find(found, keywords[-1].end())
-        return found, at if at >= 0 else last_place(text, found)
+    if keywords and (found := _clause(text[(start := keywords[-1].end()) :])):
+        at = text.find(found, start)
+        return found, "keyword", at if at >= 0 else _last_place(text, found), start, len(text)
     named = list(_IS_THE_ANSWER.finditer(text))
     if named:
-        sentence = _SENTENCE_END.split(text[: named[-1].start()])[-1]
+        end = named[-1].start()
+        sentence = _SENTENCE_END.split(text[:end])[-1]
         if _is_bound(sentence):
-            return sentence.strip(), -1
+            return sentence.strip(), "keyword", -1, 0, end
         if found := _trailing_math(sentence) or last_number(sentence):
-            return found, last_place(text, found, named[-1].start())
+            return found, "keyword", _last_place(text, found, end), 0, end
     line = text.rstrip().rsplit("\n", 1)[-1]
     if _is_bound(line):
-        return line.strip(), -1
-    found = _options(text) or _trailing_math(line) or last_number(text)
-    return found, last_place(text, found) if found else -1
+        return line.strip(), "last_line", -1, 0, len(text)
+    rule, found = "last_line", _options(text) or _trailing_math(line)
+    if not found:
+        rule, found = "last_number", last_number(text)
+    return found, rule, _last_place(text, found) if found else -1, 0, len(text)
 
 
 _WITH_UNIT = re.compile(r"([-−]?\d[\d.,]*) \D+")
 
 
-def last_place(text: str, found: str, end: int | None = None) -> int:
+def _last_place(text: str, found: str, end: int | None = None) -> int:
     """Where an answer stands last in text[:end]; of `12 m`, perhaps `$12$ m` there, its number."""
     at = text.rfind(found, 0, end)
     if at < 0 and (measured := _WITH_UNIT.fullmatch(found)):

@@ -19,8 +19,6 @@ import struct
 import sys
 from typing import Any, Literal
 
-from .independent import same_by_math_verify
-
 Rule = Literal["equivalent", "math_verify", "reference"]
 """How to compare: by the symbolic tier, or by math-verify alone; or to check the reference only."""
 MEMORY = 2 << 30  # bytes of address space per worker
@@ -77,7 +75,9 @@ def serve(link: socket.socket) -> None:
 
 
 def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
+    # Not above: math-verify takes a second to import, and only workers need it.
     from . import symbolic
+    from .independent import same_by_math_verify
 
     if rule == "math_verify":
         return same_by_math_verify(answer, reference)

@@ -23,7 +23,7 @@ from ...operators.columns import right_and_wrong
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ..engine.report import StepReport
-from .rows import KEPT, RowTable
+from .rows import RowTable
 
 BINS = 40
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
@@ -88,9 +88,9 @@ class SetFigures(NamedTuple):
         }
 
 
-def set_figures(rows: RowTable, funnel: Sequence[StepReport], lengths_N: Array) -> SetFigures:
+def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     """The figures of a set."""
-    table, groups = rows.table, rows.groups
+    table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
     shares = _shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
@@ -111,8 +111,7 @@ def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
     advantage_N = np.nan_to_num(column_values(rows.table, "advantage"))
-    kept_N = np.asarray(rows.table["fate"]) == KEPT
-    signal_G = groups.sum((advantage_N != 0) & kept_N) > 0
+    signal_G = groups.sum((advantage_N != 0) & rows.kept_N) > 0
     most = int((right_G + wrong_G).max()) if len(rates_G) else 1
     bins = most if 1 <= most <= BINS else 20
     edges = (np.arange(bins + 2) - 0.5) / bins  # One bin for each k of n.
@@ -180,7 +179,7 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     groups = rows.groups
     parts = component_advantages(rows)
     advantage_N = column_values(rows.table, "advantage")
-    used_N = np.isfinite(advantage_N) & (np.asarray(rows.table["fate"]) == KEPT)
+    used_N = np.isfinite(advantage_N) & rows.kept_N
     full_N = np.where(used_N, advantage_N, 0.0)
     weight_N = np.where(lengths_N > 0, lengths_N, 0).astype(float)
     variance, mass = float((full_N**2).sum()), float((weight_N * np.abs(full_N)).sum())
@@ -245,6 +244,20 @@ def correlation(columns: Sequence[Array]) -> Array:
 def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
     distance: Array = values_N - groups.mean(values_N, valid_N)[groups.codes_N]
     return distance
+
+
+def average_ranks(codes_N: Array, values_N: Array) -> Array:
+    """Average ranks of values within groups; groups are consecutive."""
+    order_N = np.lexsort((values_N, codes_N))
+    codes, values = codes_N[order_N], values_N[order_N]
+    new = np.ones(len(order_N), bool)
+    new[1:] = (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(order_N))
+    middle = (starts + ends - 1) / 2
+    ranks_N = np.empty(len(order_N))
+    ranks_N[order_N] = np.repeat(middle, ends - starts)
+    return ranks_N
 
 
 def column_values(table: pa.Table, name: str) -> Array:

@@ -10,23 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ...operators.compute import pc
+from ..console import LOG_WIDTH, figures_table, listed, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
 from ..engine.steps import AppliedStep
 from .figures import SetFigures, set_figures
-from .no_signal import listed, no_signal_of_report, no_signal_of_sets
-from .rows import BY_TRAINING, KEPT, RowTable, stored_rows
+from .no_signal import no_signal_of_report, no_signal_of_sets
+from .rows import BY_TRAINING, RowTable, stored_rows
 from .stored import SetKind, Stored, StoredSet
 
 # --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
 
-LOG_WIDTH = 140
-"""Columns of a log. A terminal with fewer has no room for drop reasons and details in the table."""
 _REWARD = "reward_"
 _GRADED = ("verdict", "reward", "advantage")
 """Columns that are shown even if they are the same in all rows, as each component is: GRPO learns
@@ -39,23 +37,19 @@ def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -
     """Print how many rows reached each step, how many remained, and why the others were dropped."""
     if console.quiet:
         return
-    if not console.is_terminal:
-        console.width = LOG_WIDTH
+    widen_log(console)
     print_steps(report.project_name, report.steps, console)
     lines = (*missing_line(_missing(report)), *_closing(report))
     signal = no_signal_of_report(report, path or to_path(report.export_path))
-    for line in (*lines, *signal):
-        console.print(Text(line), soft_wrap=True)
+    print_lines((*lines, *signal), console)
 
 
 def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
     """Print a line for each step; in a narrow terminal drop reasons are below the table."""
     is_narrow = console.width < LOG_WIDTH
     # Names and values are the user's: in a `Text`, brackets are not rich's markup.
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
-    table.add_column("step", no_wrap=True)
-    for heading in ("rows in", "added", "dropped", "rows out", "seconds"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ("rows in", "added", "dropped", "rows out", "seconds")
+    table = figures_table("step", *headings, title=Text(title))
     for heading in () if is_narrow else ("drop reasons", "details"):
         table.add_column(heading, overflow="fold")
     for step in steps:
@@ -72,9 +66,8 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
         table.add_row(*cells[: len(table.columns)])
     console.print(table)
     if is_narrow:
-        for step in (step for step in steps if step.dropped):
-            line = f"{step.step} dropped: {listed(step.dropped)}"
-            console.print(Text(line), soft_wrap=True)
+        dropped = [f"{x.step} dropped: {listed(x.dropped)}" for x in steps if x.dropped]
+        print_lines(dropped, console)
         console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
 
 
@@ -229,8 +222,7 @@ def show_training(stored: Stored, console: Console) -> int:
     Returns:
         How many rows are left.
     """
-    if not console.is_terminal:
-        console.width = LOG_WIDTH
+    widen_log(console)
     kept = 0
     for kind in ("answers", "judgements"):
         sets = [one for one in stored.sets if one.kind == kind]
@@ -248,21 +240,18 @@ def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> in
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
         print_steps(names, summed(each.figures.funnel for each in reports), console)
-        for line in (*_lines(kind, reports), *no_signal_of_sets(known)):
-            console.print(Text(line), soft_wrap=True)
-    for one in (one for one in sets if one.incomplete):
-        console.print(Text(f"left out: {one.incomplete}"), soft_wrap=True)
-    others = sum(int(one.final().num_rows) for one in sets if one.incomplete)
+        print_lines((*_lines(kind, reports), *no_signal_of_sets(known)), console)
+    unknown = [one for one in sets if one.incomplete]
+    print_lines([f"left out: {one.incomplete}" for one in unknown], console)
+    others = sum(int(one.final().num_rows) for one in unknown)
     return others + sum(each.kept for each in reports)
 
 
 def _report(one: StoredSet) -> _SetReport:
     rows = stored_rows(one)
     funnel = set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
-    unit = "tokens" if rows.table["tokens"].null_count < rows.table.num_rows else "characters"
-    lengths_N = np.array(pc.fill_null(rows.table[unit], -1), np.int32)
-    kept = int((np.asarray(rows.table["fate"]) == KEPT).sum())
-    return _SetReport(set_figures(rows, funnel, lengths_N), rows.table.num_rows, kept)
+    figures = set_figures(rows, funnel)
+    return _SetReport(figures, rows.table.num_rows, int(rows.kept_N.sum()))
 
 
 def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.groups import Array
-from .audit import RIGHT_STRATA, STRATA, WRONG_STRATA, Counted, ErrorRate, GradedRows, error_rate
-from .metamorphic import FailingPair
+from .audit import RIGHT_STRATA, STRATA, WRONG_STRATA, Counted, ErrorRate, error_rate
+from .verdicts import FailingPair, GradedRows
 
 LABELS = ("right", "wrong", "unsure")
 _SAMPLE, _FAILING = "sample", "metamorphic"

@@ -23,24 +23,12 @@ from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
+from ..console import listed
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.report import MISSING, Report, StepReport
 from ..engine.steps import AppliedStep
 from .stored import StoredSet, open_stored
-
-# --- Counts in one line, as every report prints them ----------------------------------
-
-
-def listed(counts: Mapping[str, int]) -> str:
-    """How often each value occurs.
-
-    Example:
-        >>> listed({"wrong_answer": 1200, "correct": 3})
-        'wrong_answer 1,200, correct 3'
-    """
-    return ", ".join(f"{value} {count:,}" for value, count in counts.items())
-
 
 # --- No signal ------------------------------------------------------------------------
 

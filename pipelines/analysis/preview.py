@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from ...operators import DataError, ResumableOperator
 from ...operators.compute import pc
@@ -19,6 +18,7 @@ from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
+from ..console import figures_table, print_lines, widen_log
 from ..data_juicer.steps import asks_server
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
@@ -29,7 +29,7 @@ from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
 from ..recipe.train import Train
 from .figures import component_advantages
-from .rows import KEPT, RowTable, row_table
+from .rows import RowTable, row_table
 from .stored import Stored, StoredSet
 from .whatif import Replayed
 
@@ -82,13 +82,12 @@ def preview(found: Replayed) -> Preview:
     """
     rows = row_table(found.base, found.after).first(found.base.num_rows)
     table, groups = rows.table, rows.groups
-    kept_N = np.asarray(table["fate"]) == KEPT
+    kept_N = rows.kept_N
     advantage_N = np.nan_to_num(np.array(pc.fill_null(table["advantage"], np.nan)))
     left_G = groups.sum(kept_N.astype(np.int64)) > 0
     signal_G = groups.sum((kept_N & (advantage_N != 0)).astype(np.int64)) > 0
-    unit = "tokens" if table["tokens"].null_count < table.num_rows else "characters"
-    length_N = np.array(pc.fill_null(table[unit], 0), float)
-    tokens = pc.mean(table["tokens"]).as_py() if unit == "tokens" else None
+    length_N = np.array(pc.fill_null(table[rows.unit], 0), float)
+    tokens = pc.mean(table["tokens"]).as_py() if rows.unit == "tokens" else None
     return Preview(
         table.num_rows,
         len(left_G),
@@ -291,7 +290,6 @@ def run_on_some(
 
 # --- Print what training on a recipe would get ----------------------------------------
 
-_WIDTH = 140
 _ROUNDING = 0.005
 _HEADINGS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
 
@@ -306,22 +304,17 @@ def show_preview(
     sampled: bool = False,
 ) -> None:
     """Print a preview."""
-    if not console.is_terminal:
-        console.width = _WIDTH
+    widen_log(console)
     responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
     how = "sampled for this preview" if sampled else "nothing is sampled or judged"
-    console.print(Text(f"{title}: {responses} to {prompts}; {how}."), soft_wrap=True)
+    print_lines([f"{title}: {responses} to {prompts}; {how}."], console)
     console.print(_advantage_table(found))
-    lines = [*_lines(found), *(_training(cost, train) if train and cost else [_each(found)])]
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    more = _training(cost, train) if train and cost else [_each(found)]
+    print_lines([*_lines(found), *more], console)
 
 
 def _advantage_table(found: Preview) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("advantages")
-    for name in NORMALISATIONS:
-        table.add_column(_HEADINGS[name], justify="right")
+    table = figures_table("advantages", *(_HEADINGS[name] for name in NORMALISATIONS))
     columns = [found.advantages[name] for name in NORMALISATIONS]
     for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
         table.add_row(heading, *(f"{column[at]:.3f}" for column in columns))

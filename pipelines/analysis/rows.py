@@ -160,6 +160,23 @@ class RowTable(NamedTuple):
     # wrote; where no step is on file, those of all columns
     components: tuple[str, ...]
 
+    @property
+    def kept_N(self) -> NDArray[np.bool_]:
+        """Which rows are left."""
+        kept_N: NDArray[np.bool_] = np.asarray(self.table["fate"]) == KEPT
+        return kept_N
+
+    @property
+    def unit(self) -> str:
+        """The unit of lengths: `tokens`, or `characters` where no row has token ids."""
+        known = self.table["tokens"].null_count < self.table.num_rows
+        return "tokens" if known else "characters"
+
+    @property
+    def lengths_N(self) -> NDArray[np.int32]:
+        """The length of each response, -1 where there is none."""
+        return np.array(pc.fill_null(self.table[self.unit], -1), np.int32)
+
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
         table = self.table.slice(0, n)

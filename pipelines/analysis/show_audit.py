@@ -11,10 +11,10 @@ from ...operators import DataError
 from ...operators.confidence import Interval95
 from ...operators.logs import visible
 from ...operators.sandbox.grading import Weakness
-from .audit import Agreement, ErrorRate, GradedRows, TestAudit
+from .audit import ErrorRate, TestAudit
 from .labels import LabelledErrors
-from .metamorphic import CHANGE, CheckedRate, MetamorphicResult
 from .sign_tests import ALPHA, SignResult
+from .verdicts import CHANGE, Agreement, CheckedRate, GradedRows, MetamorphicResult
 
 # --- Print the signs of reward hacking of a stored run --------------------------------
 

@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 
 from ...operators.groups import Array
+from .figures import average_ranks
 
 # --- Permutations ---------------------------------------------------------------------
 # p-values by random permutations within strata, and Holm's correction of many of them.
@@ -157,18 +158,11 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 
 def ranks_within(codes_N: Array, values_N: Array) -> Array:
     """Average ranks of values within strata, from 0 to 1, without either; float64[N]."""
-    order_N = np.lexsort((values_N, codes_N))
-    codes, values = codes_N[order_N], values_N[order_N]
-    new = np.ones(len(order_N), bool)
-    new[1:] = (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])
-    starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], len(order_N))
-    places = np.repeat((starts + ends + 1) / 2, ends - starts)
-    first_N = np.searchsorted(codes, codes)
-    sizes_N = np.searchsorted(codes, codes, side="right") - first_N
-    ranks_N = np.empty(len(order_N))
-    ranks_N[order_N] = (places - first_N) / (sizes_N + 1)
-    return ranks_N
+    sorted_N = np.sort(codes_N)
+    first_N = np.searchsorted(sorted_N, codes_N)
+    sizes_N = np.searchsorted(sorted_N, codes_N, side="right") - first_N
+    found: Array = (average_ranks(codes_N, values_N) + 1 - first_N) / (sizes_N + 1)
+    return found
 
 
 def _varies(codes_N: Array, values_N: Array, strata: int) -> Array:

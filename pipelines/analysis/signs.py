@@ -20,7 +20,7 @@ from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
 from .figures import column_values, component_advantages
-from .rows import KEPT, RowTable, row_table, stored_rows
+from .rows import RowTable, row_table, stored_rows
 from .sign_tests import SignResult, SignRows, signs_of, with_alarms
 from .stored import Stored, StoredSet
 
@@ -114,11 +114,10 @@ def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -
     kept_G = hashes_G <= min(limit, int(within[0]) if len(within) else 0)
     at_N = np.flatnonzero(kept_G[groups.codes_N])
     codes_N = (np.cumsum(kept_G) - 1)[groups.codes_N[at_N]]
-    kept_N = np.asarray(table["fate"]) == KEPT
-    advantages_N = np.where(kept_N, column_values(table, "advantage"), np.nan)
+    advantages_N = np.where(rows.kept_N, column_values(table, "advantage"), np.nan)
     characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
     lengths_N = np.array(pc.fill_null(table["tokens"].cast(pa.float64()), np.nan))[at_N]
-    if table["tokens"].null_count == table.num_rows:
+    if rows.unit == "characters":
         lengths_N = characters_N
     verdicts, right_N = _verdicts(one, table)
     columns = {

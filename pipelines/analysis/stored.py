@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -27,13 +27,9 @@ from ..engine.frame import Frame
 from ..engine.plan import Plan
 from ..engine.report import Report, read_decisions
 from ..engine.steps import AppliedStep, RunStep, iterate_steps
-from ..recipe.recipe import Recipe, load_without_code
+from ..recipe.recipe import RECIPES, Recipe, load_without_code
 from ..recipe.steps import Step, StoredOperator, is_sampling
 from ..recipe.trust import read_stored
-
-if TYPE_CHECKING:
-    pass
-
 
 IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
@@ -138,18 +134,6 @@ def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
 
 def _gives_responses(operator: Operator) -> bool:
     return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
-
-
-# --- Openers --------------------------------------------------------------------------
-# Who else opens stored runs: apart from `open`, so that registering one loads nothing.
-
-RECIPES = (".yaml", ".yml")
-"""The suffixes of recipes."""
-RUNS = Path("outputs")
-"""Where training puts the run of a recipe, unless another folder is given."""
-openers: list[Callable[[Path, range | None], Stored | None]] = []
-"""Open further kinds of runs: the package that trains adds its own. Each gets a path and the
-training steps that are wanted (None: all), and returns None where the path is not of its kind."""
 
 
 # --- Export ---------------------------------------------------------------------------
@@ -273,18 +257,16 @@ def _committed(plan: Plan, part: int) -> RunStep:
     return plan.committed(part)
 
 
-# --- Open whatever a command has left on file: `open_stored(path)` --------------------
-
-__all__ = ["RECIPES", "open_stored", "run_of"]
+# --- Open -----------------------------------------------------------------------------
 
 
-def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
-    """Open an export, its run folder, a recipe whose export was run, or what `openers` open.
+def open_stored(path: AnyPath | str) -> Stored:
+    """Open an export, its run folder, or a recipe whose export was run.
+
+    Runs of training are opened by `open_training` of `rejuice.trainer.report.stored`.
 
     Args:
-        path: `curated.parquet`, `curated.run`, `recipe.yaml`, and of training the folder of a run
-            or of one of its steps.
-        steps: of a training run, those that are wanted; None: all.
+        path: `curated.parquet`, `curated.run` or `recipe.yaml`.
 
     Raises:
         RejuiceError: it is none of these, or it cannot be read.
@@ -297,42 +279,32 @@ def open_stored(path: AnyPath | str, *, steps: range | None = None) -> Stored:
     path = to_path(path)
     if not path.exists() and not run_folder(path).is_dir():
         raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
-    if _is_run_folder(path):
-        # A report is found from its folder, too.
-        written_to = to_path(Report.read(path).export_path)
-        return open_export(path, path.with_suffix(written_to.suffix))
-    if _is_run_folder(run_folder(path)) and path.suffix not in RECIPES:
-        return open_export(path, path)
+    if (export := export_of(path)) is not None:
+        return open_export(path, export)
     if not isinstance(path, Path):
         raise DataError(f"{path} is not a stored run", "give an export or its .run folder")
-    for opener in openers:
-        if (found := opener(path, steps)) is not None:
-            return found
     if path.suffix in RECIPES:
-        export = load_without_code(path).head.export_path
-        if not _is_run_folder(run_folder(export)):
-            for opener in openers:  # A recipe that trains has a run where training puts it.
-                if (found := opener(RUNS / path.stem, steps)) is not None:
-                    return found
-            run = f"`rejuice run {shlex.quote(str(path))}`"
-            raise DataError(f"{path} has not been run", f"{run} first")
-        return open_export(path, export)
+        run = f"`rejuice run {shlex.quote(str(path))}`"
+        raise DataError(f"{path} has not been run", f"{run} first")
     raise DataError(
         f"{path} is not a stored run", "give an export, its .run folder, a recipe or a training run"
     )
 
 
-def run_of(recipe: Path) -> AnyPath:
-    """The export of a recipe or, where there is none, the folder of its training run.
+def export_of(path: AnyPath) -> AnyPath | None:
+    """The export that a path is, or whose run folder or recipe it is; None: nothing was run.
 
     Raises:
-        RejuiceError: it cannot be read.
+        RejuiceError: the recipe or the report cannot be read.
     """
-    export = load_without_code(recipe).head.export_path
-    if _is_run_folder(run_folder(export)):
-        return export
-    own = recipe.resolve().parent
-    return own if (own / "steps").is_dir() else RUNS / recipe.stem  # A run keeps its recipe.
+    if _is_run_folder(path):
+        # A report is found from its folder, too.
+        return path.with_suffix(to_path(Report.read(path).export_path).suffix)
+    if path.suffix in RECIPES and isinstance(path, Path):
+        path = load_without_code(path).head.export_path
+    elif path.suffix in RECIPES:
+        return None
+    return path if _is_run_folder(run_folder(path)) else None
 
 
 def _is_run_folder(path: AnyPath) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import typer
+from rich.table import Table
+from rich.text import Text
 
 from ...operators import Change, DataError, ResumableOperator
 from ...operators.change import concatenate
@@ -15,16 +18,27 @@ from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ..console import Console, figures_table, number_text, print_lines, widen_log
 from ..data_juicer.steps import asks_server
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
-from ..recipe.recipe import Recipe, load, load_without_code
-from ..recipe.steps import Step, StoredOperator
-from .figures import column_values, variance_shares
-from .rows import KEPT, RowTable, row_table
-from .stored import RECIPES, Stored, StoredSet, open_stored
+from ..recipe.recipe import Recipe
+from ..recipe.steps import Step
+from .comparison import (
+    KINDS,
+    UNKNOWN,
+    Comparison,
+    advantages_text,
+    changed_fields,
+    combined,
+    compare,
+    json_lines,
+    reasons_text,
+)
+from .rows import row_table
+from .stored import Stored, StoredSet
 
 # --- Replay ---------------------------------------------------------------------------
 # Apply other steps to the rows of a stored run, without sampling or judging anything again.
@@ -33,9 +47,6 @@ from .stored import RECIPES, Stored, StoredSet, open_stored
 # same values in the same rows. Any other step is computed, as in a run, but for those that ask a
 # model: of these the values of rows that they have seen are taken, and a group with a row that they
 # have not seen is unknown. So what is found is what a run would find, or left out.
-
-UNKNOWN = "not_stored"
-"""Why a row is unknown: a judge or model would have to be asked."""
 
 
 class Replayed(NamedTuple):
@@ -163,183 +174,6 @@ def _equal_cells(a: pa.ChunkedArray, b: pa.ChunkedArray) -> Array:
     return np.array(pc.or_(pc.fill_null(pc.equal(a, b), False), both_null))
 
 
-# --- What changed between two ways to process the same responses ----------------------
-
-KINDS = ("gained", "lost", "flipped", "silenced", "woken", "unknown")
-"""What may have happened to a row; one that is kept may also have changed sign."""
-
-
-class Comparison(NamedTuple):
-    """The rows of a base before and after, row by row."""
-
-    # response_id, prompt_id, step_before and step_after (the number of the step that dropped it,
-    # null where it is kept), reason_before, reason_after, reward_before, reward_after,
-    # advantage_before, advantage_after, and a bool for each of `KINDS`: gained and lost in the rows
-    # kept; flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0;
-    # unknown: a model would have to be asked
-    rows: pa.Table
-    kept_in_both: int  # rows
-    # with a row kept before, after, and how many were gained and lost
-    groups: tuple[int, int, int, int]
-    # Spearman's correlation of rewards before and after within groups, mean over groups that have
-    # spread in both; NaN without any
-    rank: float
-    ranked: int  # these groups
-    mean_reward: tuple[float, float]  # of rows kept, before and after
-    # by component, its share of the variance of advantages before and after, over rows kept in both
-    variance: Mapping[str, tuple[float, float]]
-
-    def count(self, kind: str) -> int:
-        """How many rows are of one of `KINDS`."""
-        return int(np.asarray(self.rows[kind]).sum())
-
-    def reasons(self, kind: str) -> dict[str, int]:
-        """Why gained rows were dropped, or lost ones are, the most frequent reason first."""
-        column = self.rows[f"reason_{'before' if kind == 'gained' else 'after'}"]
-        counted = column.filter(self.rows[kind]).value_counts().to_pylist()
-        ordered = sorted(counted, key=lambda each: (-each["counts"], str(each["values"])))
-        return {str(each["values"]): each["counts"] for each in ordered}
-
-
-def compare(before: RowTable, after: RowTable, n: int, unknown: str) -> Comparison:
-    """Compare the first `n` rows, those of the base, of two tables over it."""
-    one, two = before.table.slice(0, n), after.table.slice(0, n)
-    fates = [np.asarray(table["fate"]) for table in (one, two)]
-    unknown_N = np.array(pc.fill_null(pc.equal(two["reason"].cast(pa.string()), unknown), False))
-    kept = [fates[0] == KEPT, fates[1] == KEPT]
-    both_N = kept[0] & kept[1]
-    rewards = [column_values(table, "reward") for table in (one, two)]
-    advantages = [column_values(table, "advantage") for table in (one, two)]
-    signs = [np.sign(np.nan_to_num(each)) for each in advantages]
-    kinds = {
-        "gained": ~kept[0] & kept[1],
-        "lost": kept[0] & ~kept[1] & ~unknown_N,
-        "flipped": both_N & (signs[0] * signs[1] < 0),
-        "silenced": both_N & (signs[0] != 0) & (signs[1] == 0),
-        "woken": both_N & (signs[0] == 0) & (signs[1] != 0),
-        "unknown": unknown_N,
-    }
-    groups = Groups.of(one)
-    left = [groups.sum(each.astype(np.int64)) > 0 for each in kept]
-    unknown_G = groups.sum(unknown_N.astype(np.int64)) > 0
-    return Comparison(
-        _rows(one, two, fates, kinds),
-        int(both_N.sum()),
-        (
-            int(left[0].sum()),
-            int(left[1].sum()),
-            int((left[1] & ~left[0]).sum()),
-            int((left[0] & ~left[1] & ~unknown_G).sum()),
-        ),
-        *rank_correlation(groups, rewards[0], rewards[1], both_N),
-        (_mean(rewards[0][kept[0]]), _mean(rewards[1][kept[1]])),
-        _variance(before, after, both_N),
-    )
-
-
-def combined(found: Sequence[Comparison]) -> Comparison:
-    """One comparison of the rows of several, such as the steps of a training run."""
-    rows = pa.concat_tables([each.rows for each in found], promote_options="permissive")
-    before, after, gained, lost = (
-        sum(of_all) for of_all in zip(*(x.groups for x in found), strict=True)
-    )
-    ranked = sum(each.ranked for each in found)
-    ranks = sum(each.rank * each.ranked for each in found if each.ranked)
-    kept = [pc.is_null(rows[f"step_{when}"]) for when in ("before", "after")]
-    rewards = [column_values(rows, f"reward_{when}") for when in ("before", "after")]
-    return Comparison(
-        rows,
-        sum(each.kept_in_both for each in found),
-        (before, after, gained, lost),
-        ranks / ranked if ranked else float("nan"),
-        ranked,
-        (_mean(rewards[0][np.asarray(kept[0])]), _mean(rewards[1][np.asarray(kept[1])])),
-        _combined_variance(found),
-    )
-
-
-def _combined_variance(found: Sequence[Comparison]) -> dict[str, tuple[float, float]]:
-    """Shares of the sum of squares over all rows: those of each part, weighted by its own sum."""
-    names = dict.fromkeys(name for each in found for name in each.variance)
-    sizes = [_squares(each) for each in found]
-    shares = {}
-    for name in names:
-        sides = list[float]()
-        for side in (0, 1):
-            parts = [
-                (each.variance[name][side] * size[side], size[side])
-                for each, size in zip(found, sizes, strict=True)
-                if name in each.variance and np.isfinite(each.variance[name][side])
-            ]
-            whole = sum(size for _, size in parts)
-            sides.append(sum(part for part, _ in parts) / whole if whole else float("nan"))
-        shares[name] = (sides[0], sides[1])
-    return shares
-
-
-def _squares(found: Comparison) -> tuple[float, float]:
-    """Sums of squares of the advantages before and after, over rows kept in both."""
-    both = pc.and_(pc.is_null(found.rows["step_before"]), pc.is_null(found.rows["step_after"]))
-    rows = found.rows.filter(both)
-    before, after = (column_values(rows, f"advantage_{when}") for when in ("before", "after"))
-    return float(np.nansum(before**2)), float(np.nansum(after**2))
-
-
-def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> tuple[float, int]:
-    """Spearman's correlation within groups, mean over groups with spread in both, and how many.
-
-    NaN without any.
-    """
-    known_N = used_N & np.isfinite(x_N) & np.isfinite(y_N)
-    codes_N = groups.codes_N[known_N]
-    ranks = [_ranks(codes_N, values[known_N]) for values in (x_N, y_N)]
-    sizes_G = np.bincount(codes_N, minlength=len(groups.starts_G))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centred = [r - (np.bincount(codes_N, r, len(sizes_G)) / sizes_G)[codes_N] for r in ranks]
-        sums = [
-            np.bincount(codes_N, a * b, len(sizes_G))
-            for a, b in ((centred[0], centred[1]), (centred[0],) * 2, (centred[1],) * 2)
-        ]
-        found_G = sums[0] / np.sqrt(sums[1] * sums[2])
-    found_G = found_G[np.isfinite(found_G)]
-    return float(found_G.mean()) if len(found_G) else float("nan"), len(found_G)
-
-
-def _ranks(codes_N: Array, values_N: Array) -> Array:
-    """Average ranks of values within groups; groups are consecutive."""
-    order_N = np.lexsort((values_N, codes_N))
-    codes, values = codes_N[order_N], values_N[order_N]
-    new = np.ones(len(order_N), bool)
-    new[1:] = (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])
-    starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], len(order_N))
-    middle = (starts + ends - 1) / 2
-    ranks_N = np.empty(len(order_N))
-    ranks_N[order_N] = np.repeat(middle, ends - starts)
-    return ranks_N
-
-
-def _rows(one: pa.Table, two: pa.Table, fates: list[Array], kinds: Mapping[str, Array]) -> pa.Table:
-    columns = {name: one[name] for name in ("response_id", "prompt_id")}
-    for when, table, fate_N in (("before", one, fates[0]), ("after", two, fates[1])):
-        columns[f"step_{when}"] = pa.array(fate_N, mask=fate_N == KEPT)
-        for name in ("reason", "reward", "advantage"):
-            columns[f"{name}_{when}"] = table[name]
-    return pa.table({**columns, **{name: pa.array(each) for name, each in kinds.items()}})
-
-
-def _mean(values: Array) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
-def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tuple[float, float]]:
-    shares = [variance_shares(rows, both_N) for rows in (before, after)]
-    names = dict.fromkeys([*shares[0], *shares[1]])
-    nothing = float("nan")
-    return {name: (shares[0].get(name, nothing), shares[1].get(name, nothing)) for name in names}
-
-
 # --- What another recipe would have made of the samples of a run ----------------------
 
 
@@ -390,7 +224,7 @@ def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) 
     """The comparison of what was done to some rows with what other steps do."""
     found = replay(base, before, steps)
     rows = [row_table(base, applied) for applied in (found.before, found.after)]
-    return compare(rows[0], rows[1], base.num_rows, UNKNOWN)
+    return compare(rows[0], rows[1], base.num_rows)
 
 
 def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
@@ -407,36 +241,6 @@ def _fitted(one: StoredSet, recipe: Recipe) -> list[Step]:
     """The steps that run on a set, as the recipe has them, schedules included."""
     names = [step.name for step in one.fit(recipe)]
     return [step for step in recipe.steps if step.name in names]
-
-
-def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    """The steps and fields that differ, as `step.field old -> new`, sorted."""
-    lines = list[str]()
-    before = {step.name: step.operator for step in old}
-    after = {step.name: step.operator for step in new}
-    lines += [f"{name} left out" for name in before if name not in after]
-    for name, operator in after.items():
-        if name not in before:
-            lines.append(f"{name} added")
-            continue
-        own, other = (each.model_dump(mode="json") for each in (before[name], operator))
-        for field in own.keys() | other.keys():
-            lines += differences(f"{name}.{field}", own.get(field), other.get(field))
-    common = [[n for n in names if n in before and n in after] for names in (before, after)]
-    if common[0] != common[1]:
-        lines.append("the order of steps")
-    return sorted(lines)
-
-
-def differences(path: str, old: object, new: object) -> list[str]:
-    """Two values of a field, as `field old -> new`, or those of the fields in it that differ."""
-    if old == new:
-        return []
-    if isinstance(old, dict) and isinstance(new, dict):
-        keys = sorted(old.keys() | new.keys(), key=str)
-        found = [differences(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
-        return [line for lines in found for line in lines]
-    return [f"{path} {old} -> {new}"]
 
 
 # --- What each step is worth: the recipe without it, over the responses of a run ------
@@ -498,64 +302,7 @@ def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(each.name for each in later if writes & set(each.operator.reads()))
 
 
-# --- A stored run, and the recipe that is compared with it ----------------------------
-
-
-def opened(
-    recipe: Path,
-    run: Path | None,
-    overrides: Mapping[str, str],
-    steps: range | None = None,
-    *,
-    trust: Callable[[Stored], None],
-) -> tuple[Stored, Recipe]:
-    """The stored run, and the recipe with other fields, with the code of their operators.
-
-    Args:
-        recipe: in YAML, or a stored run, whose own recipe is meant.
-        run: the stored run; None: that of the recipe.
-        overrides: by `step.field`.
-        steps: of a training run, those that are wanted; None: all.
-        trust: called with each stored run before its code is imported; raises an error where the
-            user does not trust it.
-
-    Raises:
-        RejuiceError: either cannot be read, or the overrides do not fit.
-    """
-    stored = open_with_code(run or recipe, steps, trust)
-    if recipe.suffix in RECIPES:
-        return stored, load(recipe, overrides)
-    own = stored if run is None else open_with_code(recipe, None, trust)
-    return stored, own.read_recipe(overrides)
-
-
-def open_with_code(path: AnyPath, steps: range | None, trust: Callable[[Stored], None]) -> Stored:
-    """A stored run, with the code of its operators as far as it is trusted.
-
-    Raises:
-        RejuiceError: it cannot be read, or what `trust` raises.
-    """
-    stored = open_stored(path, steps=steps)
-    trust(stored)
-    if any(isinstance(x.operator, StoredOperator) for one in stored.sets for x in one.recipe.steps):
-        return open_stored(path, steps=steps)
-    return stored
-
-
-def has_run(path: Path) -> bool:
-    """Whether there is a stored run of a recipe, or a path is one.
-
-    Raises:
-        RejuiceError: the recipe cannot be read.
-    """
-    if path.suffix not in RECIPES or not path.is_file():
-        return True  # Or what is wrong will be found when it is opened.
-    load_without_code(path)
-    try:
-        open_stored(path)
-    except DataError:
-        return False
-    return True
+# --- Sets -----------------------------------------------------------------------------
 
 
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
@@ -587,3 +334,138 @@ def answers(stored: Stored) -> tuple[StoredSet, ...]:
         right = "give a training run with `train.keep_rollouts: true`"
         raise DataError(f"{stored.path} keeps no rollouts", right)
     return found
+
+
+# --- Print what other settings would change -------------------------------------------
+
+Item = TypeVar("Item")
+
+
+def tracked(items: Iterable[Item], total: int, what: str = "steps") -> Iterator[Item]:
+    """The same items, with a progress bar."""
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    quiet = not console.is_terminal
+    yield from track(items, what, total, console=console, transient=True, disable=quiet)
+
+
+_MOST_LINES = 20
+_OFF_POLICY = "a policy trained this way would have sampled other responses from the second step on"
+
+
+Found = Sequence[tuple[StoredSet, Comparison | DataError]]
+"""By set; an error is why one could not be compared."""
+
+
+def show_whatif(
+    path: AnyPath, changed: Sequence[str], found: Found, command: str, console: Console
+) -> None:
+    """Print what other settings change."""
+    widen_log(console)
+    known = [(one, each) for one, each in found if isinstance(each, Comparison)]
+    whole = combined([each for _, each in known])
+    changes = "; ".join(changed) or "nothing: RECIPE and the run are the same"
+    found_rows = f"{path}: {whole.rows.num_rows:,} stored rows"
+    lines = [f"{found_rows}; nothing is sampled or judged.", f"changed      {changes}"]
+    print_lines(lines, console)
+    if len(known) > 1:
+        console.print(_steps_table(known))
+    print_lines([*comparison_lines(whole, command), *_left_out(found)], console)
+    if any(one.training_step is not None for one, _ in known):
+        console.print(_OFF_POLICY)
+
+
+def _left_out(found: Found) -> Iterator[str]:
+    """The sets that could not be compared, and why."""
+    left_out = dict[str, list[str]]()
+    for one, error in found:
+        if isinstance(error, DataError):
+            left_out.setdefault(error.found, []).append(one.name)
+    for why, names in left_out.items():
+        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        yield f"left out     {which}: {why}"
+
+
+def show_rows(found: Found, kind: str) -> None:
+    """Print the rows of one of `KINDS` as JSON lines, those of training with their set."""
+    for one, each in found:
+        if isinstance(each, Comparison):
+            for line in json_lines(each, kind, one.name):
+                typer.echo(line)
+
+
+def _steps_table(found: Sequence[tuple[StoredSet, Comparison]]) -> Table:
+    """A line for each set, or for each of as many pieces of the run as fit on a screen."""
+    table = figures_table("", "kept in both", *KINDS, "mean reward", "rank")
+    per_line = math.ceil(len(found) / _MOST_LINES)
+    for at in range(0, len(found), per_line):
+        some = found[at : at + per_line]
+        name = some[0][0].name if len(some) == 1 else f"{some[0][0].name} to {some[-1][0].name}"
+        one = combined([each for _, each in some])
+        reward = " -> ".join(map(number_text, one.mean_reward))
+        kinds = (f"{one.count(kind):,}" for kind in KINDS)
+        table.add_row(Text(name), f"{one.kept_in_both:,}", *kinds, reward, number_text(one.rank))
+    return table
+
+
+def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
+    """The figures of a comparison, each on its line."""
+    before, after, gained, lost = found.groups
+    counts = {kind: f"{found.count(kind):,}" for kind in KINDS}
+    why = {kind: reasons_text(found, kind) for kind in ("gained", "lost")}
+    yield (
+        f"rows         {found.kept_in_both:,} kept in both, "
+        f"{counts['gained']} gained{why['gained']}, {counts['lost']} lost{why['lost']}, "
+        f"{counts['unknown']} unknown"
+    )
+    yield f"groups       {before:,} before, {after:,} after: {gained:,} gained, {lost:,} lost"
+    one, two = found.mean_reward
+    yield f"mean reward  {number_text(one)} -> {number_text(two)}"
+    yield f"advantages   {advantages_text(found)}"
+    yield f"rank         correlation of rewards within groups {number_text(found.rank)}"
+    shares = [
+        f"{name} {number_text(a)} -> {number_text(b)}" for name, (a, b) in found.variance.items()
+    ]
+    yield f"variance     {', '.join(shares) or 'no advantages'}{_dominant(found.variance)}"
+    if found.count("unknown"):
+        yield "unknown      a model would have to be asked: these groups are left out"
+    shown = [kind for kind in KINDS if found.count(kind)]
+    if shown:
+        others = f", or {', '.join(shown[1:])}" if shown[1:] else ""
+        yield f"details      {command} --rows {shown[0]}{others}"
+
+
+def show_ablations(results: Sequence[AblationResult], console: Console) -> None:
+    """Print a line for each part that was left out."""
+    widen_log(console)
+    headings = ("rows kept", "groups", "mean reward", "sign flips", "rank")
+    table = figures_table("left out", *headings)
+    table.add_column("shares of the advantages' variance", overflow="fold")
+    for ablation, found in results:
+        name = Text(ablation.left_out or "nothing")
+        if found is None:
+            needed = Text(f"needed by {', '.join(ablation.needed_by)}")
+            table.add_row(name, "", "", "", "", "", needed)
+            continue
+        kept = found.kept_in_both + found.count("gained")
+        shares = [f"{component} {number_text(b)}" for component, (_, b) in found.variance.items()]
+        table.add_row(
+            name,
+            f"{kept:,}",
+            f"{found.groups[1]:,}",
+            number_text(found.mean_reward[1]),
+            f"{found.count('flipped'):,}",
+            number_text(found.rank),
+            Text(", ".join(shares)),
+        )
+    console.print(table)
+
+
+def _dominant(variance: Mapping[str, tuple[float, float]]) -> str:
+    tops = []
+    for side in (0, 1):
+        shares = {name: both[side] for name, both in variance.items() if not math.isnan(both[side])}
+        ordered = sorted(shares, key=shares.__getitem__)
+        tops.append(ordered[-1] if ordered else None)
+    return f": {tops[1]} is dominant now" if tops[1] and tops[0] != tops[1] else ""

@@ -1,6 +1,6 @@
 """`python -m rejuice.pipelines.cli` is `rejuice`."""
 
-from .training import main
+from .main import main
 
 if __name__ == "__main__":
     main()

@@ -1,10 +1,12 @@
-"""`rejuice ablate`: what each step of a recipe is worth, over the responses of a finished run."""
+"""Commands that look at finished runs: audit, diff, explain, whatif, preview, report, view, ablate.
+
+Each opens what it was given by `open_run`, and has the rest done by `pipelines/analysis`.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,12 +23,19 @@ from .options import (
     overrides_of,
     range_of_steps,
 )
-from .trust import Trust, check_recipe_trusted, check_run_trusted, open_trusted, trust_own
+from .runs import (
+    RUNS,
+    Trust,
+    check_recipe_trusted,
+    has_run,
+    open_run,
+    open_with_code,
+    open_with_recipe,
+)
 
 if TYPE_CHECKING:
-    from ..analysis.audit import GradedRows
     from ..analysis.stored import Stored
-    from ..console import Console
+    from ..analysis.verdicts import GradedRows
     from ..dataset.remote import AnyPath
     from ..recipe.recipe import Recipe
 
@@ -84,12 +93,12 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, graded_rows
+    from ..analysis.audit import audit_tests
     from ..analysis.show_audit import sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.signs import audit_signs
-    from ..analysis.stored import open_stored
+    from ..analysis.verdicts import graded_rows
 
-    stored = open_stored(path, steps=range_of_steps(steps))
+    stored = open_run(path, range_of_steps(steps))
     if rows is not None:
         for line in sign_row_lines(audit_signs(stored, seed), rows):
             typer.echo(line)
@@ -110,7 +119,7 @@ def audit(
 def _audit_verdicts(
     path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> None:
-    from ..analysis.audit import agreement, draw, no_answer, strata
+    from ..analysis.audit import draw, strata
     from ..analysis.labels import (
         check_replaceable,
         failing_lines,
@@ -118,8 +127,8 @@ def _audit_verdicts(
         sample_lines,
         write_lines,
     )
-    from ..analysis.metamorphic import metamorphic_checks
     from ..analysis.show_audit import agreement_lines, error_lines, metamorphic_lines, sample_line
+    from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
     if output is not None:
         check_replaceable(output)
@@ -145,7 +154,7 @@ def _rechecked(graded: GradedRows) -> list[str | None]:
     """The second verdict of each row; a progress bar where somebody is looking."""
     from rich.progress import Progress
 
-    from ..analysis.audit import rechecked
+    from ..analysis.verdicts import rechecked
     from ..console import Console
 
     console = Console(stderr=True)
@@ -185,10 +194,22 @@ def diff(
     Two steps of one training run show why the reward rose or fell from one to the other:
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
-    from ..analysis.diff import diff_of, show_diff, show_diff_rows
+    from ..analysis.diff import Side, diff_of, show_diff, show_diff_rows
     from ..console import Console
+    from ..recipe.recipe import RECIPES
+    from ..recipe.trust import read_to_show
 
-    found = diff_of(a, b, range_of_steps(steps))
+    ran = {path: has_run(path) for path in (a, b)}
+    wanted = range_of_steps(steps) if all(ran.values()) else None
+
+    def side(path: Path) -> Side:
+        # A recipe may have changed since it was run: in words it is as it is now.
+        is_recipe = path.suffix in RECIPES
+        stored = open_run(path, wanted) if ran[path] else None
+        recipe = read_to_show(path) if is_recipe or stored is None else stored.read_recipe()
+        return Side(path, recipe, stored)
+
+    found = diff_of(side(a), side(b))
     if rows is not None:
         show_diff_rows(found, rows)
     else:
@@ -229,15 +250,8 @@ def explain(
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
     from ..analysis.explain import explain_recipe, explain_row
-    from ..analysis.stored import RECIPES
-    from ..analysis.whatif import open_with_code
+    from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
-
-    def trusted(stored: Stored) -> None:
-        if trust:
-            check_run_trusted(stored, path, trust)
-        else:
-            trust_own(stored, path)
 
     if trust:
         check_recipe_trusted(path, trust)
@@ -245,11 +259,13 @@ def explain(
     overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
     recipe = read_to_show(path, overrides) if path.suffix in RECIPES else None
     if row is None:
-        recipe = recipe or open_with_code(path, None, trusted).read_recipe(overrides)
+        if recipe is None:
+            stored = open_with_code(path, None, path, trust, needs_code=False)
+            recipe = stored.read_recipe(overrides)
         typer.echo(explain_recipe(recipe), nl=False)
         return
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
-    stored = open_with_code(other, range_of_steps(steps), trusted)
+    stored = open_with_code(other, range_of_steps(steps), path, trust, needs_code=False)
     if recipe is not None:
         _warn_of_another(recipe, stored)
     typer.echo(explain_row(stored, row, everything=everything), nl=False)
@@ -257,7 +273,7 @@ def explain(
 
 def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
     """Warn where the recipe that was given is not what ran."""
-    from ..analysis.whatif import changed_fields
+    from ..analysis.comparison import changed_fields
 
     if changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
@@ -300,11 +316,12 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..analysis.show_whatif import show_rows, show_whatif, tracked
-    from ..analysis.whatif import changes_of, whatif_of_sets
+    from ..analysis.whatif import changes_of, show_rows, show_whatif, tracked, whatif_of_sets
     from ..console import Console
 
-    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
+    stored, other = open_with_recipe(
+        recipe, run, overrides_of(context), range_of_steps(steps), trust
+    )
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:
         show_rows(found, rows)
@@ -337,7 +354,7 @@ def preview(
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
     from ..analysis.preview import show_preview, step_cost
-    from ..analysis.whatif import has_run, replay, trained, whole
+    from ..analysis.whatif import replay, trained, whole
     from ..console import Console
 
     overrides = overrides_of(context)
@@ -345,7 +362,7 @@ def preview(
     if sampled:
         check_recipe_trusted(recipe, trust)
         run = _sampled(recipe, overrides, prompts)
-    stored, wanted = open_trusted(recipe, run, overrides, None, trust)
+    stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))
@@ -375,9 +392,6 @@ def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
 
 # --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
 
-show_more: list[Callable[[Stored, Console], None]] = []
-"""What else is printed first: the package that trains adds the metrics of a run."""
-
 
 def report(
     path: StoredPath,
@@ -387,7 +401,6 @@ def report(
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
     from ..analysis.funnel import show_funnel, show_training
-    from ..analysis.stored import open_stored
     from ..console import Console
     from ..dataset.files import run_folder
     from ..engine.report import Report
@@ -396,14 +409,16 @@ def report(
     if (run_folder(path) / "report.json").is_file():  # Whatever else of the run may be gone.
         found: Report | None = Report.read(path)
     else:
-        stored = open_stored(path, steps=range_of_steps(steps))
+        stored = open_run(path, range_of_steps(steps))
         found = stored.report
     if found is not None:
         show_funnel(found, console, path)
         rows = found.rows_out
     else:
-        for show in show_more:
-            show(stored, console)
+        if stored.kind == "training run":
+            from ...trainer.launch.training import show
+
+            show(Path(str(stored.path)), stored.title, console)
         rows = show_training(stored, console)
     if not rows and not allow_empty:
         raise EmptyResultError(
@@ -446,22 +461,32 @@ def view(
     """
     from ..analysis.page.build import build_page, open_browser
     from ..analysis.page.rows import page_of
-    from ..analysis.stored import RECIPES, run_of
 
-    first = run_of(paths[0]) if paths[0].suffix in RECIPES else paths[0]
+    first = _run_of(paths[0])
     first = first.resolve() if first.is_dir() else first
     name = f"{first.name if first.is_dir() else first.stem}.html"
     # A page of a run in an object store is written to the working directory.
     target = output or (first.with_name(name) if isinstance(first, Path) else Path(name))
-    summary = build_page(
-        page_of(paths, range_of_steps(steps)), target, most_bytes=most_mb * 1_000_000
-    )
+    runs = [(path, open_run(path, range_of_steps(steps))) for path in paths]
+    summary = build_page(page_of(runs), target, most_bytes=most_mb * 1_000_000)
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
     typer.echo(f"{target}: {counted}. Open it in a browser.")
     if sys.stdout.isatty() and not no_open:
         open_browser(target)
+
+
+def _run_of(path: AnyPath) -> AnyPath:
+    """What a page is named after; of a recipe, its export or the folder of its training run."""
+    from ..analysis.stored import export_of
+    from ..recipe.recipe import RECIPES
+
+    if path.suffix not in RECIPES or not isinstance(path, Path):
+        return path
+    own = path.resolve().parent
+    in_folder = own if (own / "steps").is_dir() else RUNS / path.stem  # A run keeps its recipe.
+    return export_of(path) or in_folder
 
 
 # --- Ablate ---------------------------------------------------------------------------
@@ -479,11 +504,12 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from ..analysis.show_whatif import show_ablations, tracked
-    from ..analysis.whatif import ablations, answers, measured
+    from ..analysis.whatif import ablations, answers, measured, show_ablations, tracked
     from ..console import Console
 
-    stored, other = open_trusted(recipe, run, overrides_of(context), range_of_steps(steps), trust)
+    stored, other = open_with_recipe(
+        recipe, run, overrides_of(context), range_of_steps(steps), trust
+    )
     sets = answers(stored)
     total = len(ablations(sets[0].fit(other)))
     show_ablations(list(tracked(measured(sets, other), total)), Console())

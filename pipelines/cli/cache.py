@@ -10,23 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from ..engine.cache import CacheEntry
 from .options import CacheDir, Debug
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..console import Console
-    from ..engine.cache import Removal
+    from ..engine.cache import CacheEntry, Removal
 
 
 # --- Print what a cache holds ---------------------------------------------------------
 
-_WIDTH = 140
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _DAY_S = 86_400
 _KINDS = {"source": "dataset", "step": "results", "samples": "samples, scores"}
@@ -42,8 +38,12 @@ _USER_CACHES = {
 
 def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
     """Print a table with a line for each folder, and what all of them take."""
-    if not console.is_terminal:
-        console.width = _WIDTH
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..console import print_lines, widen_log
+
+    widen_log(console)
     table = Table(box=None, pad_edge=False)
     for heading in ("operator", "holds", "key"):
         table.add_column(heading, no_wrap=True)
@@ -63,7 +63,7 @@ def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
             Text(", ".join(_short(path) for path in entry.exports)),
         )
     console.print(table)
-    console.print(Text(total_line(entries)), soft_wrap=True)
+    print_lines([total_line(entries)], console)
 
 
 def total_line(entries: Iterable[CacheEntry]) -> str:
@@ -213,12 +213,11 @@ def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
 def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     """The cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
-    from ..analysis.stored import RECIPES
     from ..dataset.files import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache import is_cache
     from ..engine.report import Report
-    from ..recipe.recipe import load_without_code
+    from ..recipe.recipe import RECIPES, load_without_code
 
     if cache_dir is not None:
         return cache_dir

@@ -10,7 +10,7 @@ import typer
 
 from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
-from .trust import Trust, check_recipe_trusted
+from .runs import Trust, check_recipe_trusted
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import traceback
-from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -14,9 +13,11 @@ import typer
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line
 from ...operators.workers import signals_interrupt
-from ..console import safe_output, shown
+from ..terminal import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
+from .export import app as export
+from .export import push
 from .options import (
     EPILOG,
     AllowEmpty,
@@ -30,10 +31,14 @@ from .options import (
     RayAddress,
     RecipePath,
     RetryMissing,
+    StoppedError,
     Verify,
     overrides_of,
+    warn,
+    warn_of_groups,
 )
-from .trust import Trust, check_recipe_trusted
+from .runs import Trust, check_recipe_trusted
+from .training import TRAIN_EPILOG, checkpoint, curves, train
 
 if TYPE_CHECKING:
     from ..dataset.read import Dataset
@@ -53,13 +58,6 @@ app = typer.Typer(
 
 _EMPTY = 1
 _INTERRUPTED = 130  # Click's exit status after Ctrl-C.
-more_checks: list[Callable[[Recipe, Dataset], Sequence[str]]] = []
-"""Further checks of `rejuice check`: the package that trains adds its own. Each returns a line for
-each thing that it could not check."""
-
-
-class StoppedError(RejuiceError):
-    """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
 
 
 @app.command(cls=OverridableCommand, epilog=EPILOG)
@@ -141,7 +139,7 @@ def check(
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     head, training = loaded.head, loaded.head.train
     dataset = loaded.opened()
-    left_out = [line for check_more in more_checks for line in check_more(loaded, dataset)]
+    left_out = _check_training(loaded, dataset)
     right, columns = "fields", list[str]()
     if dataset.spec.exists() or head.generated_part():
         try:
@@ -164,6 +162,16 @@ def check(
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
     for line in left_out:
         typer.echo(line)
+
+
+def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """Check a recipe that has a `train:` section; return a line for what could not be checked."""
+    if recipe.head.train is None:
+        return []
+    from ...trainer.launch.checks import check_training
+    from ...trainer.run import TrainingRun
+
+    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
 @app.command()
@@ -259,6 +267,13 @@ def download(
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 
 
+app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG)(train)
+app.command()(curves)
+app.command()(checkpoint)
+app.add_typer(export, name="export", no_args_is_help=True)
+app.command()(push)
+
+
 @app.callback(invoke_without_command=True)
 def _version(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -315,21 +330,6 @@ def _run() -> NoReturn:
         traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
         sys.exit(1)
     sys.exit(2)
-
-
-def warn(line: str) -> None:
-    """Print what is allowed, but rarely meant, on stderr."""
-    typer.echo(f"rejuice: warning: {line}", err=True)
-
-
-def warn_of_groups(
-    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
-) -> None:
-    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
-    from ..recipe.columns import group_warnings
-
-    for line in group_warnings(recipe, columns, training=training):
-        warn(line)
 
 
 def _overrides(

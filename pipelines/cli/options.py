@@ -1,15 +1,19 @@
-"""Options that commands share, and `--KEY VALUE` for the keys of a recipe."""
+"""Options, messages and errors that commands share, and `--KEY VALUE` for the keys of a recipe."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from ...operators import RecipeError, RejuiceError
 from ..dataset.remote import to_path
+
+if TYPE_CHECKING:
+    from ..recipe.recipe import Recipe
 
 RecipePath = Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")]
 DatasetPath = Annotated[
@@ -127,3 +131,22 @@ def overrides_of(context: typer.Context) -> dict[str, str]:
     """What was given as `--KEY VALUE` to a command that takes overrides."""
     overrides: dict[str, str] = context.meta[_OVERRIDES]
     return overrides
+
+
+class StoppedError(RejuiceError):
+    """The user stopped the command: one line on stderr, and the exit status of Ctrl-C."""
+
+
+def warn(line: str) -> None:
+    """Print what is allowed, but rarely meant, on stderr."""
+    typer.echo(f"rejuice: warning: {line}", err=True)
+
+
+def warn_of_groups(
+    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
+) -> None:
+    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
+    from ..recipe.columns import group_warnings
+
+    for line in group_warnings(recipe, columns, training=training):
+        warn(line)

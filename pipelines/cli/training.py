@@ -1,4 +1,4 @@
-"""The `rejuice` command, with the commands that train."""
+"""Commands that train: train, curves, checkpoint and policy."""
 
 from __future__ import annotations
 
@@ -7,37 +7,28 @@ import re
 import shlex
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ...operators import RejuiceError
-from ..analysis.stored import RUNS, openers
-from .analysis import show_more
-from .export import app as export
-from .export import push
-from .main import StoppedError, app, more_checks, warn_of_groups
-from .main import main as run_app
-from .options import EPILOG, DatasetPath, Debug, OverridableCommand, overrides_of
-from .trust import Trust, check_trusted
+from .options import EPILOG, DatasetPath, Debug, StoppedError, overrides_of, warn_of_groups
+from .runs import RUNS, Trust, check_trusted
 
 if TYPE_CHECKING:
     from ...trainer.cpu.fork_server import PreloadServer
     from ...trainer.run import TrainingRun
-    from ..analysis.stored import Stored
     from ..console import Console
-    from ..dataset.read import Dataset
     from ..recipe.recipe import Recipe
     from ..recipe.train import Train
     from ..recipe.trust import RecipeCode
 
-__all__ = ["app", "main"]
-
 _NEEDED = ("torch", "transformers", "ray", "verl", "transfer_queue", "matplotlib", "psutil")
-_EPILOG = (
+TRAIN_EPILOG = (
     f"{EPILOG}; and any field of train, such as --train.learning_rate 1e-6. "
     "RECIPE may be the folder of a run."
 )
+"""Shown below the help of `rejuice train`."""
 _FAILED = 1
 _ROLLOUTS = {"vllm": "'verl[vllm]==0.9.1'", "sglang": "'verl[sglang]==0.9.1'"}
 _AT_STEP = re.compile(r"step \d+: ")
@@ -45,7 +36,6 @@ _AT_STEP = re.compile(r"step \d+: ")
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
 
 
-@app.command(cls=OverridableCommand, epilog=_EPILOG)
 def train(
     context: typer.Context,
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
@@ -160,7 +150,6 @@ def _prepare(
     return run, server
 
 
-@app.command()
 def curves(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
     output: Annotated[
@@ -181,7 +170,6 @@ def curves(
     typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
 
-@app.command()
 def checkpoint(
     run: RunPath,
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
@@ -210,45 +198,6 @@ def checkpoint(
         with console.status("writing the policy"):
             found = write(run, path, step, trusted=True)
     typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
-
-
-app.add_typer(export, name="export", no_args_is_help=True)
-app.command()(push)
-
-
-def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """What `rejuice check` checks as well of a recipe that has a `train:` section."""
-    if recipe.head.train is None:
-        return []
-    from ...trainer.launch.checks import check_training
-    from ...trainer.run import TrainingRun
-
-    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
-
-
-def _open_training(path: Path, steps: range | None) -> Stored | None:
-    """The folder of a training run, or of one of its steps, as a stored run."""
-    from ...trainer.report.stored import open_training
-
-    return open_training(path, steps)
-
-
-def _show_metrics(stored: Stored, console: Console) -> None:
-    """The first and last metrics of a training run."""
-    if stored.kind == "training run":
-        from ...trainer.launch.training import show
-
-        show(Path(str(stored.path)), stored.title, console)
-
-
-more_checks.append(_check_training)
-show_more.append(_show_metrics)
-openers.append(_open_training)
-
-
-def main() -> NoReturn:
-    """Run the command; a user error is one line on stderr and exit status 2."""
-    run_app()
 
 
 def _train(

@@ -68,6 +68,9 @@ _FLOATS = re.compile(
     re.VERBOSE,
 )
 
+RECIPES = (".yaml", ".yml")
+"""The suffixes of recipes."""
+
 
 class Document(NamedTuple):
     """A YAML document with the lines, from 1, that messages name."""

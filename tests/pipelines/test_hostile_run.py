@@ -12,7 +12,7 @@ from trained_run import PROCESS as TRAINED
 from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.cli import trust as commands
+from rejuice.pipelines.cli import runs as commands
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import trust
 from rejuice.pipelines.recipe.recipe import load
@@ -162,7 +162,7 @@ NEEDING = (
 )
 
 
-@pytest.mark.recommended("pipelines/cli/trust.py", "add --trust if you trust whoever made it")
+@pytest.mark.recommended("pipelines/cli/runs.py", "add --trust if you trust whoever made it")
 @pytest.mark.parametrize("words", NEEDING)
 def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     words = hostile.words(words)

@@ -30,11 +30,12 @@ from rejuice.operators import RecipeError, RejuiceError, logs
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.logs import REDACTED, know, know_named, logger, redact, redact_bytes
 from rejuice.pipelines.analysis.page.content import embedded_json, packed_json
-from rejuice.pipelines.console import Console, safe_output
+from rejuice.pipelines.console import Console
 from rejuice.pipelines.data_juicer import watch
 from rejuice.pipelines.data_juicer.steps import refuse_credentials
 from rejuice.pipelines.data_juicer.watch import ServerLostError, watching
 from rejuice.pipelines.dataset.remote import to_path
+from rejuice.pipelines.terminal import safe_output
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"back_off_s": 0.002, "timeout_s": 20, "patience_s": 0.1, "attempts": 2, "give_up_s": 0.05}
@@ -131,7 +132,7 @@ def test_a_judge_that_repeats_the_key(kind, key, rejuice, recipe_file, tmp_path)
 def test_no_process_has_the_key_in_its_arguments(key, recipe_file, tmp_path):
     with EchoServer("answer") as policy, EchoServer("answer") as judge:
         recipe = recipe_of(recipe_file, policy, judge)
-        code = "from rejuice.pipelines.cli.training import main; main()"
+        code = "from rejuice.pipelines.cli.main import main; main()"
         words = [sys.executable, "-c", code, "run", recipe, "--np", "2", "--chunk_rows", "1"]
         words.append("--allow_empty")
         seen = set()

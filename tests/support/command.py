@@ -14,7 +14,7 @@ HEAVY = (
 """What takes long to load, and what not everyone has installed."""
 _LOADED = """
 import json, sys
-from rejuice.pipelines.cli.training import main
+from rejuice.pipelines.cli.main import main
 for words in json.loads(sys.argv[1]):
     sys.argv[1:] = words
     try: main()
@@ -26,7 +26,7 @@ print(*(name for name in {names} if name in sys.modules))
 
 def runner(monkeypatch, capsys, folder):
     """A function that runs the command in `folder`: exit status, stdout and stderr."""
-    from rejuice.pipelines.cli import training
+    from rejuice.pipelines.cli import main as cli
 
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.chdir(folder)
@@ -34,7 +34,7 @@ def runner(monkeypatch, capsys, folder):
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
         with pytest.raises(SystemExit) as end:
-            training.main()
+            cli.main()
         out, err = capsys.readouterr()
         here = f"{folder}/"
         return end.value.code or 0, out.replace(here, ""), err.replace(here, "")

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 from page_fixture import Page
 
-from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.cli.runs import open_run
 
 WEIGHT = "--reward_sum_mapper.weights.accuracy"
 
@@ -39,7 +39,7 @@ def check_every_command(rejuice, path, table, folder, *, sampled, judged=False):
     assert f"   reward = {at['reward'][0].as_py()}" in out.splitlines()
     assert len(out.splitlines()) <= 42
 
-    left = sum(one.final().num_rows for one in open_stored(path).sets if one.kind == "answers")
+    left = sum(one.final().num_rows for one in open_run(path).sets if one.kind == "answers")
     assert f"{left:,}" in checked("report", path)
 
     # The accuracy of a row that is left is 0 or 1, and the new reward that much greater.
@@ -80,6 +80,4 @@ def check_whatif_by_hand(out, table, component="reward_accuracy"):
 
 def sampled_rows(path):
     """How many responses a stored run sampled."""
-    return sum(
-        one.base(part).num_rows for one in open_stored(path).sets for part in range(one.parts)
-    )
+    return sum(one.base(part).num_rows for one in open_run(path).sets for part in range(one.parts))

@@ -53,7 +53,7 @@ class ForkedCommand:
     def __init__(self, arguments: list[str], log: Path) -> None:
         self._log = log
         code = (
-            "import sys; from rejuice.pipelines.cli.training import main\n"
+            "import sys; from rejuice.pipelines.cli.main import main\n"
             "try: main()\n"
             "finally: print('\\nmodules', *sys.modules, file=sys.stderr)"
         )

@@ -88,7 +88,6 @@ class FuzzedInputs:
     """
 
     def __init__(self, folder: Path) -> None:
-        import rejuice.pipelines.cli.training  # noqa: F401 - It registers what opens training.
 
         self._folder = folder
         self._case, self._stack, self._note = (folder / name for name in ("case", "stack", "note"))

@@ -13,6 +13,7 @@ from fake_judge import FakeJudge, Trouble
 from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.cli import main
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.recipe.train import Profile, Train
 from rejuice.trainer.cpu import fork_server
@@ -72,7 +73,7 @@ def verl(monkeypatch):
 def test_it_has_all_commands(rejuice):
     code, out, _ = rejuice("--help")
     assert code == 0
-    assert {info.callback.__name__ for info in cli.app.registered_commands} == COMMANDS
+    assert {info.callback.__name__ for info in main.app.registered_commands} == COMMANDS
     assert all(f" {command} " in out for command in {*COMMANDS, "policy", "export"})
 
 

@@ -153,7 +153,7 @@ class Training:
             for question, reference in zip(self.questions, self.references, strict=True)
         ]
         self._data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        main = "from rejuice.pipelines.cli.training import main; main()"
+        main = "from rejuice.pipelines.cli.main import main; main()"
         line = [sys.executable, "-c", main, "train", str(self._recipe), "-o", str(self.folder)]
         start = time.monotonic()
         with subprocess.Popen(

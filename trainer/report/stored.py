@@ -1,4 +1,4 @@
-"""Runs and steps of training as stored runs; the command line registers `open_training`."""
+"""Runs and steps of training as stored runs: `open_training`."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from ....operators import DataError
 from ....operators.columns import common_type, is_text
-from ....operators.errors import DataError
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes
 from ....operators.workers import usable_cores

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from ....operators.compute import pc
 from ....operators.groups import Array, hash_each, mix
 from ....operators.text.embedding import hashed_ngram
+from ...dataset.remote import AnyPath
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...recipe.steps import Step
@@ -21,7 +21,7 @@ from ..funnel import TRAINING, set_funnel
 from ..rows import BY_TRAINING, RowTable, row_table, stored_rows
 from ..sign_tests import SignResult
 from ..signs import audit_signs
-from ..stored import Stored, StoredSet, open_stored
+from ..stored import Stored, StoredSet
 from .content import PageColumn, PageCurves, PageData, PageSet, PageStep, joined, texts
 from .evidence import COLUMN, RowEvidence, WrittenValues, evidence_of
 
@@ -110,8 +110,7 @@ def page_set(
 ) -> PageSet:
     """The set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
-    lengths_N, unit = _lengths(rows)
-    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": unit}
+    figures = {**set_figures(rows, funnel).as_json(), "length_unit": rows.unit}
     starts_G = rows.groups.starts_G
     row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
     if evidence is not None and COLUMN in row_texts.column_names:
@@ -122,7 +121,7 @@ def page_set(
         step,
         tuple(_page_step(each) for each in steps),
         figures,
-        (*_columns(rows, lengths_N), *_map(rows, responses)),
+        (*_columns(rows), *_map(rows, responses)),
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
@@ -136,18 +135,12 @@ def _page_step(step: Step) -> PageStep:
     return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
 
 
-def _lengths(rows: RowTable) -> tuple[Array, str]:
-    """int32[N], -1 where there is no response; and the unit."""
-    unit = "tokens" if rows.table["tokens"].null_count < rows.table.num_rows else "characters"
-    return np.array(pc.fill_null(rows.table[unit], -1), np.int32), unit
-
-
-def _columns(rows: RowTable, lengths_N: Array) -> list[PageColumn]:
+def _columns(rows: RowTable) -> list[PageColumn]:
     table = rows.table
     found = [
         PageColumn("fate", np.array(table["fate"], np.int32)),
         *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
-        PageColumn("length", lengths_N),
+        PageColumn("length", rows.lengths_N),
         *(PageColumn(name, column_values(table, name)) for name in ("reward", "advantage")),
     ]
     for name in rows.components:
@@ -302,20 +295,16 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
     return found._replace(steps=(*found.steps, last))
 
 
-# --- Open any -------------------------------------------------------------------------
-# The page of whatever was given: exports, runs of training, training steps, or several of them.
-
-
-def page_of(paths: Sequence[Path], steps: range | None = None) -> PageData:
-    """One page of one or more paths.
+def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
+    """One page of one or more stored runs, each with the path that was given for it.
 
     Raises:
-        RejuiceError: nothing can be shown of a path.
+        RejuiceError: files of a run are damaged.
     """
-    pages = [page_of_stored(open_stored(path, steps=steps)) for path in paths]
+    pages = [page_of_stored(stored) for _, stored in runs]
     if len(pages) == 1:
         return pages[0]
-    named = [_named(page, str(path)) for path, page in zip(paths, pages, strict=True)]
+    named = [_named(page, str(path)) for (path, _), page in zip(runs, pages, strict=True)]
     return PageData(
         " | ".join(page.title for page in named),
         tuple(each for page in named for each in page.sets),

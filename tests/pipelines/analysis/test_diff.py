@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
-from rejuice.pipelines.analysis.diff import diff_of, new_responses, recipe_differences, set_change
+from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
+from rejuice.pipelines.analysis.diff import Side, diff_of
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.recipe import load
@@ -32,6 +33,10 @@ def runs(tmp_path_factory):
         name: run_tiny(tmp_path_factory.mktemp(name), process).path
         for name, process in processes.items()
     }
+
+
+def side(path):
+    return Side(path, load(path), open_stored(path))
 
 
 def lines_of(out):
@@ -67,7 +72,7 @@ def test_steps_and_training_in_words(tmp_path):
 @pytest.mark.slow
 def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
-    found = diff_of(runs["tiny"], runs["easy"])
+    found = diff_of(side(runs["tiny"]), side(runs["easy"]))
     (each,) = found.sets
     assert each.common.rows.num_rows == 12
     assert (each.common.kept_in_both, each.common.count("gained")) == (8, 4)
@@ -85,7 +90,7 @@ def test_two_runs_on_data_by_hand(runs):
 
 
 def test_a_changed_weight_is_no_changed_value(runs):
-    (each,) = diff_of(runs["tiny"], runs["weighed"]).sets
+    (each,) = diff_of(side(runs["tiny"]), side(runs["weighed"])).sets
     accuracy, form = (each.change.components[name] for name in ("accuracy", "format"))
     assert (accuracy.by_values, accuracy.by_weight) == pytest.approx((0, -0.5 * 3 / 8))
     assert (form.by_values, form.by_weight) == pytest.approx((0, -0.2 / 8))

@@ -7,7 +7,7 @@ from labelled import label, lines_of
 from tiny_run import run_tiny
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.audit import draw, graded_rows, strata
+from rejuice.pipelines.analysis.audit import draw, strata
 from rejuice.pipelines.analysis.labels import (
     check_replaceable,
     failing_lines,
@@ -15,8 +15,8 @@ from rejuice.pipelines.analysis.labels import (
     sample_lines,
     write_lines,
 )
-from rejuice.pipelines.analysis.metamorphic import FailingPair
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.verdicts import FailingPair, graded_rows
 
 
 @pytest.fixture(scope="module")

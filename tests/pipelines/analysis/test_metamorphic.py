@@ -8,9 +8,8 @@ from each import check_each
 
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
 from rejuice.operators.verifier import Verdict, verify_batch
-from rejuice.pipelines.analysis import metamorphic
-from rejuice.pipelines.analysis.audit import GradedRows
-from rejuice.pipelines.analysis.metamorphic import CHANGE, KEEP, metamorphic_checks
+from rejuice.pipelines.analysis import verdicts as metamorphic
+from rejuice.pipelines.analysis.verdicts import CHANGE, KEEP, GradedRows, metamorphic_checks
 
 PAIRS = [
     ("1234", "1234"),

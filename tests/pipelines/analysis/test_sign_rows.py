@@ -10,6 +10,7 @@ from rejuice.pipelines.analysis import signs as module
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.signs import echoes, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.cli.runs import open_run
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +22,8 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    import rejuice.pipelines.cli.training  # noqa: F401
-
     folder = tmp_path_factory.mktemp("trained")
-    return open_stored(write_trained(folder / "run", tiny_rollouts(folder), (1, 3, 4)))
+    return open_run(write_trained(folder / "run", tiny_rollouts(folder), (1, 3, 4)))
 
 
 def test_rows_of_an_export_in_three_parts(tiny):

@@ -13,6 +13,7 @@ from trained_run import write_trained
 from rejuice.pipelines.analysis.show_audit import sign_lines
 from rejuice.pipelines.analysis.signs import audit_signs, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.cli.runs import open_run
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -89,8 +90,6 @@ def test_three_groups_are_too_few(tmp_path):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Four steps on the same rows, in which the format goes with wrong responses."""
-    import rejuice.pipelines.cli.training  # noqa: F401
-
     folder = tmp_path_factory.mktemp("trained")
     (one,) = written(folder, "wrong").sets
     rollouts = pa.concat_tables([one.base(part).table() for part in range(one.parts)])
@@ -99,7 +98,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.slow
 def test_steps_of_training_are_one_set(trained):
-    found = {each.name: each for each in audit_signs(open_stored(trained), 0)}
+    found = {each.name: each for each in audit_signs(open_run(trained), 0)}
     assert {each.set for each in found.values()} == {"answers"}
     # Every step has the same rows, so nothing drifts.
     for name in ("length drift", "format outruns accuracy"):
@@ -109,7 +108,7 @@ def test_steps_of_training_are_one_set(trained):
 
 
 def test_one_step_of_training_has_no_drift(trained):
-    found = audit_signs(open_stored(trained / "steps" / "000003"), 0)
+    found = audit_signs(open_run(trained / "steps" / "000003"), 0)
     assert {each.set for each in found} == {"step 3"}
     assert not {"length drift", "format outruns accuracy"} & {each.name for each in found}
 

@@ -15,11 +15,11 @@ from rejuice.pipelines.analysis.audit import (
     STRATA,
     WRONG_STRATA,
     Counted,
-    GradedRows,
     allocate,
     draw,
     error_rate,
 )
+from rejuice.pipelines.analysis.verdicts import GradedRows
 
 AUDITS = 500
 POPULATIONS = {

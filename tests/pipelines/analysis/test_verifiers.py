@@ -12,15 +12,9 @@ from typer.testing import CliRunner
 
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
-from rejuice.pipelines.analysis.audit import (
-    STRATA,
-    agreement,
-    graded_rows,
-    no_answer,
-    rechecked,
-    strata,
-)
+from rejuice.pipelines.analysis.audit import STRATA, strata
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.analysis.verdicts import agreement, graded_rows, no_answer, rechecked
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load

@@ -16,16 +16,9 @@ from tiny_run import AFTER, PROCESS, run_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
+from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, combined
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import (
-    KINDS,
-    UNKNOWN,
-    changed_fields,
-    combined,
-    replay,
-    whatif,
-    whole,
-)
+from rejuice.pipelines.analysis.whatif import replay, whatif, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load

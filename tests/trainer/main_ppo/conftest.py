@@ -48,7 +48,7 @@ TRAIN = {
 
 def command(*words, cwd=None):
     """`rejuice`, in a process of its own."""
-    code = "from rejuice.pipelines.cli.training import main; main()"
+    code = "from rejuice.pipelines.cli.main import main; main()"
     line = [sys.executable, "-c", code, *map(str, words)]
     done = subprocess.run(
         line,

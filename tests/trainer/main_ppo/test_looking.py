@@ -8,8 +8,8 @@ from command import runner
 from every_command import check_every_command, sampled_rows
 
 from rejuice.pipelines.analysis.rows import row_table
-from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whole
+from rejuice.pipelines.cli.runs import open_run
 from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
@@ -43,7 +43,7 @@ def test_every_command_on_a_step(run, looked_at, tmp_path):
 @pytest.mark.parametrize(("step", "kind"), [(1, "answers"), (2, "judgements"), (3, "answers")])
 def test_previewed_advantages_are_those_that_training_logged(run, step, kind):
     """To the bit as trained on, and what verl logged of them in float32."""
-    stored = open_stored(run.step(step))
+    stored = open_run(run.step(step))
     [one] = [one for one in stored.sets if one.kind == kind]
     base, before = whole(one)
     found = replay(base, before, one.fit(load(stored.recipe)))
@@ -69,12 +69,12 @@ def test_whatif_of_a_step_is_what_a_run_over_its_rollouts_makes(run, looked_at, 
     export = tmp_path / "fresh.parquet"
     code, _, err = looked_at("run", step / "recipe.yaml", "-q", "--export_path", export, *change)
     assert (code, err) == (0, "")
-    stored = open_stored(step)
+    stored = open_run(step)
     other = load(stored.recipe, {"reward_sum_mapper.weights.format": "0.3"})
     [one] = [one for one in stored.sets if one.kind == "answers"]
     base, before = whole(one)
     applied = replay(base, before, one.fit(other)).after
-    fresh = open_stored(export).sets[0]
+    fresh = open_run(export).sets[0]
     expected = fresh.final()
     for name in ("response_id", "reward", "advantage"):
         found = applied[-1].after.select([name])[name].combine_chunks()

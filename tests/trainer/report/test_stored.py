@@ -10,15 +10,9 @@ from trained_run import PROCESS, tiny_rollouts, write_trained
 
 from rejuice.operators import DataError
 from rejuice.pipelines.analysis.rows import BY_TRAINING, KEPT, stored_rows
-from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.cli.runs import open_run
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.verl.curation import curate
-
-
-@pytest.fixture(autouse=True)
-def registered():
-    """Importing the command registers what opens training."""
-    import rejuice.pipelines.cli.training  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,7 @@ def trained(tmp_path, rollouts):
 
 def test_a_run_has_a_set_for_each_step_that_was_kept(trained):
     folder = trained(1, 3)
-    stored = open_stored(folder)
+    stored = open_run(folder)
     assert (stored.kind, stored.title, stored.report) == ("training run", "run", None)
     assert [(s.name, s.training_step, s.kind) for s in stored.sets] == [
         ("step 1", 1, "answers"),
@@ -44,21 +38,21 @@ def test_a_run_has_a_set_for_each_step_that_was_kept(trained):
     ]
     assert [point["step"] for point in stored.points] == [1, 3]
     assert stored.points[0]["rejuice/pass_rate"] == 0.5
-    (third,) = open_stored(folder, steps=range(2, 4)).sets
+    (third,) = open_run(folder, steps=range(2, 4)).sets
     assert third.training_step == 3
-    assert open_stored(folder / "recipe.yaml").sets[0].name == "step 1"
+    assert open_run(folder / "recipe.yaml").sets[0].name == "step 1"
 
 
 def test_a_step_alone(trained):
     folder = trained(1, 3)
-    stored = open_stored(folder / "steps" / "000003")
+    stored = open_run(folder / "steps" / "000003")
     assert (stored.kind, stored.title) == ("training step", "run, step 3")
     assert [each.name for each in stored.sets] == ["step 3"]
     assert [point["step"] for point in stored.points] == [3]
 
 
 def test_what_each_step_did_is_what_it_does_again(trained):
-    (one,) = open_stored(trained(2) / "steps" / "000002").sets
+    (one,) = open_run(trained(2) / "steps" / "000002").sets
     base = one.base(0)
     assert one.incomplete == ""
     again = curate(one.steps, base.table())
@@ -69,7 +63,7 @@ def test_what_each_step_did_is_what_it_does_again(trained):
 
 
 def test_rows_that_were_dropped_have_what_was_written_to_them(trained):
-    (one,) = open_stored(trained(2)).sets
+    (one,) = open_run(trained(2)).sets
     rows = stored_rows(one).table
     assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
     assert rows["reason"].to_pylist()[0] == "surplus_group"
@@ -83,7 +77,7 @@ def test_rows_that_were_dropped_have_what_was_written_to_them(trained):
 
 
 def test_weights_of_another_recipe_are_taken_at_the_progress_of_the_step(trained, tmp_path):
-    (one,) = open_stored(trained(4)).sets
+    (one,) = open_run(trained(4)).sets
     assert one.recipe.steps[4].operator.progress == 1.0
     other = load(tmp_path / "run" / "recipe.yaml", {"pass_rate_filter.max": "0.4"})
     steps = one.fit(other)
@@ -94,7 +88,7 @@ def test_weights_of_another_recipe_are_taken_at_the_progress_of_the_step(trained
 def test_a_run_of_an_earlier_version_opens_without_values(trained):
     folder = trained(2)
     (folder / "steps" / "000002" / "values.parquet").unlink()
-    (one,) = open_stored(folder).sets
+    (one,) = open_run(folder).sets
     assert one.incomplete == "step 2 was kept by an earlier version, without values.parquet"
     rows = stored_rows(one).table
     assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
@@ -110,7 +104,7 @@ def test_the_recipe_of_a_step_has_other_steps_than_its_values(trained):
     folder = trained(2)
     recipe = folder / "steps" / "000002" / "recipe.yaml"
     recipe.write_text(recipe.read_text() + "- somebodys_filter: {}\n")
-    (one,) = open_stored(folder).sets
+    (one,) = open_run(folder).sets
     found = "has 6 steps, and recipe.yaml beside it has 7"
     assert one.incomplete == f"{folder}/steps/000002/values.parquet {found}"
 
@@ -118,14 +112,14 @@ def test_the_recipe_of_a_step_has_other_steps_than_its_values(trained):
 def test_a_step_that_is_being_written_is_left_out(trained):
     folder = trained(1, 2)
     (folder / "steps" / "000002" / "recipe.yaml").unlink()
-    assert [each.name for each in open_stored(folder).sets] == ["step 1"]
+    assert [each.name for each in open_run(folder).sets] == ["step 1"]
     with pytest.raises(DataError, match="is not a stored run"):
-        open_stored(folder / "steps" / "000002")
+        open_run(folder / "steps" / "000002")
 
 
 def test_a_run_that_keeps_no_rollouts_has_its_metrics(tmp_path):
     folder = write_run(tmp_path / "run", [line(1, accuracy=0.5)], train={"keep_rollouts": False})
-    stored = open_stored(folder)
+    stored = open_run(folder)
     assert stored.sets == ()
     assert len(stored.points) == 1
 
@@ -133,7 +127,7 @@ def test_a_run_that_keeps_no_rollouts_has_its_metrics(tmp_path):
 def test_a_damaged_table_is_reported_in_one_line(trained):
     folder = trained(1)
     (folder / "steps" / "000001" / "curated.parquet").write_text("nothing")
-    (one,) = open_stored(folder).sets
+    (one,) = open_run(folder).sets
     with pytest.raises(DataError, match=r"curated\.parquet cannot be read; train the step again"):
         one.final()
 
@@ -141,7 +135,7 @@ def test_a_damaged_table_is_reported_in_one_line(trained):
 def test_a_column_that_two_steps_write_is_kept_twice(trained):
     second = {"reward_sum_mapper": {"weights": {"accuracy": 2.0}}}
     process = [*PROCESS[:-1], {"pass_rate_filter": {"max": 0.4}}, second, PROCESS[-1]]
-    (one,) = open_stored(trained(1, process=process)).sets
+    (one,) = open_run(trained(1, process=process)).sets
     assert [step.name for step in one.steps][-2:] == [
         "reward_sum_mapper_2",
         "grpo_advantage_mapper",
@@ -158,7 +152,7 @@ def test_a_column_that_two_steps_write_is_kept_twice(trained):
 def test_the_names_of_steps_are_those_of_the_run(trained):
     """A recipe of the step itself numbers and names its steps from the first one after sampling."""
     folder = trained(1)
-    (one,) = open_stored(folder).sets
+    (one,) = open_run(folder).sets
     assert [step.number for step in one.steps] == [1, 2, 3, 4, 5, 6]
     assert {*one.decisions()["step"].to_pylist()} <= {*(s.name for s in one.steps), "training"}
 
@@ -169,10 +163,9 @@ def test_opening_training_loads_nothing_heavy(trained):
     code = f"""
 import sys
 from pathlib import Path
-import rejuice.pipelines.cli.training
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.analysis.stored import open_stored
-(one,) = open_stored(Path({str(trained(1))!r})).sets
+from rejuice.pipelines.cli.runs import open_run
+(one,) = open_run(Path({str(trained(1))!r})).sets
 assert stored_rows(one).table.num_rows == 12
 print(*({set(HEAVY) - {"pandas"}!r} & sys.modules.keys()))
 """

@@ -46,7 +46,7 @@ def replayed(export):
 @pytest.mark.slow
 def test_evidence_is_that_of_each_step(export, tmp_path):
     """Also across parts: the response that stayed instead is that of another prompt."""
-    build_page(page_of([export]), tmp_path / "p.html")
+    build_page(page_of([(export, open_stored(export))]), tmp_path / "p.html")
     shown = {row["response_id"]: row for row in page_fixture.Page(tmp_path / "p.html").rows()}
     assert len(shown) == 12
     parts, _, _ = replayed(export)
@@ -92,7 +92,7 @@ def test_a_sample_is_of_whole_groups_in_the_order_of_texts(export, most, groups)
 def test_long_responses_are_fewer(export, monkeypatch):
     monkeypatch.setattr(module, "MOST_CHARACTERS", 70)
     assert evidence_of(*replayed(export)).rows in (4, 8)
-    page = page_of([export])
+    page = page_of([(export, open_stored(export))])
     assert "Evidence is shown of " in page.sets[0].banner
 
 
@@ -104,7 +104,10 @@ def test_a_judges_words_are_in_the_page(tmp_path):
         cache = str(tmp_path / "scores.sqlite")
         quality = {"llm_quality_reward_mapper": {"model": "m", "server": server, "cache": cache}}
         tiny_run.run_tiny(tmp_path, [*tiny_run.PROCESS[:2], quality])
-    build_page(page_of([tmp_path / "tiny.yaml"]), tmp_path / "p.html")
+    build_page(
+        page_of([(tmp_path / "tiny.yaml", open_stored(tmp_path / "tiny.yaml"))]),
+        tmp_path / "p.html",
+    )
     page = page_fixture.Page(tmp_path / "p.html")
     found = {row["response"]: row[COLUMN] for row in page.rows()}
     assert found["It is 11."] == [{"step": 3, "name": "raw_failure", "text": raw}]

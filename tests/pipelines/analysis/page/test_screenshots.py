@@ -13,6 +13,7 @@ from page_fixture import STEPS
 
 from rejuice.pipelines.analysis.page.build import build_page
 from rejuice.pipelines.analysis.page.rows import page_of
+from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.demo.recorded import write_recorded
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -48,7 +49,8 @@ def page(tmp_path, recipe_file):
         "reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": 1.0, "diversity": 0.5}}
     }
     run(load(recipe_file(steps, project_name="arithmetic")))
-    build_page(page_of([tmp_path / "out" / "curated.parquet"]), tmp_path / "p.html")
+    export = tmp_path / "out" / "curated.parquet"
+    build_page(page_of([(export, open_stored(export))]), tmp_path / "p.html")
     return tmp_path / "p.html"
 
 

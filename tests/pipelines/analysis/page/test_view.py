@@ -140,7 +140,7 @@ def test_two_exports_are_two_sets(export, rejuice, tmp_path):
     "(--most_mb); figures are those of all. Of the others: rejuice explain PATH ID",
 )
 def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
-    data = page_of([export])
+    data = page_of([(export, open_stored(export))])
     summary = build_page(data, tmp_path / "p.html", most_bytes=1)
     assert summary.with_texts == 0
     page = Page(tmp_path / "p.html")
@@ -204,7 +204,7 @@ def test_each_set_has_the_same_share_of_its_texts(tmp_path):
 @pytest.mark.slow
 def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
     for name in ("a.html", "b.html"):
-        build_page(page_of([export]), tmp_path / name)
+        build_page(page_of([(export, open_stored(export))]), tmp_path / name)
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
 
 

@@ -1,0 +1,208 @@
+"""Open the stored runs that commands look at: exports and runs of training.
+
+With `--trust`, the code of a run folder is run once the user trusts it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...operators import DataError, RecipeError
+
+if TYPE_CHECKING:
+    from ..analysis.stored import Stored
+    from ..dataset.remote import AnyPath
+    from ..recipe.recipe import Recipe
+    from ..recipe.trust import RecipeCode
+
+RUNS = Path("outputs")
+"""Where training puts the run of a recipe, unless another folder is given."""
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run the code that the recipe of a run folder names. It is remembered for that folder "
+        "and this code.",
+    ),
+]
+
+
+# --- Open -----------------------------------------------------------------------------
+
+
+def open_run(path: AnyPath, steps: range | None = None) -> Stored:
+    """Open an export, its run folder, a recipe that was run, a training run or a step of one.
+
+    Args:
+        path: `curated.parquet`, `curated.run`, `recipe.yaml`, and of training the folder of a run
+            or of one of its steps.
+        steps: of a training run, those that are wanted; None: all.
+
+    Raises:
+        RejuiceError: it is none of these, or it cannot be read.
+    """
+    from ..analysis.stored import export_of, open_stored
+    from ..recipe.recipe import RECIPES
+
+    is_recipe = path.suffix in RECIPES
+    if isinstance(path, Path) and path.exists() and (is_recipe or export_of(path) is None):
+        from ...trainer.report.stored import open_training
+
+        if (found := open_training(path, steps)) is not None:
+            return found
+        # A recipe that trains has a run where training puts it.
+        default = RUNS / path.stem if is_recipe and export_of(path) is None else None
+        if default is not None and (found := open_training(default, steps)) is not None:
+            return found
+    return open_stored(path)
+
+
+def has_run(path: Path) -> bool:
+    """Whether there is a stored run of a recipe, or a path is one.
+
+    Raises:
+        RejuiceError: the recipe cannot be read.
+    """
+    from ..recipe.recipe import load_without_code
+
+    if not _is_recipe(path):
+        return True  # Or what is wrong will be found when it is opened.
+    load_without_code(path)
+    try:
+        open_run(path)
+    except DataError:
+        return False
+    return True
+
+
+def open_with_code(
+    path: AnyPath, steps: range | None, given: Path, trusted: bool, *, needs_code: bool = True
+) -> Stored:
+    """A stored run, with the code of its operators as far as it is trusted.
+
+    Args:
+        path: of the run.
+        steps: of a training run, those that are wanted; None: all.
+        given: the path that the user gave: code of a recipe of the user's own is trusted.
+        trusted: whether the user trusts the code of the run.
+        needs_code: whether code that is not trusted is an error; otherwise it is not run.
+
+    Raises:
+        RejuiceError: it cannot be read, or its code is not trusted.
+    """
+    from ..recipe.steps import StoredOperator
+
+    stored = open_run(path, steps)
+    _trust_own(stored, given)
+    if needs_code or trusted:
+        _check_run_trusted(stored, trusted)
+    if any(isinstance(x.operator, StoredOperator) for one in stored.sets for x in one.recipe.steps):
+        return open_run(path, steps)
+    return stored
+
+
+def open_with_recipe(
+    recipe: Path,
+    run: Path | None,
+    overrides: Mapping[str, str],
+    steps: range | None,
+    trusted: bool,
+) -> tuple[Stored, Recipe]:
+    """A stored run, and a recipe to apply to it, with the code of their operators.
+
+    Args:
+        recipe: in YAML, or a stored run, whose own recipe is meant.
+        run: the stored run; None: that of the recipe.
+        overrides: fields of the recipe, by `step.field`.
+        steps: of a training run, those that are wanted; None: all.
+        trusted: whether the user trusts the code of run folders.
+
+    Raises:
+        RejuiceError: either cannot be read, the overrides do not fit, or code is not trusted.
+    """
+    from ..recipe.recipe import RECIPES, load
+
+    check_recipe_trusted(recipe, trusted)
+    stored = open_with_code(run or recipe, steps, recipe, trusted)
+    if recipe.suffix in RECIPES:
+        return stored, load(recipe, overrides)
+    own = stored if run is None else open_with_code(recipe, None, recipe, trusted)
+    return stored, own.read_recipe(overrides)
+
+
+# --- Trust ----------------------------------------------------------------------------
+
+
+def check_recipe_trusted(path: Path, trusted: bool) -> None:
+    """Check that a recipe is the user's own or, if it is in a run folder, that its code is trusted.
+
+    Raises:
+        RecipeError: the code is not trusted, or the recipe cannot be read.
+    """
+    from ..recipe.trust import code_of, run_folder_of
+
+    if _is_recipe(path) and (folder := run_folder_of(path)) is not None:
+        check_trusted(folder, code_of([path]), trusted)
+
+
+def _check_run_trusted(stored: Stored, trusted: bool) -> None:
+    from ..recipe.trust import code_of
+
+    check_trusted(stored.folder, code_of(stored.recipes), trusted)
+
+
+def _trust_own(stored: Stored, path: Path) -> None:
+    """Trust the code of a stored run, in this process, if a recipe of the user's own has the same.
+
+    Raises:
+        RecipeError: a recipe cannot be read.
+    """
+    from ..recipe.trust import code_of, run_folder_of, trust
+
+    if not _is_recipe(path) or run_folder_of(path) is not None:
+        return
+    own, code = code_of([path]), code_of(stored.recipes)
+    same = {file.resolve() for file in code.files} <= {file.resolve() for file in own.files}
+    if same and {*code.named} <= {*own.named}:
+        trust(stored.folder, code, remember=False)
+
+
+def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
+    """Check that the user trusts the code of a run folder; in a terminal, ask.
+
+    Raises:
+        RecipeError: the code is not trusted.
+    """
+    from ...operators.logs import visible
+    from ..recipe.trust import is_trusted, trust
+
+    named = ", ".join((*code.named, *code.others))
+    if not named or is_trusted(folder, code):
+        return
+    found = f"{visible(str(folder))} makes code run: {named}"
+    if not trusted and not _confirmed(found, [visible(str(file)) for file in code.files]):
+        raise RecipeError(found, "add --trust if you trust whoever made it")
+    trust(folder, code)
+
+
+def _is_recipe(path: AnyPath) -> bool:
+    from ..recipe.recipe import RECIPES
+
+    return isinstance(path, Path) and path.suffix in RECIPES and path.is_file()
+
+
+def _confirmed(found: str, files: list[str]) -> bool:
+    """The answer of the user; without a terminal, no."""
+    if not _has_terminal():
+        return False
+    typer.echo("\n".join([found, *(f"  {file}" for file in files)]), err=True)
+    return typer.confirm("Run it? The answer yes is remembered", default=False, err=True)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
