@@ -24,6 +24,7 @@ from ...operators import RecipeError
 from ...operators.errors import shown, suggest
 from . import catalogue
 from .catalogue import ForeignKind, find
+from .static_checks import parsed
 
 # --- Field types ----------------------------------------------------------------------
 # Whether a value fits the type of a field, as Data-Juicer's own check has it, and more.
@@ -311,7 +312,7 @@ def defaults() -> Mapping[str, Any]:
     """The defaults of Data-Juicer's keys that are literals; those of `KEY.KEY` in one mapping."""
     file = catalogue.package() / "config" / "config.py"
     found = dict[str, Any]()
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+    for node in ast.walk(parsed(file.read_text("utf-8"))):
         match node:
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=[ast.Constant(value=name)]):
                 key, _, inner = str(name).removeprefix("--").replace("-", "_").partition(".")

@@ -89,14 +89,19 @@ def check(kind: type[Any], fields: Mapping[str, Any]) -> Checked:
     return Checked(tuple(search.packages), frozenset(search.models), search.refusal)
 
 
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of source; Python's warnings about it are for those who wrote it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
 @cache
 def definition(thing: Any) -> Definition | None:
     """The syntax tree of a function or a class; None where its source is not on disk."""
-    with suppress(OSError, TypeError, SyntaxError), warnings.catch_warnings():
-        # Python's warnings about their source are theirs to fix.
-        warnings.simplefilter("ignore")
+    with suppress(OSError, TypeError, SyntaxError):
         source = inspect.getsource(thing)
-        node = ast.parse(f"if True:\n{source}" if source[0].isspace() else source).body[0]
+        node = parsed(f"if True:\n{source}" if source[0].isspace() else source).body[0]
         found = node.body[0] if isinstance(node, ast.If) else node
         return found if isinstance(found, Definition) else None
     return None
@@ -226,14 +231,14 @@ def _lazy(file: str) -> Mapping[str, Package]:
     from data_juicer.utils.lazy_loader import LazyLoader
 
     found = {}
-    for node in ast.walk(ast.parse(Path(file).read_text("utf-8"))):
+    for node in ast.walk(parsed(Path(file).read_text("utf-8"))):
         match node:
             case ast.Assign(
-                targets=[ast.Name(id=name)],
+                targets=[ast.Name(id=str(name))],
                 value=ast.Call(func=ast.Name("LazyLoader"), args=args, keywords=keywords),
             ):
                 given = [*args, *(k.value for k in keywords if k.arg == "package_url")]
-                texts = [each.value for each in given if isinstance(each, ast.Constant)]
+                texts = [str(each.value) for each in given if isinstance(each, ast.Constant)]
                 top = texts[0].split(".")[0]
                 if top != "data_juicer":
                     pip = texts[-1] if texts[1:] else LazyLoader.get_package_name(top)

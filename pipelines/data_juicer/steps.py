@@ -38,7 +38,7 @@ from .datasets import (
 from .run_operator import PACKAGE as RAY
 from .run_operator import model_field, prepare, run_operator, server
 from .settings import PROCESS_FIELDS, arguments, check_fields, texts
-from .static_checks import check, definition
+from .static_checks import check, definition, parsed
 
 # --- What an operator of Data-Juicer's reads and writes, as far as its source says ----
 #     reads_text              whether it fails without its text column
@@ -203,7 +203,7 @@ def _names(file: str) -> frozenset[str]:
     """What a file uses of the classes of names, and of the registries of operators."""
     return frozenset(
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(ast.parse(Path(file).read_text("utf-8")))
+        for node in ast.walk(parsed(Path(file).read_text("utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id in _CLASSES
     )
