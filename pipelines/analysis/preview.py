@@ -19,7 +19,6 @@ from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.steps import asks_server
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import runner as engine
@@ -153,7 +152,7 @@ def _refill(left: int, prompts: int) -> Refill:
 
 def _asks(applied: AppliedStep) -> bool:
     operator = applied.step.operator
-    return isinstance(operator, ResumableOperator) or asks_server(operator)
+    return isinstance(operator, ResumableOperator) or operator.asks_server
 
 
 def _seconds(before: Sequence[AppliedStep], rows: int) -> float | None:

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators import OperatorError, RejuiceError
-from ...operators.errors import first_line
+from ...operators.errors import NotReadyError, first_line
 from .catalogue import find
 from .static_checks import Package
 
@@ -152,10 +152,6 @@ def _is_installer(word: str) -> bool:
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NETWORK = {"aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib", "urllib3"}
 """Packages whose errors are about something that could not be fetched."""
-
-
-class NotReadyError(OperatorError):
-    """An operator of Data-Juicer's cannot be made, or misses something: no row is the reason."""
 
 
 @contextmanager

@@ -84,7 +84,7 @@ class Checked(NamedTuple):
 
 def check(kind: type[Any], fields: Mapping[str, Any]) -> Checked:
     """What is known of an operator of a class that is made with some fields."""
-    search = _Search(kind, fields)
+    search = _DependencySearch(kind, fields)
     search.follow_class(kind, deepcopy(dict(fields)))
     return Checked(tuple(search.packages), frozenset(search.models), search.refusal)
 
@@ -122,11 +122,11 @@ _FUNCTIONS = {each.__name__: each for each in (bool, dict, float, int, len, list
 _METHODS_OF_VALUES = ("get", "pop", "lower", "upper")
 
 
-class _UnknownError(Exception):
+class _NotKnownError(Exception):
     """An expression depends on what is only known when the operator runs."""
 
 
-class _Names(dict[str, Any]):
+class _KnownNames(dict[str, Any]):
     """The names that an expression may use: known values, and constants of the module."""
 
     def __init__(self, values: Values, module: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ class _Attributes:
 
 def _known(found: Any) -> Any:
     if found is _UNKNOWN:
-        raise _UnknownError
+        raise _NotKnownError
     return found
 
 
@@ -273,7 +273,7 @@ class _Class(NamedTuple):
         return None
 
 
-class _Search:
+class _DependencySearch:
     """Follows the code of an operator, each function once.
 
     Args:
@@ -361,7 +361,7 @@ class _Body:
 
     def __init__(
         self,
-        search: _Search,
+        search: _DependencySearch,
         function: FunctionType,
         values: Values,
         within: _Class | None,
@@ -449,7 +449,7 @@ class _Body:
     def _value(self, node: ast.expr) -> Any:
         """The value of an expression; UNKNOWN where the values do not decide it."""
         try:
-            names = _Names(self._values, self._function.__globals__)
+            names = _KnownNames(self._values, self._function.__globals__)
             return eval(_compiled(node), {"__builtins__": {}}, names)
         except Exception:
             # Whatever the expression does to values it was not written for, it is not known.

@@ -20,15 +20,14 @@ from typing_extensions import Self
 
 from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope
 from ...operators.cache_key import cache_key_json
+from ...operators.change import CALL_FAILED
 from ...operators.errors import suggest
 from ...operators.logs import SHORTEST
+from ..dataset.helper_columns import META, STATS
 from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
 from .datasets import (
-    CALL_FAILED,
     CALLS_FAILED,
-    META,
     ROW,
-    STATS,
     change,
     change_without,
     named,
@@ -389,7 +388,6 @@ class ForeignOperator(Operator):
 
     @property
     def asks_server(self) -> bool:
-        """Whether it sends requests to a model's server, row by row."""
         found = find(self.name())
         fields = arguments(self.model_extra or {})
         return found is not None and check(found.cls, fields).asks_server
@@ -474,11 +472,6 @@ class ForeignOperator(Operator):
 def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
     """An operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
     return _kind(name, kind, _SCOPES[kind], None)(**fields)
-
-
-def asks_server(operator: Operator) -> bool:
-    """Whether a step is one of Data-Juicer's that sends requests to a model's server."""
-    return isinstance(operator, ForeignOperator) and operator.asks_server
 
 
 def _sees_batch(name: str, fields: Mapping[str, Any]) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...operators import Operator, RecipeError, ResumableOperator
-from ..data_juicer.steps import asks_server
 
 CHUNK_ROWS = 65_536
 RESUMABLE_CHUNK_ROWS = 2_048
 """Where a step is resumable: as a rule it samples, and a row becomes many with all their tokens."""
 
 REQUEST_CHUNK_ROWS = 256
-"""Where a step of Data-Juicer's asks a server for each row: a chunk is what progress counts, and
+"""Where a step asks a server for each row: a chunk is what progress counts, and
 what is lost when the run is stopped."""
 
 
@@ -23,7 +22,7 @@ _COLUMN_BYTES = 2**31 - 1
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
     """Rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
-    if any(map(asks_server, every)):
+    if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
     resumable = any(isinstance(operator, ResumableOperator) for operator in every)
     return min(RESUMABLE_CHUNK_ROWS if resumable else CHUNK_ROWS, _most_rows(every))

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from ...operators import Groups, OperatorError, RecipeError
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
-from ..data_juicer.datasets import filled
 from ..dataset.files import check_is_folder, read_file, write_file
+from ..dataset.helper_columns import filled
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.run_folder import (
     PART,

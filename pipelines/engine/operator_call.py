@@ -30,9 +30,7 @@ from ...operators import (
 )
 from ...operators.change import split
 from ...operators.check import checked
-from ...operators.errors import first_line
-from ..data_juicer.failures import NotReadyError
-from ..data_juicer.steps import asks_server
+from ...operators.errors import NotReadyError, first_line
 from .audit_log import NEW_ROW
 from .frame import Frame
 
@@ -229,7 +227,7 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
             raise
         seconds = time.perf_counter() - start
         # What is resumable, or asks a server, is too expensive to be done again for a message.
-        is_expensive = isinstance(operator, ResumableOperator) or asks_server(operator)
+        is_expensive = isinstance(operator, ResumableOperator) or operator.asks_server
         is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
         found = located(
             error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)

@@ -28,7 +28,6 @@ from ...operators import (
 )
 from ...operators.disk import kind_of
 from ...operators.sampling.protocol import listening
-from ..data_juicer.settings import setting_warnings
 from ..dataset.files import DamagedError, remove_file
 from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.run_folder import is_folder
@@ -162,7 +161,7 @@ def run(
 def _check_may_write(recipe: Recipe, overwrite: bool) -> None:
     """Refuse an export, or a report, that would take the place of another one."""
     export = recipe.head.export_path
-    # Data-Juicer on Ray writes a folder of such a name; this would fail after hours.
+    # Ray Data writes a folder of such a name; this would fail after hours.
     if isinstance(export, Path) and not is_folder(export) and kind_of(export) == "a folder":
         right = "move it away, or give another export_path"
         raise RecipeError(f"export_path {export} is a folder", right)
@@ -220,7 +219,7 @@ def _run(
 def _warnings(plan: Plan) -> list[str]:
     """A line about each thing in a recipe that may not be what its author meant."""
     of_groups = group_warnings(plan.recipe, plan.source.schema.names)
-    return [*setting_warnings(plan.recipe.for_data_juicer), *of_groups]
+    return [*plan.recipe.setting_warnings(), *of_groups]
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:

@@ -21,7 +21,7 @@ from ...operators import Change, Operator, RecordedRolloutMapper, RejuiceError, 
 from ...operators.columns import at_path, is_list
 from ...operators.groups import Groups
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.datasets import exported, filled
+from ..dataset.helper_columns import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .audit_log import AuditLog

@@ -15,9 +15,9 @@ from ...operators.errors import suggest
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
-from ..data_juicer.datasets import KINDS
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.datafile import suffix_of
+from ..dataset.helper_columns import KINDS
 from ..dataset.json_types import is_text
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath

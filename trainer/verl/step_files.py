@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import RIGHT, WRONG, right_and_wrong
 from ...operators.groups import Groups
-from ...pipelines.data_juicer.datasets import filled
+from ...pipelines.dataset.helper_columns import filled
 from ...pipelines.dataset.write import mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
@@ -88,7 +88,7 @@ class StepFiles:
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
-        """A table as it is written: with helper columns of Data-Juicer's where an export has them.
+        """A table as it is written: with helper columns where an export has them.
 
         Rollouts are what the step's recipe begins with, and keep those of their prompts; values
         are read by what repeats the steps.
