@@ -16,6 +16,9 @@ from .columns import flat
 
 Columns = tuple[str, ...]
 
+CALL_FAILED = "llm_call_failed"
+"""The reason of a row that a server gave no answer for, or the note that counts such rows, of an
+operator that `asks_server`."""
 OTHER_MESSAGES = "other messages"
 _MOST_KINDS = 20
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F-]{12,}\b|\d+")

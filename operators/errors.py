@@ -86,6 +86,10 @@ class OperatorError(RejuiceError):
     """An operator broke its contract or failed on rows that it should have handled."""
 
 
+class NotReadyError(OperatorError):
+    """An operator cannot be made, or misses something that it needs: no row is the reason."""
+
+
 class EmptyResultError(RejuiceError):
     """The work is done, and came to nothing: no row is left, or a step failed on every row."""
 

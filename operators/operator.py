@@ -27,7 +27,7 @@ from .compute import pc
 from .config import Named
 
 ALL: Columns = ("*",)
-"""What an operator `reads` whose needs are not known, such as one of Data-Juicer's."""
+"""What an operator `reads` whose needs are not known, such as one of another library."""
 
 
 class Scope(str, Enum):
@@ -94,6 +94,15 @@ class Operator(Named):
         if not inspect.isabstract(cls):
             for call in on_definition:
                 call(cls)
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether its work on each row is a request to a server, and it is not resumable.
+
+        Its chunks are small, and it is not applied just to look at its result. What it has no
+        answer for it drops, or counts in a note, as `CALL_FAILED`; `--retry_missing` asks again.
+        """
+        return False
 
     def reads(self) -> Columns:
         """Columns that must be in the table."""
@@ -227,7 +236,7 @@ def source_state(operator_class: type[Operator]) -> tuple[int, int] | None:
 
 
 on_definition: list[Callable[[type[Operator]], object]] = []
-"""Called with every concrete operator class as it is defined: how Data-Juicer learns of yours."""
+"""Called with every concrete operator class as it is defined: how other programs learn of it."""
 
 
 class RowsOfChunk(NamedTuple):

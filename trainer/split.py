@@ -352,7 +352,7 @@ def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], recip
 
 
 def _drops(operator: Operator) -> bool:
-    """Whether it may drop rows; for Data-Juicer's operators only their kind tells."""
+    """Whether it may drop rows; where it names no reasons, only its kind tells."""
     if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
         return False
     return bool(operator.reasons) or operator.kind is not Kind.MAPPER

@@ -19,7 +19,6 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..console import figures_table, print_lines, widen_log
-from ..data_juicer.steps import asks_server
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
@@ -151,7 +150,7 @@ def _refill(left: int, prompts: int) -> Refill:
 
 def _asks(applied: AppliedStep) -> bool:
     operator = applied.step.operator
-    return isinstance(operator, ResumableOperator) or asks_server(operator)
+    return isinstance(operator, ResumableOperator) or operator.asks_server
 
 
 def _seconds(before: Sequence[AppliedStep], rows: int) -> float | None:

@@ -18,8 +18,8 @@ from ...operators.errors import suggest
 from ...operators.registry import OPERATORS, Registry, load_all, owner
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
-from ..data_juicer.needs import needs
 from ..data_juicer.settings import description
+from ..data_juicer.static_checks import check
 from ..recipe.head import Head, data_juicer_only
 
 # --- Schema ---------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
     """An operator of Data-Juicer's: its own words, the fields with their defaults, its needs."""
     lines = [f"### {name}", "", f"Data-Juicer's, of its kind {theirs.kind}.", ""]
     lines += [theirs.summary, ""] if theirs.summary else []
-    missing = needs(theirs.defined, {}).missing
+    missing = check(theirs.cls, {}).missing
     if missing:
         lines += [f"Not installed, and needed by default: `pip install {shlex.join(missing)}`.", ""]
     lines += [*_HEADER]

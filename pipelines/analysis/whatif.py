@@ -19,7 +19,6 @@ from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ..console import Console, figures_table, number_text, print_lines, widen_log
-from ..data_juicer.steps import asks_server
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.plan import operator_key
@@ -119,7 +118,7 @@ class _KnownResults:
             if _reads_the_same(step, frame, each.before):
                 return each.result
         operator = step.operator
-        if not isinstance(operator, ResumableOperator) and not asks_server(operator):
+        if not isinstance(operator, ResumableOperator) and not operator.asks_server:
             return run_step(step, frame, summary=False)
         change = (
             _aligned(frame, known[0], step)

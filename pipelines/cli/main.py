@@ -131,7 +131,6 @@ def check(
     debug: Debug = False,
 ) -> None:
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
-    from ..data_juicer.settings import setting_warnings
     from ..recipe.columns import checked_schema
     from ..recipe.recipe import load
 
@@ -156,7 +155,7 @@ def check(
             left_out.insert(0, line)
     else:
         left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
-    for line in setting_warnings(loaded.for_data_juicer):
+    for line in loaded.setting_warnings():
         warn(line)
     warn_of_groups(loaded, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")

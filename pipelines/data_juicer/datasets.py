@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -12,8 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Change, OperatorError
+from ...operators.change import CALL_FAILED
 from ...operators.columns import column_of, field_at, flat
 from ...operators.compute import pc
+from ..dataset.helper_columns import HASHES, KINDS, META, STATS, filled, with_column
 from ..dataset.schemas import is_text
 from .settings import texts
 
@@ -21,8 +23,6 @@ from .settings import texts
 
 ROW = "__rejuice_row__"
 """The column that numbers the rows while an operator of Data-Juicer's works."""
-CALL_FAILED = "llm_call_failed"
-"""The reason of a row that a filter has no answer for; of a mapper, the note that counts them."""
 CALLS_FAILED = "llm_calls_failed"
 """The note of a mapper that works on batches: its calls belong to no row."""
 _SHORT_LIVED = ("__dj__context__", "__dj__batch_meta__")
@@ -113,36 +113,16 @@ def _same_family(one: pa.DataType, other: pa.DataType) -> bool:
     return any(is_in(one) and is_in(other) for is_in in families)
 
 
-# --- Data-Juicer's helper columns: what its operators keep beside the rows ------------
-#     __dj__stats__            what filters have computed of a row: its statistics, by name
-#     __dj__meta__             what tagging operators have found in it: its tags, by name
-#     __dj__hash and others    what deduplicators have compared
-#
-# As in `dj-process`, they go from step to step and are dropped at the export, unless the recipe
-# keeps them. A filter gets no statistics but those that its fields name, and a deduplicator no
-# hashes: Data-Juicer would reuse what a step before has computed, even of another text.
-#
-# Statistics and tags are a JSON text for each row, Arrow's type `arrow.json`: so Hugging Face
-# stores what begins as an empty dictionary. In a dataset of the user's they may be structs.
+# --- Helper columns: what an operator of Data-Juicer's gets of them -------------------
+# A filter gets no statistics but those that its fields name, and a deduplicator no hashes:
+# Data-Juicer would reuse what a step before has computed, even of another text.
 
-STATS = "__dj__stats__"
-META = "__dj__meta__"
-KINDS = {STATS: "statistic", META: "tag"}
-"""What an entry of each column is called."""
-_HASHES = ("__dj__hash", "__dj__minhash", "__dj__simhash", "__dj__imagehash", "__dj__videohash")
-"""Those that Data-Juicer's exporter drops."""
 _LINE_HASHES = "__dj__line_hashes"
 """Dropped by the deduplicator itself."""
 _NAME = re.compile(rf"({STATS}|{META})(?:\.(\w+))?")
 _PATH = re.compile(rf"({STATS}|{META})(?:\.([^.]+))?")
 
 Entries = dict[str, Any]
-
-
-def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Those of some columns that an export has, in their order."""
-    dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else _HASHES)}
-    return [name for name in names if name not in dropped]
 
 
 def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -174,12 +154,12 @@ def without_own(
     for name in KINDS:
         # Whatever rewrites an export, such as pandas, makes plain texts of them.
         if name in table.column_names and is_text(table[name].type):
-            table = _with(table, name, table[name].cast(pa.string()).cast(pa.json_()))
+            table = with_column(table, name, table[name].cast(pa.string()).cast(pa.json_()))
     # A column of the dataset without a single value is none to an operator.
     empty = [n for n in KINDS if n in table.column_names and pa.types.is_null(table[n].type)]
     table = table.drop_columns(empty)
     if kind == "deduplicator":
-        hashes = {*_HASHES, _LINE_HASHES} & set(table.column_names)
+        hashes = {*HASHES, _LINE_HASHES} & set(table.column_names)
         table = table.drop_columns(sorted(hashes))
     if own is not None:
         kept = {entry for column, entry in named(fields) if column == STATS}
@@ -192,7 +172,7 @@ def without_own(
                 for row in every
             ]
         # With the column there, Data-Juicer need not add it, which it does row by row.
-        table = _with(table, STATS, _column(rows))
+        table = with_column(table, STATS, _column(rows))
     return filled(table)
 
 
@@ -206,29 +186,8 @@ def put_back(
             out = out.append_column(name, table[name].take(rows))
         elif name == STATS and own is not None and name in out.column_names:
             pairs = zip(_entries(table[name].take(rows)), _entries(out[name]), strict=True)
-            out = _with(out, name, _column([{**before, **after} for before, after in pairs]))
+            out = with_column(out, name, _column([{**before, **after} for before, after in pairs]))
     return out
-
-
-def filled(table: pa.Table) -> pa.Table:
-    """The table with no statistics and no tags where it has a null instead of them.
-
-    Rows that a step of ours adds have none yet, and Data-Juicer's operators look into all of them.
-    """
-    for name in KINDS:
-        column = table[name] if name in table.column_names else None
-        if column is None or not column.null_count:
-            continue
-        if pa.types.is_struct(column.type):
-            parts = [pc.struct_field(column, at) for at in range(column.type.num_fields)]
-            whole = [part.combine_chunks() for part in parts]
-            if whole:
-                names = [field.name for field in column.type]
-                table = _with(table, name, pa.StructArray.from_arrays(whole, names))
-        elif isinstance(column.type, pa.JsonType):
-            known = pc.fill_null(column.cast(pa.string()), "{}")
-            table = _with(table, name, known.cast(pa.json_()))
-    return table
 
 
 def _is_path(field: str) -> bool:
@@ -264,13 +223,6 @@ def _column(rows: list[Entries]) -> pa.Array:
 
     encode = Json().encode_example
     return pa.array([encode(row) if row else "{}" for row in rows], pa.string()).cast(pa.json_())
-
-
-def _with(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The table with a column in the place of the one of that name, or at the end."""
-    if name not in table.column_names:
-        return table.append_column(name, column)
-    return table.set_column(table.column_names.index(name), name, column)
 
 
 # --- Arrow tables of Hugging Face datasets, which Data-Juicer's are -------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import os
 import re
@@ -11,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,9 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from ...operators import OperatorError, RejuiceError
-from ...operators.errors import first_line
+from ...operators.errors import NotReadyError, first_line
 from .catalogue import find
-from .needs import Package
+from .static_checks import Package
 
 # --- Installs -------------------------------------------------------------------------
 # Data-Juicer without its installers: a step must not change the environment that it runs in.
@@ -155,10 +154,6 @@ _NETWORK = {"aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urll
 """Packages whose errors are about something that could not be fetched."""
 
 
-class NotReadyError(OperatorError):
-    """An operator of Data-Juicer's cannot be made, or misses something: no row is the reason."""
-
-
 @contextmanager
 def described(
     name: str,
@@ -233,10 +228,7 @@ def _wanted(name: str, fields: Mapping[str, Any], error: BaseException) -> str:
 def _values(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
     """The fields of an operator that have a text, with their defaults."""
     found = find(name)
-    values = dict[str, Any]()
-    for field in found.fields if found else ():
-        with suppress(ValueError, SyntaxError):  # Not written out, such as a constant.
-            values[field.name] = ast.literal_eval(field.default or "None")
+    values = {field.name: field.value for field in found.fields} if found else {}
     return {key: value for key, value in {**values, **fields}.items() if isinstance(value, str)}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import os
 import sys
@@ -22,12 +21,11 @@ import pyarrow as pa
 from ...operators import EngineError, OperatorError, RejuiceError
 from ...operators.columns import find_path
 from ..ray_session import LOCAL, connected_to_ray
-from . import catalogue
-from .catalogue import Defined, ForeignKind, find
+from .catalogue import ForeignKind, find
 from .datasets import ROW, lowered, nested, rows_of
 from .failures import described, no_installs
-from .needs import needs
 from .settings import arguments
+from .static_checks import check
 from .watch import Failures, ServerLostError, calls_of_row, note_failed_row, watch_model, watching
 
 # --- Concurrent -----------------------------------------------------------------------
@@ -123,16 +121,6 @@ def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
 # Operators of Data-Juicer's that are written for Ray, such as its `ray_…_deduplicator`.
 
 PACKAGE = "ray"
-_MODES = "_supported_exec_modes"
-
-
-def needs_ray(defined: Defined) -> bool:
-    """Whether an operator runs under Ray only. Nothing is imported."""
-    for base in catalogue.lineage(defined):
-        for item in base.node.body if isinstance(base.node, ast.ClassDef) else ():
-            if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == _MODES:
-                return "default" not in ast.literal_eval(item.value)
-    return False
 
 
 def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
@@ -255,15 +243,12 @@ def model_field(kind: ForeignKind) -> str | None:
 def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
     """The server that an operator asks; None where it is not known, as with `litellm`."""
     params = fields.get("model_params") or {}
-    defaults = {field.name: field.default for field in kind.fields}
+    defaults = {field.name: field.value for field in kind.fields}
     name = model_field(kind)
     if name is None or params.get("api_backend") == "litellm":
         return None
     url = params.get("base_url") or _first(_URLS) or _DEFAULT_URL
-    model, endpoint = (
-        fields.get(field, ast.literal_eval(defaults.get(field) or "None"))
-        for field in (name, "api_endpoint")
-    )
+    model, endpoint = (fields.get(field, defaults.get(field)) for field in (name, "api_endpoint"))
     key = str(params.get("api_key") or _first(_KEYS))
     return Server(str(url).rstrip("/"), key, model, "chat" in (endpoint or "chat"))
 
@@ -322,7 +307,7 @@ def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
 
 def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
     kind = find(name)
-    if kind is not None and needs_ray(kind.defined):
+    if kind is not None and kind.needs_ray:
         # Made anew: it holds actors of Ray's, which remember the rows of an earlier table.
         return run_with_ray(_load(name, fields), table)
     operator = _instance(name, key, fields)
@@ -378,7 +363,7 @@ def _load(name: str, fields: Mapping[str, Any]) -> Any:
     if name not in OPERATORS.modules and found is not None and found.plugin is not None:
         found.plugin.load()
     kind = OPERATORS.modules[name]
-    asks_server = found is not None and needs(found.defined, given).asks_server
+    asks_server = found is not None and check(found.cls, given).asks_server
     if asks_server:
         most = fields.get("num_proc")
         kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)

@@ -7,13 +7,15 @@ test walks Data-Juicer's own parser, so that a new key of a later version is not
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections import abc
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import PurePath
-from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from pathlib import Path, PurePath
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union
 
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter, ValidationError
 from pydantic_core import PydanticKnownError
@@ -22,15 +24,16 @@ from ...operators import RecipeError
 from ...operators.errors import shown, suggest
 from . import catalogue
 from .catalogue import ForeignKind, find
+from .static_checks import parsed
 
 # --- Field types ----------------------------------------------------------------------
-# Whether a value fits the annotation of a field, as Data-Juicer's own check has it, and more.
+# Whether a value fits the type of a field, as Data-Juicer's own check has it, and more.
 #
 # Its check looks at `int`, `float`, `bool` and `str` and takes everything else as it is, so a list
 # of numbers where texts are expected, or a number out of bounds, fails in the middle of a run. Here
-# the annotation is read from the source and given to pydantic. As in Data-Juicer, an integer may be
-# written 5.0, no text is a number, True is no number, and null fits everywhere. A value is checked
-# and never converted: it reaches the operator as `dj-process` hands it over.
+# the type is given to pydantic. As in Data-Juicer, an integer may be written 5.0, no text is a
+# number, True is no number, and null fits everywhere. A value is checked and never converted: it
+# reaches the operator as `dj-process` hands it over.
 
 
 def _no_text(value: Any) -> Any:
@@ -39,46 +42,28 @@ def _no_text(value: Any) -> Any:
     return value
 
 
-_Int = Annotated[int, BeforeValidator(_no_text)]
-_Float = Annotated[float, Strict()]
-_KNOWN: dict[str, Any] = {
-    "Annotated": Annotated,
-    "ClosedUnitInterval": Annotated[_Float, Field(ge=0, le=1)],
-    "Dict": dict,
-    "List": list,
-    "Literal": Literal,
-    "NonNegativeFloat": Annotated[_Float, Field(ge=0)],
-    "NonNegativeInt": Annotated[_Int, Field(ge=0)],
-    "OpenUnitInterval": Annotated[_Float, Field(gt=0, lt=1)],
-    "Optional": Optional,
-    "PositiveFloat": Annotated[_Float, Field(gt=0)],
-    "PositiveInt": Annotated[_Int, Field(gt=0)],
-    "Sequence": Sequence,
-    "Tuple": tuple,
-    "Union": Union,
-    "bool": Annotated[bool, Strict()],
-    "dict": dict,
-    "float": _Float,
-    "int": _Int,
-    "list": list,
-    "str": Annotated[str, Strict()],
-    "tuple": tuple,
+_STRICT: Mapping[Any, Any] = {
+    int: Annotated[int, BeforeValidator(_no_text)],
+    **{kind: Annotated[kind, Strict()] for kind in (bool, float, str)},
 }
-"""What the names in annotations mean; any other name stands for any value."""
+_CONTAINERS = (dict, list, tuple, abc.Sequence)
 
 
-def check_type(name: str, annotation: str, value: Any) -> None:
-    """Check the value of a field against the field's annotation.
+def check_type(name: str, hint: Any, value: Any) -> None:
+    """Check the value of a field against the type of the field; None as a type is any.
 
     Raises:
         RecipeError: it does not fit.
     """
-    if value is None or not annotation:
+    if value is None or hint is None:
         return
     errors = []
-    for adapter in _adapters(annotation):
+    is_union = typing.get_origin(hint) in (Union, UnionType)
+    for kind in typing.get_args(hint) if is_union else (hint,):
+        if kind is NoneType:
+            continue
         try:
-            adapter.validate_python(value)
+            _adapter(kind).validate_python(value)
             return
         except ValidationError as error:
             errors.append(error.errors(include_url=False)[0])
@@ -93,57 +78,30 @@ def check_type(name: str, annotation: str, value: Any) -> None:
     raise RecipeError(f"field '{place}' is {shown(found)}", message)
 
 
-@cache
-def _adapters(annotation: str) -> tuple[TypeAdapter[Any], ...]:
-    """One for each of the types that a value may have; none of them is for null."""
+def _adapter(hint: Any) -> TypeAdapter[Any]:
     try:
-        kind = _resolved(ast.parse(annotation, mode="eval").body)
-        kinds = typing.get_args(kind) if typing.get_origin(kind) is Union else (kind,)
-        return tuple(TypeAdapter(each) for each in kinds if each is not NoneType)
+        return TypeAdapter(_strict(hint))
     except Exception:
         # Anybody's source: whatever is no type for pydantic says nothing about values.
-        return (TypeAdapter(Any),)
+        return TypeAdapter(Any)
 
 
-def _resolved(node: ast.expr) -> Any:
-    """The type that an annotation stands for; `Any` for what is not known."""
-    match node:
-        case ast.Constant(value=None):
-            return None
-        case ast.Constant(value=str(text)):
-            return _resolved(ast.parse(text, mode="eval").body)
-        case ast.Name(id=name):
-            return _KNOWN.get(name, Any)
-        case ast.Attribute(attr=name):
-            return _KNOWN.get(name, Any)
-        case ast.BinOp(op=ast.BitOr()):
-            return Union[_resolved(node.left), _resolved(node.right)]  # noqa: UP007
-        case ast.Subscript():
-            return _subscripted(_resolved(node.value), node.slice)
-    return Any
-
-
-def _subscripted(outer: Any, inside: ast.expr) -> Any:
-    parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-    if outer is Any:
-        return Any
-    if outer is Literal:
-        return Literal[tuple(ast.literal_eval(part) for part in parts)]
-    if outer is Annotated:
-        limits = [limit for part in parts[1:] for limit in _limits(part)]
-        return Annotated[(_resolved(parts[0]), *limits)]
-    inner = tuple(
-        ... if isinstance(part, ast.Constant) and part.value is ... else _resolved(part)
-        for part in parts
-    )
-    return outer[inner if len(inner) > 1 else inner[0]]
-
-
-def _limits(node: ast.expr) -> list[Any]:
-    """`Field(ge=0, le=1)`."""
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "Field":
-        return []
-    return [Field(**{str(k.arg): ast.literal_eval(k.value) for k in node.keywords})]
+def _strict(hint: Any) -> Any:
+    """The type with strict ones in it; `Any` for one that is not to be written in a recipe."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return Annotated[(_strict(inner[0]), *inner[1:])]
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_strict, inner))]  # noqa: UP007
+    if origin in _CONTAINERS:
+        return origin[tuple(each if each is ... else _strict(each) for each in inner)]
+    # private: jsonargparse==4.53.0, tests/pipelines/data_juicer/test_field_types.py::test_a_value_of_another_type
+    if limits := getattr(hint, "_restrictions", None):  # A number such as `ClosedUnitInterval`.
+        bounds = {compare.__name__: bound for compare, bound in limits}
+        return Annotated[_STRICT[hint._type], Field(**bounds)]
+    if origin is Literal or hint in (*_CONTAINERS, NoneType):
+        return hint
+    return _STRICT.get(hint, Any)
 
 
 # --- The fields of an operator of Data-Juicer's: checked, and as its class takes them ---
@@ -164,7 +122,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     Raises:
         RecipeError: one is unknown or missing, or has a value that cannot work here.
     """
-    types = {field.name: field.type for field in found.fields}
+    types = {field.name: field.hint for field in found.fields}
     for name, value in fields.items():
         if name not in types:
             near = suggest(name, found.known) or f"its fields are: {', '.join(found.known)}"
@@ -354,7 +312,7 @@ def defaults() -> Mapping[str, Any]:
     """The defaults of Data-Juicer's keys that are literals; those of `KEY.KEY` in one mapping."""
     file = catalogue.package() / "config" / "config.py"
     found = dict[str, Any]()
-    for node in ast.walk(catalogue.module(file)):
+    for node in ast.walk(parsed(file.read_text("utf-8"))):
         match node:
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=[ast.Constant(value=name)]):
                 key, _, inner = str(name).removeprefix("--").replace("-", "_").partition(".")
@@ -400,4 +358,5 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
 def _looks_for_tokens(operator: str) -> bool:
     """Whether the source of an operator of Data-Juicer's names the special tokens."""
     found = find(operator)
-    return found is not None and bool(_TOKENS.search(found.defined.file.read_text("utf-8")))
+    file = None if found is None else inspect.getsourcefile(found.cls)
+    return file is not None and bool(_TOKENS.search(Path(file).read_text("utf-8")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,27 +20,24 @@ from typing_extensions import Self
 
 from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope
 from ...operators.cache_key import cache_key_json
+from ...operators.change import CALL_FAILED
 from ...operators.errors import suggest
 from ...operators.logs import SHORTEST
-from . import catalogue
-from .catalogue import KINDS, OTHER_KINDS, ForeignKind, Plugin, find, names
-from .constructor import check_constructor
+from ..dataset.helper_columns import META, STATS
+from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
 from .datasets import (
-    CALL_FAILED,
     CALLS_FAILED,
-    META,
     ROW,
-    STATS,
     change,
     change_without,
     named,
     put_back,
     without_own,
 )
-from .needs import needs
 from .run_operator import PACKAGE as RAY
-from .run_operator import model_field, needs_ray, prepare, run_operator, server
+from .run_operator import model_field, prepare, run_operator, server
 from .settings import PROCESS_FIELDS, arguments, check_fields, texts
+from .static_checks import check, definition, parsed
 
 # --- What an operator of Data-Juicer's reads and writes, as far as its source says ----
 #     reads_text              whether it fails without its text column
@@ -106,14 +104,10 @@ def statistics(found: ForeignKind) -> frozenset[str] | None:
 
 def _methods(found: ForeignKind) -> list[ast.FunctionDef]:
     """The nearest definition of each method that gets rows."""
-    methods = dict[str, ast.FunctionDef]()
-    for file, node in catalogue.lineage(found.defined):
-        if file.name == "base_op.py":
-            break
-        for item in node.body:
-            if isinstance(item, ast.FunctionDef) and item.name in _OF_ROWS:
-                methods.setdefault(item.name, item)
-    return [each for each in methods.values() if len(each.args.args) > 1]
+    methods = [getattr(found.cls, name, None) for name in _OF_ROWS]
+    own = [each for each in methods if each is not None and each.__module__ != OF_ALL]
+    nodes = [node for node in map(definition, own) if isinstance(node, ast.FunctionDef)]
+    return [node for node in nodes if len(node.args.args) > 1]
 
 
 def _is_text(node: ast.AST, rows: str) -> bool:
@@ -194,17 +188,21 @@ def _only_text(function: ast.FunctionDef) -> bool:
 
 
 def _used(found: ForeignKind) -> frozenset[str]:
-    """What the files of its class and of its bases use, but for those of all operators."""
-    files = {base.file for base in catalogue.lineage(found.defined)}
-    return frozenset[str]().union(*(_names(file) for file in files if file.name != "base_op.py"))
+    """What the files of its class and of its bases use, but for those of all operators.
+
+    Of what Data-Juicer names statistics and tags by, and registers operators with.
+    """
+    bases = (base for base in found.cls.__mro__[:-1] if base.__module__ != OF_ALL)
+    files = set(map(inspect.getsourcefile, bases))
+    return frozenset[str]().union(*(_names(file) for file in files if file))
 
 
 @cache
-def _names(file: Path) -> frozenset[str]:
+def _names(file: str) -> frozenset[str]:
     """What a file uses of the classes of names, and of the registries of operators."""
     return frozenset(
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(catalogue.module(file))
+        for node in ast.walk(parsed(Path(file).read_text("utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         if node.value.id in _CLASSES
     )
@@ -350,8 +348,10 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
         )
     check_fields(found, fields)
     refuse_credentials(fields)
-    check_constructor(found.defined, arguments(fields))
-    on_ray, missing = needs_ray(found.defined), needs(found.defined, arguments(fields)).missing
+    checked = check(found.cls, arguments(fields))
+    if checked.refusal is not None:
+        raise checked.refusal
+    on_ray, missing = found.needs_ray, checked.missing
     if on_ray and find_spec(RAY) is None:
         missing = (RAY, *missing)
     if missing:
@@ -388,10 +388,9 @@ class ForeignOperator(Operator):
 
     @property
     def asks_server(self) -> bool:
-        """Whether it sends requests to a model's server, row by row."""
         found = find(self.name())
         fields = arguments(self.model_extra or {})
-        return found is not None and needs(found.defined, fields).asks_server
+        return found is not None and check(found.cls, fields).asks_server
 
     def preflight(self) -> None:
         """Try the server that it asks, if it asks one, and make it, unless that takes a model.
@@ -407,8 +406,8 @@ class ForeignOperator(Operator):
         if asked is not None:
             asked.check()
         # One for Ray is made for its rows only: with `backend: redis` it empties that database.
-        loads = needs(found.defined, arguments(fields)).loads_when_made
-        if not loads and not needs_ray(found.defined):
+        loads = check(found.cls, arguments(fields)).loads_when_made
+        if not loads and not found.needs_ray:
             prepare(self.name(), cache_key_json(self), fields)
 
     def cache_key_fields(self) -> Mapping[str, Any]:
@@ -473,11 +472,6 @@ class ForeignOperator(Operator):
 def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
     """An operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
     return _kind(name, kind, _SCOPES[kind], None)(**fields)
-
-
-def asks_server(operator: Operator) -> bool:
-    """Whether a step is one of Data-Juicer's that sends requests to a model's server."""
-    return isinstance(operator, ForeignOperator) and operator.asks_server
 
 
 def _sees_batch(name: str, fields: Mapping[str, Any]) -> bool:

@@ -102,7 +102,7 @@ def _kept(cache: AnyPath) -> dict[str, _Known]:
 
 
 # --- Mixture --------------------------------------------------------------------------
-# Mixtures of datasets as Data-Juicer reads them: a path with weights, and rows by weight.
+# Mixtures of datasets: a path with weights, and rows by weight, as Data-Juicer 1.6.1 draws them.
 
 _SEED = 42
 """Data-Juicer's own, `random_sample` of data_juicer/utils/sample.py."""

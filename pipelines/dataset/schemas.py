@@ -484,7 +484,7 @@ def decoded_schema(file: object, schema: pa.Schema) -> pa.Schema:
     for field in schema:
         if field.name in fields:
             raise DataError(f"{file} has two columns '{field.name}'", "rename one")
-        # Data-Juicer writes such columns, whose values differ in their keys.
+        # Such are helper columns, whose values differ in their keys.
         is_json = isinstance(field.type, pa.JsonType)
         fields[field.name] = field if is_json else field.with_type(plain_type(field.type))
     return pa.schema([field.remove_metadata() for field in fields.values()])

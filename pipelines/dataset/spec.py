@@ -34,7 +34,7 @@ from .remote import AnyPath, RemotePath
 # --- Which columns of the files of a dataset are read, and what they are called -------
 
 SUFFIX = "__dj__suffix__"
-"""The column in which Data-Juicer's loader tells from what kind of file a row comes."""
+"""The column that tells from what kind of file a row comes."""
 
 
 class Selection(NamedTuple):

@@ -270,7 +270,7 @@ def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
 def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
     # orjson writes dates as ISO 8601 and nan as null: JSON has neither.
     json = [field.name for field in schema if isinstance(field.type, pa.JsonType)]
-    if json:  # Read as Data-Juicer reads its own: its parser rounds the last bit of a number.
+    if json:  # Read as Hugging Face reads its own: Arrow's parser rounds the last bit of a number.
         from datasets import Json
 
         decode = Json().decode_example

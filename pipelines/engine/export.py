@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from ...operators import Groups, OperatorError, RecipeError
 from ...operators.disk import NotAFileError, kind_of
 from ...operators.json_text import parse_json
-from ..data_juicer.datasets import filled
 from ..dataset.files import (
     PART,
     PART_SUFFIX,
@@ -37,6 +36,7 @@ from ..dataset.files import (
     unfinished_made_by,
     unfinished_run_folder,
 )
+from ..dataset.helper_columns import filled
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.write import mark_written, write_parts_list, writer, written_of
@@ -330,7 +330,7 @@ def check_may_write(recipe: Recipe, *, overwrite: bool) -> None:
         DataError: something else than a folder is in the place of the run folder.
     """
     export = recipe.head.export_path
-    # Data-Juicer on Ray writes a folder of such a name; this would fail after hours.
+    # Ray Data writes a folder of such a name; this would fail after hours.
     if isinstance(export, Path) and not is_folder(export) and kind_of(export) == "a folder":
         right = "move it away, or give another export_path"
         raise RecipeError(f"export_path {export} is a folder", right)

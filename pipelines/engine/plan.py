@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from ...operators import Operator, RecipeError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version, former_code_version
-from ..data_juicer.steps import asks_server
 from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
 from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath, RemotePath
@@ -38,7 +37,7 @@ RESUMABLE_CHUNK_ROWS = 2_048
 """Where a step is resumable: as a rule it samples, and a row becomes many with all their tokens."""
 
 REQUEST_CHUNK_ROWS = 256
-"""Where a step of Data-Juicer's asks a server for each row: a chunk is what progress counts, and
+"""Where a step asks a server for each row: a chunk is what progress counts, and
 what is lost when the run is stopped."""
 
 
@@ -49,7 +48,7 @@ _COLUMN_BYTES = 2**31 - 1
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
     """Rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
-    if any(map(asks_server, every)):
+    if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
     resumable = any(isinstance(operator, ResumableOperator) for operator in every)
     return min(RESUMABLE_CHUNK_ROWS if resumable else CHUNK_ROWS, _most_rows(every))

@@ -23,13 +23,11 @@ from ...operators import (
     ResumableOperator,
     Scope,
 )
-from ...operators.change import merge_logged, surviving_rows
+from ...operators.change import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.columns import is_text
 from ...operators.compute import pc
 from ...operators.disk import NotAFileError
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.datasets import CALL_FAILED
-from ..data_juicer.steps import asks_server
 from ..dataset.files import open_input, read_arrow, read_file, run_folder, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import writer
@@ -70,7 +68,7 @@ class StepReport(BaseModel):
     retried: int = 0
     notes: dict[str, float]
     logged: dict[str, int] = {}
-    """WARNING and ERROR messages of Data-Juicer, one of each kind, and how often it was logged."""
+    """WARNING and ERROR messages that the step logged, one of each kind, and how often."""
     columns: dict[str, ColumnFigures]
     """Figures of the written columns that have any."""
     written: list[str] = []
@@ -160,7 +158,7 @@ def is_failure(operator: Operator, column: str, value: object) -> bool:
 
 def may_fail(operator: Operator) -> bool:
     """Whether `--retry_missing` can compute rows of the operator again."""
-    if asks_server(operator):
+    if operator.asks_server:
         return True
     one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
     if not one_by_one and not isinstance(operator, ResumableOperator):
@@ -173,7 +171,7 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
     """How many values are missing for a reason that another attempt may not meet."""
     if not may_fail(operator):
         return 0
-    if asks_server(operator):
+    if operator.asks_server:
         return line.dropped.get(CALL_FAILED, 0) + int(line.notes.get(CALL_FAILED, 0))
     return sum(
         n

@@ -27,7 +27,6 @@ from ...operators import (
     ResumableOperator,
 )
 from ...operators.sampling.protocol import listening
-from ..data_juicer.settings import setting_warnings
 from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
@@ -188,7 +187,7 @@ class Run:
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
         of_groups = group_warnings(self.recipe, source.schema.names)
-        for line in (*setting_warnings(self.recipe.for_data_juicer), *of_groups):
+        for line in (*self.recipe.setting_warnings(), *of_groups):
             self.warn(line)
 
     def open_plan(self) -> None:

@@ -39,11 +39,9 @@ from ...operators import (
 from ...operators.change import split
 from ...operators.check import checked
 from ...operators.columns import at_path, is_list
-from ...operators.errors import first_line
+from ...operators.errors import NotReadyError, first_line
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.datasets import exported, filled
-from ..data_juicer.failures import NotReadyError
-from ..data_juicer.steps import asks_server
+from ..dataset.helper_columns import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .frame import Frame
@@ -245,7 +243,7 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
             raise
         seconds = time.perf_counter() - start
         # What is resumable, or asks a server, is too expensive to be done again for a message.
-        is_expensive = isinstance(operator, ResumableOperator) or asks_server(operator)
+        is_expensive = isinstance(operator, ResumableOperator) or operator.asks_server
         is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
         found = located(
             error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)

@@ -1,7 +1,7 @@
 """What the first rows of a dataset show before a run: `rejuice check` tries on them what it can.
 
 The steps that make prompts and read recorded responses are applied to these rows, and the result is
-written as the export would be. Steps that call a model, a server or Data-Juicer are not.
+written as the export would be. Steps that call a model, a server or another library are not.
 """
 
 from __future__ import annotations

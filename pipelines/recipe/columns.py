@@ -17,9 +17,9 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
-from ..data_juicer.datasets import KINDS
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
+from ..dataset.helper_columns import KINDS
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform, is_text

@@ -32,8 +32,8 @@ from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import shown, suggest
 from ..data_juicer import catalogue, settings
-from ..data_juicer.datasets import exported
 from ..dataset.files import SUFFIXES
+from ..dataset.helper_columns import exported
 from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
 from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection

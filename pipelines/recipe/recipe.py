@@ -23,6 +23,7 @@ from ...operators.errors import first_line, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
+from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
@@ -360,6 +361,10 @@ class Recipe:
         rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
         paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
         return [Path(path) for path in paths if path is not None]
+
+    def setting_warnings(self) -> list[str]:
+        """One line, or none: the keys that have no effect here."""
+        return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
         """The recipe with every default written out, ready for YAML."""

@@ -26,7 +26,7 @@ from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...pipelines.data_juicer.datasets import filled
+from ...pipelines.dataset.helper_columns import filled
 from ...pipelines.dataset.write import mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
@@ -385,7 +385,7 @@ class StepFiles:
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
-        """A table as it is written: with helper columns of Data-Juicer's where an export has them.
+        """A table as it is written: with helper columns where an export has them.
 
         Rollouts are what the step's recipe begins with, and keep those of their prompts; values
         are read by what repeats the steps.

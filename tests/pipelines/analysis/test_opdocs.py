@@ -10,7 +10,7 @@ from rejuice.operators import RecipeError, get, installed
 from rejuice.operators.agents.registry import FLOWS, TOOLS
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.analysis.reference import recipe_schema
-from rejuice.pipelines.data_juicer import catalogue, needs
+from rejuice.pipelines.data_juicer import catalogue, static_checks
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -79,7 +79,7 @@ def test_an_entry_by_hand():
     "pipelines/analysis/reference.py", "Not installed, and needed by default: `pip install {…}`."
 )
 def test_an_entry_of_data_juicers_by_hand(monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: None)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: None)
     text = reference.entry("llm_quality_score_filter")
     assert "\nFilter to keep samples with a high quality score estimated by a language" in text
     assert "needed by default: `pip install torch openai`" in text

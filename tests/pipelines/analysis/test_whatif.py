@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny_run import AFTER, PROCESS, run_tiny
 from typer.testing import CliRunner
 
-from rejuice.operators import DataError
+from rejuice.operators import DataError, FormatRewardMapper
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, combined
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whatif, whole
@@ -215,7 +215,7 @@ def judged(monkeypatch):
         return original(step, frame, **more)
 
     original = module.run_step
-    monkeypatch.setattr(module, "asks_server", lambda each: each.name() == "format_reward_mapper")
+    monkeypatch.setattr(FormatRewardMapper, "asks_server", True)
     monkeypatch.setattr(module, "run_step", run_step)
 
 

@@ -1,10 +1,11 @@
 """What the constructors of Data-Juicer's operators refuse is an error of `rejuice check`."""
 
+import importlib
+
 import pytest
 
 from rejuice.operators import RecipeError
-from rejuice.pipelines.data_juicer import catalogue, needs, steps
-from rejuice.pipelines.data_juicer.constructor import check_constructor
+from rejuice.pipelines.data_juicer import catalogue, static_checks, steps
 from rejuice.pipelines.data_juicer.failures import no_installs
 from rejuice.pipelines.data_juicer.settings import arguments
 
@@ -26,7 +27,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "fields", "message"), REFUSED)
 def test_check_knows_what_a_constructor_refuses(monkeypatch, name, fields, message):
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
     with pytest.raises(RecipeError) as raised:
         steps.step(name, fields)
     assert str(raised.value) == message
@@ -42,7 +43,7 @@ def test_the_constructor_does_refuse_it(name, fields, message):
 
 def test_the_fields_stay_as_they_were():
     given = {"model_params": {"max_tokens": 3}, "api_or_hf_model": "m"}
-    check_constructor(catalogue.find("llm_analysis_filter").defined, given)
+    static_checks.check(catalogue.find("llm_analysis_filter").cls, given)
     assert given == {"model_params": {"max_tokens": 3}, "api_or_hf_model": "m"}
 
 
@@ -50,9 +51,7 @@ def test_no_other_operator_refuses_its_own_defaults():
     refused = set()
     for name in catalogue.names():
         found = catalogue.find(name)
-        try:
-            check_constructor(found.defined, arguments({}))
-        except RecipeError:
+        if static_checks.check(found.cls, arguments({})).refusal is not None:
             refused.add(name)
     assert refused == {
         "generate_qa_from_examples_mapper",
@@ -64,9 +63,13 @@ def test_no_other_operator_refuses_its_own_defaults():
     }
 
 
-def test_what_the_fields_do_not_decide_is_not_refused(tmp_path):
-    file = tmp_path / "op.py"
-    file.write_text("""
+def test_what_the_fields_do_not_decide_is_not_refused(tmp_path, monkeypatch):
+    (tmp_path / "an_operator.py").write_text("""
+class Base:
+    def __getattr__(self, name):
+        if name == "_prepare":
+            return lambda: setattr(self, "a", 0)
+
 class Op(Base):
     def __init__(self, a=1, b="x", **kwargs):
         modes = ["x"]
@@ -89,11 +92,9 @@ class Op(Base):
             pass
         assert a < 3, f"{a} is {unknown}, {b} is known"
 """)
-    from rejuice.pipelines.data_juicer import catalogue
-
-    defined = catalogue.definition(file, "Op")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = importlib.import_module("an_operator").Op
     for fields in ({}, {"a": 2}, {"b": "y"}, {"a": 5, "go": True}):
-        check_constructor(defined, fields)
-    with pytest.raises(RecipeError) as raised:
-        check_constructor(defined, {"a": 5})
-    assert str(raised.value) == "field 'a' is 5; 5 is unknown, x is known"
+        assert static_checks.check(kind, fields).refusal is None
+    refusal = static_checks.check(kind, {"a": 5}).refusal
+    assert str(refusal) == "field 'a' is 5; 5 is unknown, x is known"

@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from rejuice.operators import EngineError, OperatorError, Scope
+from rejuice.operators.errors import NotReadyError
 from rejuice.pipelines.data_juicer import run_operator, steps
-from rejuice.pipelines.data_juicer.failures import NotReadyError
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import compute_change

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import inspect
 import json
 import sys
 import threading
@@ -16,7 +17,7 @@ from loguru import logger
 
 from rejuice.operators import EngineError
 from rejuice.operators.change import OTHER_MESSAGES, merge_logged
-from rejuice.pipelines.data_juicer import catalogue, needs, run_operator, settings
+from rejuice.pipelines.data_juicer import catalogue, run_operator, settings, static_checks
 from rejuice.pipelines.data_juicer.watch import watching
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import Report
@@ -465,10 +466,10 @@ def test_reports_of_earlier_versions_can_be_read(recipe_of, model):
 def asking():
     for name in catalogue.names():
         kind = catalogue.find(name)
-        text = kind.defined.file.read_text("utf-8")
+        text = Path(inspect.getsourcefile(kind.cls)).read_text("utf-8")
         if "prepare_model" not in text and not run_operator.model_field(kind):
             continue
-        if needs.needs(kind.defined, settings.arguments({})).asks_server:
+        if static_checks.check(kind.cls, settings.arguments({})).asks_server:
             yield name, kind
 
 
@@ -477,6 +478,6 @@ def test_every_operator_that_asks_a_server_keeps_its_client_as_model_key():
     names = dict(asking())
     assert len(names) > 20
     for name, kind in names.items():
-        texts = [file.read_text("utf-8") for file, _ in catalogue.lineage(kind.defined)]
+        texts = [inspect.getsource(base) for base in kind.cls.__mro__[:-1]]
         assert any("self.model_key = prepare_model(" in text for text in texts), name
         assert run_operator.server(kind, {}).model, name

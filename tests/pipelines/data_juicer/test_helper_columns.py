@@ -11,7 +11,8 @@ import pytest
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.data_juicer import datasets, steps
-from rejuice.pipelines.data_juicer.datasets import META, STATS, exported, filled, named
+from rejuice.pipelines.data_juicer.datasets import named
+from rejuice.pipelines.dataset.helper_columns import META, STATS, exported, filled
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import check_columns
 

@@ -12,9 +12,9 @@ from rejuice.pipelines.data_juicer import (
     catalogue,
     datasets,
     failures,
-    needs,
     run_operator,
     settings,
+    static_checks,
     steps,
 )
 from rejuice.pipelines.engine.frame import Frame
@@ -46,7 +46,9 @@ OPENAI = "it needs openai, which is not installed; pip install openai"
 )  # fmt: skip
 def test_a_package_that_is_missing_is_known_before_a_run(monkeypatch, name, fields, message):
     """Whatever is installed where the suite runs: nothing of it counts."""
-    monkeypatch.setattr(needs, "find_spec", lambda name: name in ("torch", "transformers") or None)
+    monkeypatch.setattr(
+        static_checks, "find_spec", lambda name: name in ("torch", "transformers") or None
+    )
     with pytest.raises(RecipeError) as raised:
         steps.step(name, fields)
     assert str(raised.value) == message
@@ -63,13 +65,15 @@ def test_a_package_that_is_missing_is_known_before_a_run(monkeypatch, name, fiel
     ],
 )
 def test_what_the_fields_do_not_use_is_not_needed(monkeypatch, name, fields):
-    monkeypatch.setattr(needs, "find_spec", lambda name: name in ("torch", "transformers") or None)
+    monkeypatch.setattr(
+        static_checks, "find_spec", lambda name: name in ("torch", "transformers") or None
+    )
     assert steps.step(name, fields).name() == name
 
 
 @pytest.mark.recommended("pipelines/data_juicer/steps.py", "pip install {…}")
 def test_check_says_what_is_missing_and_where(tmp_path, monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: None)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: None)
     path = tmp_path / "r.yaml"
     path.write_text("dataset_path: a.jsonl\nexport_path: b.jsonl\nprocess:\n- fix_unicode_mapper\n")
     with pytest.raises(RecipeError) as raised:
@@ -110,7 +114,7 @@ def _loads(run):
 )
 def test_what_is_reported_as_missing_is_what_the_operator_misses(monkeypatch, name):
     monkeypatch.setattr(run_operator, "_instances", {})
-    missing = needs.needs(catalogue.find(name).defined, settings.arguments({})).missing
+    missing = static_checks.check(catalogue.find(name).cls, settings.arguments({})).missing
     if not missing:
         pytest.skip("it is installed here")
     rows = ROWS.slice(0, 2).append_column(datasets.ROW, pa.array([0, 1]))
@@ -144,7 +148,7 @@ DIMENSIONS = ("accuracy", "grammar", "informativeness", "coherence")
 @pytest.fixture
 def model(monkeypatch):
     """What `prepare_model` makes, whatever is installed."""
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
     monkeypatch.setattr(run_operator, "_instances", {})
     from data_juicer.utils import model_utils
 
@@ -189,7 +193,7 @@ def test_a_row_that_fails_stops_the_step_and_no_other_is_asked_for_again(model):
 
 
 def test_steps_that_ask_a_server_work_in_small_chunks(monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
     asks = steps.step("llm_quality_score_filter", {})
     loads = steps.step("llm_quality_score_filter", {"is_hf_model": True})
     plain = steps.step("text_length_filter", {})
@@ -199,7 +203,7 @@ def test_steps_that_ask_a_server_work_in_small_chunks(monkeypatch):
 
 
 def test_how_many_requests_wait_does_not_change_the_cache_key(monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
     keys = [
         steps.step("llm_quality_score_filter", fields).cache_key_fields()
         for fields in ({}, {"num_proc": 4}, {"min_score": 0.1})

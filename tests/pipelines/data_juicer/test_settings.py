@@ -16,7 +16,7 @@ from exact import written
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines import Recipe, load, run
-from rejuice.pipelines.data_juicer import catalogue, needs, settings
+from rejuice.pipelines.data_juicer import catalogue, settings, static_checks
 from rejuice.pipelines.recipe.head import Head
 
 pytest.importorskip("data_juicer")
@@ -37,14 +37,12 @@ def test_each_key_of_data_juicer_is_classified_once():
     keys = catalogue.settings()
     unknown = sorted(keys - places.keys())
     assert not unknown, (
-        f"new in Data-Juicer: say in data_juicer/reading/settings.py what to do with {unknown}"
+        f"new in Data-Juicer: say in data_juicer/settings.py what to do with {unknown}"
     )
     twice = sorted(key for key, count in places.items() if count > 1)
-    assert not twice, f"leave one place in data_juicer/reading/settings.py or Head for {twice}"
+    assert not twice, f"leave one place in data_juicer/settings.py or Head for {twice}"
     gone = sorted(places.keys() - keys - Head.model_fields.keys())
-    assert not gone, (
-        f"no longer in Data-Juicer: take it out of data_juicer/reading/settings.py: {gone}"
-    )
+    assert not gone, f"no longer in Data-Juicer: take it out of data_juicer/settings.py: {gone}"
 
 
 OURS = ("train", "generated_datasets", "columns", "max_rows_per_file")
@@ -172,8 +170,8 @@ def test_each_operator_has_fields_for_the_names_of_media_columns():
 
 
 def test_a_special_token_is_refused_where_a_step_looks_for_it(recipe_file, monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
-    monkeypatch.setattr(needs, "distribution", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "distribution", lambda name: True)
     assert load(recipe_file(STEPS, ROWS, image_special_token="<image>")).steps
     process = [*STEPS, {"image_text_similarity_filter": {}}]
     assert message(recipe_file(process, ROWS, image_special_token="<image>")) == (
@@ -183,7 +181,7 @@ def test_a_special_token_is_refused_where_a_step_looks_for_it(recipe_file, monke
 
 
 def test_packages_that_several_steps_need_are_reported_at_once(recipe_file, monkeypatch):
-    monkeypatch.setattr(needs, "find_spec", lambda name: name == "torch" or None)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: name == "torch" or None)
     process = [*STEPS, "fix_unicode_mapper", "clean_links_mapper", "perplexity_filter", "fix_unicode_mapper"]  # fmt: skip
     assert message(recipe_file(process, ROWS)) == (
         "recipe.yaml, line 6, step 2 fix_unicode_mapper and 2 more steps: they need ftfy, "

@@ -44,9 +44,9 @@ def table(rows=60):
     return pa.table(columns)
 
 
-def test_operators_for_ray_are_known_by_their_source():
+def test_operators_for_ray_are_known_by_their_class():
     found = {name: catalogue.find(name) for name in catalogue.names()}
-    assert {n for n, each in found.items() if run_operator.needs_ray(each.defined)} == FOR_RAY
+    assert {n for n, each in found.items() if each.needs_ray} == FOR_RAY
     assert {steps.step(n, {}).scope for n in sorted(FOR_RAY)[1:3]} == {Scope.DATASET}
 
 

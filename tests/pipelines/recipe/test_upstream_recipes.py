@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rejuice.pipelines import load
-from rejuice.pipelines.data_juicer import needs
+from rejuice.pipelines.data_juicer import static_checks
 
 pytest.importorskip("data_juicer")
 
@@ -115,7 +115,7 @@ def checkout(tmp_path):
 
 @pytest.mark.parametrize("name", READ)
 def test_recipes_like_those_of_data_juicers_repository_are_read(checkout, monkeypatch, name):
-    monkeypatch.setattr(needs, "find_spec", lambda name: True)
+    monkeypatch.setattr(static_checks, "find_spec", lambda name: True)
     assert load(checkout / name).steps
 
 
