@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from plain_sampling import sample
 
-from rejuice.pipelines.demo.numbers import Split, seeded
-from rejuice.pipelines.demo.problems import problems
+from rejuice.pipelines.demo.problems import Split, problems, seeded
 from rejuice.trainer.warmstart.demonstrations import LEVELS
 from rejuice.trainer.warmstart.demonstrator import STYLES, judge
 

@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...pipelines.demo.numbers import seeded
-from ...pipelines.demo.problems import Problem, problem
-from ...pipelines.demo.templates import NAMES
+from ...pipelines.demo.problems import NAMES, Problem, problem, seeded
 from .batches import Demonstration
 from .demonstrator import demonstrate, drill, judge
 from .tokenizer import build_tokenizer

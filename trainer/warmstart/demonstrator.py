@@ -10,9 +10,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ...pipelines.demo.numbers import pick
-from ...pipelines.demo.problems import Problem, SolutionStep
-from ...pipelines.demo.solvers import worked
+from ...pipelines.demo.problems import Problem, SolutionStep, pick
+from ...pipelines.demo.recorded import worked
 from .batches import Demonstration
 
 JUDGE_TEMPLATE = "{question} A student answers {answer}. Is that right?"

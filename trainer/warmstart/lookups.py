@@ -21,8 +21,7 @@ from ...operators.agents.trajectory import Task
 from ...operators.sampling.protocol import Group, Prompt, Sample
 from ...operators.servers.concurrency import LoopThread
 from ...pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
-from ...pipelines.demo.numbers import seeded
-from ...pipelines.demo.templates import WORDS
+from ...pipelines.demo.problems import WORDS, seeded
 from .batches import Demonstration
 from .planner import PEOPLE, PHRASES, Carelessness, plan, slip
 from .tokenizer import tokenizer_of

@@ -12,8 +12,7 @@ import re
 from typing import NamedTuple
 
 from ...pipelines.demo.lookup import GOODS, SHOPS, LookupTask
-from ...pipelines.demo.numbers import pick
-from ...pipelines.demo.templates import NAMES, WORDS
+from ...pipelines.demo.problems import NAMES, WORDS, pick
 
 PEOPLE = tuple(name for names in NAMES.values() for name in names)
 """Who may appear in a task, in any split."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ...pipelines.demo.templates import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
+from ...pipelines.demo.problems import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
 from .demonstrator import PHRASES
 
 if TYPE_CHECKING:

@@ -5,9 +5,7 @@ from itertools import islice
 
 import pytest
 
-from rejuice.pipelines.demo.numbers import seeded
-from rejuice.pipelines.demo.problems import problem
-from rejuice.pipelines.demo.templates import NAMES
+from rejuice.pipelines.demo.problems import NAMES, problem, seeded
 from rejuice.trainer.warmstart import batches as module
 from rejuice.trainer.warmstart.batches import Demonstration, batches, encode, pack
 from rejuice.trainer.warmstart.demonstrations import LEVELS, Curriculum, demonstrations, rename

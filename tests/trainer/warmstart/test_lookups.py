@@ -7,7 +7,7 @@ import pytest
 
 from rejuice.operators.agents.flows.react import PastStep, messages
 from rejuice.pipelines.demo.lookup import GOODS, SHOPS, lookup_task, make_task
-from rejuice.pipelines.demo.templates import WORDS
+from rejuice.pipelines.demo.problems import WORDS
 from rejuice.trainer.warmstart import lookups
 from rejuice.trainer.warmstart.batches import batches
 from rejuice.trainer.warmstart.lookups import LookupCurriculum
