@@ -5,7 +5,7 @@ a recipe may add files with `custom_operator_paths`. A class is imported only wh
 A name that two distributions register is refused when it is used, and so are two files that define
 operators of the same name; all other operators stay usable.
 
-    OPERATORS.get("length_filter")      # tools and flows: see `agents/registry.py`
+    OPERATORS.get("length_filter")      # tools and flows: see `agents/flow.py`
 """
 
 from __future__ import annotations

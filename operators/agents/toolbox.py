@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PrivateAttr
 
-from ..change import Columns
 from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
+from ..operator import Columns
 from ..servers.answer_cache import AnswerCache, has_answers
 from ..servers.concurrency import InFlight
 from .tool import Observation, Tool, ToolError, ToolFunction, close_all

@@ -18,8 +18,7 @@ from typing import Any, Literal, NamedTuple
 from ..cache_key import file_state
 from ..config import deciding_fields
 from ..errors import EngineError
-from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
-from .protocol import Engine
+from .protocol import Engine, OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .tokenizer import Encode, Messages
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
@@ -84,7 +83,7 @@ def preflight(spec: EngineSpec) -> None:
         EngineError: it is not.
     """
     if isinstance(spec.options, OpenAIOptions):
-        from ..servers.preflight import check_server
+        from ..servers.client import check_server
 
         check_server(spec.options, spec.model)
 

@@ -39,8 +39,7 @@ from ..servers.wire import (
     parse_body,
     unknown_ending,
 )
-from .options import OpenAIOptions
-from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
+from .protocol import Failure, Group, OpenAIOptions, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 # --- The request for the samples of a prompt, and the samples in a server's answer ----

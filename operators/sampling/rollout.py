@@ -24,8 +24,15 @@ from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from ..thoughts import TAGS
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
-from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
-from .protocol import Failure, Prompt, prompt_seeds
+from .protocol import (
+    Failure,
+    OpenAIOptions,
+    Prompt,
+    RecordedOptions,
+    TransformersOptions,
+    VllmOptions,
+    prompt_seeds,
+)
 
 # --- Whether a policy's chat template opens its thought, as that of DeepSeek-R1 does ---
 # Its responses then begin inside the thought, and have only the tag that closes it.

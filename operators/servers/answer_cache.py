@@ -27,9 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..disk import open_file, sync
+from ..disk import HEADER_BYTES, MAGIC, Header, open_file, read_header, sync
 from ..errors import EngineError
-from ..records import HEADER_BYTES, MAGIC, Header, read_header
 
 # --- Where the answers to keys are: 16 bytes of memory for each, whatever they are ----
 
@@ -87,7 +86,7 @@ def _prefix(key: bytes) -> int:
 # --- Answer log -----------------------------------------------------------------------
 # A log of answers: one process appends to it, all may read it, and nobody locks anything.
 #
-# It is a sequence of records, see `operators/records.py`: the key is that of the request. What a
+# It is a sequence of records, see `operators/disk.py`: the key is that of the request. What a
 # process was writing when it was killed stands at the end, and is no record.
 
 _BLOCK = 1 << 20  # bytes that are read at a time

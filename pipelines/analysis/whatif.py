@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Change, DataError, ResumableOperator
-from ...operators.change import concatenate
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.operator import concatenate
 from ..data_juicer.steps import asks_server
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame

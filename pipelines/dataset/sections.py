@@ -2,7 +2,7 @@
 
     section | section | ... | index | size of the index
 
-The index is a record, see `operators/records.py`, which belongs to this file of this folder. It has
+The index is a record, see `operators/disk.py`, which belongs to this file of this folder. It has
 the size and the checksum of each section. A file in an object store is fetched in
 two requests: its end, where the index is, and the sections that are needed, one after the other.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.records import HEADER_BYTES, Header, read_header
+from ...operators.disk import HEADER_BYTES, Header, read_header
 from .files import TABLE, damaged, owner, read_content, written
 from .remote import AnyPath, RemotePath, store_errors
 

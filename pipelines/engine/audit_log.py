@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Change, DataError
-from ...operators.change import merge_logged, surviving_rows
 from ...operators.compute import pc
+from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.files import open_input, read_arrow
 from ..dataset.remote import AnyPath
 from ..dataset.write import writer

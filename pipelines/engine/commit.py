@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from ...operators import Change
 from ...operators.columns import flat
+from ...operators.disk import HEADER_BYTES, Header
 from ...operators.groups import Array
-from ...operators.records import HEADER_BYTES, Header
 from ..dataset.files import (
     LINK,
     DamagedError,

@@ -15,7 +15,7 @@ from fake_model import DIMENSIONS, FakeModel, Trouble
 from loguru import logger
 
 from rejuice.operators import EngineError
-from rejuice.operators.change import OTHER_MESSAGES, merge_logged
+from rejuice.operators.operator import OTHER_MESSAGES, merge_logged
 from rejuice.pipelines.data_juicer import catalogue, needs, run_operator, settings
 from rejuice.pipelines.data_juicer.watch import watching
 from rejuice.pipelines.engine import runner as engine
