@@ -323,7 +323,7 @@ class ParsedFiles:
         return in_user_cache(f"code-{xxhash.xxh3_64_hexdigest(version.encode())}.parsed")
 
 
-# --- Code digest ----------------------------------------------------------------------
+# --- The digest of modules ------------------------------------------------------------
 
 REJUICE = __name__.partition(".")[0]
 _SITE = frozenset({"site-packages", "dist-packages"})
@@ -538,13 +538,11 @@ def _as_json(name: str, file: str, is_package: bool) -> list[Any]:
     return [*code._replace(bindings=dict(code.bindings))]
 
 
-# --- Cache key ------------------------------------------------------------------------
-
 # --- Former code ----------------------------------------------------------------------
 # The code of rejuice's own files, as it was in the keys of what users had paid for.
 #
 # Until then the version of a user's resumable operator had the code of the files of rejuice that it
-# uses, too (see `cache_key.former_code_version`). `former_code.json` is what `parse_code` gave for
+# uses, too (see `former_code_version`). `former_code.json` is what `parse_code` gave for
 # them last, at commit 22504f3, and is never written again: from what is there now nobody could tell
 # how folders were named.
 #

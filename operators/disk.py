@@ -21,8 +21,6 @@ def in_user_cache(name: str) -> Path:
     return Path(folder) / "rejuice" / name
 
 
-# --- Files ----------------------------------------------------------------------------
-
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a FIFO",
@@ -112,8 +110,7 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
 
 
-# --- Records --------------------------------------------------------------------------
-# Records: what rejuice keeps in files, each with its size, its checksum, and whose it is.
+# --- Records: each with its size, its checksum, and whose it is -----------------------
 #
 #     header (64 bytes) | payload | header | payload | ...
 #
@@ -231,6 +228,3 @@ def _checksum(parts: Sequence[Any]) -> int:
 
 def _header_checksum(header: bytes) -> bytes:
     return xxhash.xxh32_intdigest(header[8:]).to_bytes(4, "little")
-
-
-# --- Disk -----------------------------------------------------------------------------

@@ -226,14 +226,13 @@ def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
 def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     from ..workers import usable_cores
     from .processes import EngineProcesses
-    from .transformers_engine import TransformersEngine
 
     policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or process_count(policy, options.dtype, cores)
     build = partial(
-        TransformersEngine,
+        _transformers_engine,
         policy,
         name=spec.model,
         device=device,
@@ -243,6 +242,13 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
         chat_template_kwargs=spec.chat_template_kwargs,
     )
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
+
+
+def _transformers_engine(policy: str, **options: Any) -> Engine:
+    """Open the engine in a process of its own: only there is torch loaded."""
+    from .transformers_engine import TransformersEngine
+
+    return TransformersEngine(policy, **options)
 
 
 def process_count(policy: str, dtype: str, cores: int) -> int:

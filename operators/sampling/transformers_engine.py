@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,6 @@ from ..groups import Array, mix
 from .key_values import Compaction, Store
 from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- Decode ---------------------------------------------------------------------------
 # Decoding of policies in the Hugging Face format, by our own loop around the model's forward.

@@ -2,7 +2,7 @@
 
 Four layers, each of which would stop most of what the others stop: limits of resources, no
 privileges, Landlock (no file can be opened, no port bound or connected to, no process outside
-signalled) and seccomp (`bpf.py`). All are applied by the process to itself, and none can be undone.
+signalled) and seccomp. All are applied by the process to itself, and none can be undone.
 Only the standard library is used: the fork server imports this file without its package.
 """
 
