@@ -44,13 +44,7 @@ from .model import ModelError
 from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler, as_utf8
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
-from .trajectory import (
-    FAILURES,
-    SeededTask,
-    Task,
-    Trajectory,
-    TrajectoryGroup,
-)
+from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:
     from ..sampling.openai_engine import OpenAIEngine

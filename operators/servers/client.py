@@ -66,6 +66,7 @@ _NO_ANSWER_S = 10.0  # seconds that a list of models may take
 _CONNECT_S = 30.0  # seconds that a connection may take
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
+_PAUSED = "the server asked for a pause after other requests, and again"
 
 
 class _UnreachableError(Exception):
@@ -232,7 +233,8 @@ class OpenAIClient:
             try:
                 await self._endpoints.usable(tried=tried, left_s=stop.left_s)
             except HeldTooLongError:
-                raise attempt.last or _asked_to_wait() from None
+                never_sent = AttemptError("rate_limited", _PAUSED, RetryClass.OVERLOADED)
+                raise attempt.last or never_sent from None
             asked = self._clock()
             admission = await self._rates.admit(attempt.request.body or {})
             stop.excuse(self._clock() - asked)  # The limits take as long as they take.
@@ -298,7 +300,8 @@ class OpenAIClient:
         """
         tried = False
         while True:
-            at = await self._endpoints.acquire(tried=tried)
+            while (at := self._endpoints.take(tried=tried)) is None:
+                await self._endpoints.usable(tried=tried)
             tried = True
             try:
                 timeout_s = timeout_s or self._options.timeout_s
@@ -320,18 +323,18 @@ class OpenAIClient:
         try:
             response = await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {at.base}: {message_of(error)}"
+            found = f"no secure connection to {at.base}: {_message(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
-        except UNREACHABLE as error:
-            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+        except _UNREACHABLE as error:
+            self._endpoints.unreachable(at, _why(error), _message(error))
             raise _UnreachableError from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:.3g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            detail = message_of(error)
+            detail = _message(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
         self._endpoints.responded(at)
         return response
@@ -363,10 +366,10 @@ class OpenAIClient:
             # Less than for all of it: a host that drops packets is not taken for a slow one.
             url, connect_s = probed_url(at.base, self._options), _NO_ANSWER_S / 2
             await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
-        except UNREACHABLE as error:
-            if not is_unreachable(error):
-                return True  # The next request reports what is wrong with it.
-            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+        except aiohttp.ClientSSLError:
+            return True  # The next request reports what is wrong with its certificate.
+        except _UNREACHABLE as error:
+            self._endpoints.unreachable(at, _why(error), _message(error))
             return False
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
@@ -374,25 +377,14 @@ class OpenAIClient:
 
 
 class _Attempt(Generic[T]):
-    """The attempts for a request.
-
-    Attributes:
-        request: it.
-        failed_at: counts those that failed, by address.
-        last: the error of the last one.
-
-    Args:
-        request: it.
-        failed: counts those that failed, by reason.
-        is_probe: whether even the first one may take no longer than is left.
-    """
+    """The attempts for a request; of a probe even the first may take no longer than is left."""
 
     def __init__(
         self, request: Request[T], failed: Counter[str], *, is_probe: bool = False
     ) -> None:
         self.request, self._failed, self._is_probe = request, failed, is_probe
-        self.failed_at: Counter[Endpoint] = Counter()
-        self.last: AttemptError | None = None
+        self.failed_at: Counter[Endpoint] = Counter()  # `failed` counts them by reason
+        self.last: AttemptError | None = None  # the error of the last one that failed
 
     def note(self, at: Endpoint, error: AttemptError) -> None:
         """Note an attempt that failed."""
@@ -405,12 +397,6 @@ class _Attempt(Generic[T]):
         if self.last is None and not self._is_probe:
             return longest_s
         return min(longest_s, max(left_s, _SHORTEST_S))
-
-
-def _asked_to_wait() -> AttemptError:
-    """The error of a request that was never sent, as the server asked others to wait."""
-    detail = "the server asked for a pause after other requests, and again"
-    return AttemptError("rate_limited", detail, RetryClass.OVERLOADED)
 
 
 def _explained(
@@ -525,26 +511,20 @@ class Bodies:
             return b"".join(parts)
 
 
-# --- Connection errors ----------------------------------------------------------------
-# Errors of aiohttp: which of them mean that an address cannot be reached, and their messages.
+# --- Errors of aiohttp, in words ------------------------------------------------------
 
-UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-
-
-def is_unreachable(error: BaseException) -> bool:
-    """Whether waiting may help: it does not fix a certificate."""
-    return isinstance(error, UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
+_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
-def why_unreachable(error: Exception) -> str:
+def _why(error: Exception) -> str:
     """The reason in a few words, for the log."""
     cause = getattr(error, "os_error", None) or error
     # Where a host has several addresses, the number is only in the text.
     refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else message_of(error)
+    return "connection refused" if refused else _message(error)
 
 
-def message_of(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """The message of an error in one line."""
     message = " ".join(str(error).split()) or type(error).__name__
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.

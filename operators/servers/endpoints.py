@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from ..errors import EngineError
 from ..logs import logger
 from .options import ServerOptions
-from .wire import AttemptError, RetryClass
+from .wire import AttemptError, ReportedUsage, RetryClass
 
 _log = logger(__name__)
 _FAILURES = 3
@@ -96,10 +96,10 @@ class Endpoints:
         """Whether there is no other address to try."""
         return len(self.all) == 1
 
-    async def acquire(
+    def take(
         self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
-    ) -> Endpoint:
-        """The address for the next request, which counts as in flight until `release`.
+    ) -> Endpoint | None:
+        """The address for the next request, which is in flight until `release`; None: wait first.
 
         Args:
             failed: how often this request has failed where; elsewhere is preferred.
@@ -109,14 +109,6 @@ class Endpoints:
         Raises:
             ServerDownError: all have been set aside for `patience_s`.
         """
-        while (taken := self.take(failed, tried=tried)) is None:
-            await self.usable(tried=tried)
-        return taken
-
-    def take(
-        self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
-    ) -> Endpoint | None:
-        """What `acquire` gives, where it need not wait for it; otherwise None."""
         ready = self._ready(tried=tried)
         if not ready:
             return None
@@ -129,7 +121,7 @@ class Endpoints:
         """Wait until there is an address to take.
 
         Raises:
-            ServerDownError: see `acquire`.
+            ServerDownError: see `take`.
             HeldTooLongError: there is none in time.
         """
         while not self._ready(tried=tried):
@@ -190,7 +182,7 @@ class Endpoints:
         """Note that an address cannot be reached."""
         endpoint.unreachable = True
         since = self._set_aside(endpoint, message, LONGEST_POLL_INTERVAL_S, why)
-        if self._all_aside():
+        if all(each.aside_since is not None for each in self.all):
             waited_s = self._clock() - since
             self.waits.report(why, waited_s, self._options.patience_s)
 
@@ -247,9 +239,6 @@ class Endpoints:
         # Not seeded: it affects when a request is sent, never the answer.
         longest = min(longest_s, self._options.back_off_s * 2.0 ** min(number, 30))
         return longest * random.uniform(0.5, 1)
-
-    def _all_aside(self) -> bool:
-        return all(each.aside_since is not None for each in self.all)
 
     def _out_of_patience(self) -> bool:
         times = [each.aside_since for each in self.all if each.aside_since is not None]
@@ -327,13 +316,6 @@ equally long to arrive, so that the server's minute is not quite ours."""
 _CHARACTERS_PER_TOKEN = 4
 _ABSURD = 4
 """No request uses so many times what was estimated, even in a language with few letters a token."""
-
-
-class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 class _UsageBody(BaseModel):

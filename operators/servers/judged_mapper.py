@@ -40,6 +40,8 @@ _log = logger(__name__)
 _first_failures = FirstFailures(_log.warning)
 _SEEDS = 2**31
 _FIRST_ROWS = 64
+PROBE = ("Hi", "Hi", "Hi")
+"""Something short to show: what the placeholders of a template have."""
 _RequestOrKnown: TypeAlias = (
     ToCompute[tuple[ScoringBatch, ScoringRequest]] | KnownResult[ScoringOutcome]
 )
@@ -94,7 +96,7 @@ class JudgedMapper(ResumableOperator):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        own = self._own_fields(self._probe()).keys() | {"n", "stream"}
+        own = self._own_fields(PROBE).keys() | {"n", "stream"}
         refuse_own_fields(self.parameters, own, self.server)
         return self
 
@@ -169,10 +171,6 @@ class JudgedMapper(ResumableOperator):
         """The chat that shows it to the scorer."""
 
     @abstractmethod
-    def _probe(self) -> tuple[str, ...]:
-        """Something short to show."""
-
-    @abstractmethod
     def _answer_fields(self) -> Mapping[str, Any]:
         """Fields of the request that say what the answer must look like."""
 
@@ -212,7 +210,7 @@ class JudgedMapper(ResumableOperator):
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         judge = open_judge(self.server, self._cache_file())
         fail = self.on_server_down == "fail"
-        for index, outcome in judge.outcomes(requests, self._body(self._probe()), fail=fail):
+        for index, outcome in judge.outcomes(requests, self._body(PROBE), fail=fail):
             if outcome.reason is not None:
                 message = f"a response has no score, {outcome.reason}: {outcome.detail}"
                 _first_failures.report(outcome.reason, message)

@@ -404,6 +404,13 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
         return choice.model_copy(update={"finish_reason": ending})
 
 
+class ReportedUsage(BaseModel):
+    """What a server reports to have used for a request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class LogProb(BaseModel):
     """The log-probability of a token."""
 
