@@ -28,8 +28,7 @@ from .config import Named
 from .errors import OperatorError, RecipeError, shown, suggest
 from .operator import Operator
 
-# --- An operator, a tool or a flow from the fields of a recipe ------------------------
-# A wrong field is one line that says what is right.
+# --- From the fields of a recipe ------------------------------------------------------
 
 _N = TypeVar("_N", bound=Named)
 
@@ -78,7 +77,7 @@ def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
     return list(model.model_fields)
 
 
-# --- Registry -------------------------------------------------------------------------
+# --- Classes by name ------------------------------------------------------------------
 
 T = TypeVar("T", bound=Named)
 _WHERE = "custom_operator_paths"

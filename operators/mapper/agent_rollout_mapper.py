@@ -103,7 +103,7 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
     return Trajectory(turns_of(row["turns"]), row["response"], row["finish_reason"] or end)
 
 
-# --- Agent rollout mapper -------------------------------------------------------------
+# --- The operator ---------------------------------------------------------------------
 
 _WRITTEN = (
     "response_id", "response", "finish_reason", "prompt_token_ids", "response_token_ids",

@@ -294,7 +294,7 @@ def _number(label: str, version: int) -> int:
     return int(label)
 
 
-# --- Samples from a server with OpenAI's API, such as vLLM ----------------------------
+# --- The engine -----------------------------------------------------------------------
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
 _SamplePrompt = Callable[[int, Prompt], Awaitable[None]]

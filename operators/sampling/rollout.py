@@ -34,8 +34,7 @@ from .protocol import (
     prompt_seeds,
 )
 
-# --- Whether a policy's chat template opens its thought, as that of DeepSeek-R1 does ---
-# Its responses then begin inside the thought, and have only the tag that closes it.
+# --- Chat templates that open a thought, as that of DeepSeek-R1 -----------------------
 
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 """Tags of transformers around what an assistant wrote, without effect on the text."""
@@ -92,7 +91,7 @@ def _template(folder: Path) -> str | None:
     return template if isinstance(template, str) else None
 
 
-# --- Rollout --------------------------------------------------------------------------
+# --- Operators that sample ------------------------------------------------------------
 
 _R = TypeVar("_R")
 _first_failures = FirstFailures(logger(__name__).warning)

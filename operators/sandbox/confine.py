@@ -113,7 +113,7 @@ def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -
     return struct.pack("=HBBI", code, if_true, if_false, operand)
 
 
-# --- Confine --------------------------------------------------------------------------
+# --- All layers -----------------------------------------------------------------------
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _SECCOMP_MODE_FILTER = 2

@@ -223,7 +223,7 @@ async def run_concurrently(
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-# --- Work in flight that several callers wait for: what is the same is done once ------
+# --- Work that several callers wait for, done once ------------------------------------
 
 
 class InFlight(Generic[T]):

@@ -163,7 +163,7 @@ def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str,
     }
 
 
-# --- From a scorer's answer to its scores ---------------------------------------------
+# --- The scores in an answer ----------------------------------------------------------
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)
