@@ -31,7 +31,7 @@ from rejuice.operators.agents.tools.search import Search
 from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.sampling import Settings
 from rejuice.operators.sampling.engines import EngineSpec, encoder, open_engine
-from rejuice.operators.sampling.options import TransformersOptions
+from rejuice.operators.sampling.protocol import TransformersOptions
 from rejuice.operators.sampling.tokenizer import Messages
 
 _TURNS, _N = 4, 8

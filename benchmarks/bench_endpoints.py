@@ -22,8 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from fake_server import FakeServer
 
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Prompt, Settings
+from rejuice.operators.sampling.protocol import OpenAIOptions, Prompt, Settings
 
 _AT_A_TIME = 8
 

@@ -25,9 +25,8 @@ import psutil
 from bench_sampling import Generate
 
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
 from rejuice.operators.sampling.processes import EngineProcesses
-from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
+from rejuice.operators.sampling.protocol import Failure, OpenAIOptions, Prompt, Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 from rejuice.operators.sampling.transformers_engine import TransformersEngine
 from rejuice.pipelines.demo.problems import problem

@@ -14,7 +14,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .change import Change, Columns
 from .columns import component, component_columns
 from .errors import (
     DataError,
@@ -27,6 +26,8 @@ from .errors import (
 from .groups import Groups, uniform_N
 from .operator import (
     ALL,
+    Change,
+    Columns,
     Filter,
     Kind,
     Mapper,

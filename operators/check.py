@@ -12,11 +12,21 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from .change import Change, concatenate, interleave, split
 from .columns import flat
 from .errors import DataError, OperatorError, RejuiceError
 from .groups import Array, Groups, mix
-from .operator import ALL, Kind, Operator, ResumableOperator, RowsOfChunk, Scope
+from .operator import (
+    ALL,
+    Change,
+    Kind,
+    Operator,
+    ResumableOperator,
+    RowsOfChunk,
+    Scope,
+    concatenate,
+    interleave,
+    split,
+)
 from .registry import build
 
 _SLUG = re.compile(r"[a-z][a-z0-9_]*")

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from .operator import RowsOfChunk
 
-# --- Hands items out one by one, as whoever works on them becomes free for them -------
+# --- Items, taken as whoever works on them becomes free -------------------------------
 
 T = TypeVar("T")
 Numbered: TypeAlias = tuple[int, T]
@@ -86,7 +86,7 @@ class Feed(Generic[T]):
         self._paused_until = -math.inf
 
 
-# --- Chunk results --------------------------------------------------------------------
+# --- Results of items, by the rows that they are for ----------------------------------
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -173,7 +173,7 @@ def _text(node: ast.stmt | None) -> str:
     return inspect.cleandoc(text) if isinstance(text, str) else ""
 
 
-# --- What recipes name: operators, and the tools and flows of agents ------------------
+# --- Classes that recipes name --------------------------------------------------------
 
 
 class Named(Config, ABC):

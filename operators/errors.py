@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from .logs import redact
 
-# --- Log the first failure of each kind in full; the audit log keeps only the reasons ---
+# --- The first failure of each kind, logged in full -----------------------------------
 
 
 class FirstFailures:
@@ -39,7 +39,7 @@ class FirstFailures:
         self._reported.clear()
 
 
-# --- Errors that end a run. A bad rollout is data and raises none of these ------------
+# --- Errors that end a run ------------------------------------------------------------
 
 _LINE_BREAKS = re.compile("\\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\\s*")
 _MOST_SHOWN = 200

@@ -125,7 +125,7 @@ def _restored(value: Any) -> Any:
     return [_restored(each) for each in value] if isinstance(value, list) else value
 
 
-# --- Json text ------------------------------------------------------------------------
+# --- JSON that anybody may have written -----------------------------------------------
 
 _MOST_DIGITS = 308
 """Digits of a whole number that a float can be near: `float` refuses those of more."""

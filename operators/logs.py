@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-# --- Visible --------------------------------------------------------------------------
-# Text of a dataset, a response or a judge for a terminal: nothing in it may steer the terminal.
+# --- Text that does not steer a terminal ----------------------------------------------
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control, format (bidi, zero-width) and surrogate characters, and separators of lines."""
@@ -42,9 +41,7 @@ def _shown(character: str, one_line: bool) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-# --- Redaction ------------------------------------------------------------------------
-# Texts without the secrets that this process knows: keys of servers, tokens, passwords.
-#
+# --- Texts without the secrets of this process ----------------------------------------
 # A server may answer with what it was sent, such as the header with the key. `know` is called where
 # a secret is resolved, and `redact` where text of others arrives, and where text is printed or
 # logged.
@@ -220,7 +217,7 @@ def _unless_escaped(found: re.Match[bytes]) -> bytes:
     return found[0] if (start - before) % 2 else REDACTED.encode()
 
 
-# --- Logs -----------------------------------------------------------------------------
+# --- Loggers --------------------------------------------------------------------------
 
 
 def logger(name: str) -> logging.Logger:

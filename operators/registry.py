@@ -5,7 +5,7 @@ a recipe may add files with `custom_operator_paths`. A class is imported only wh
 A name that two distributions register is refused when it is used, and so are two files that define
 operators of the same name; all other operators stay usable.
 
-    OPERATORS.get("length_filter")      # tools and flows: see `agents/registry.py`
+    OPERATORS.get("length_filter")      # tools and flows: see `agents/flow.py`
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from .config import Named
 from .errors import OperatorError, RecipeError, shown, suggest
 from .operator import Operator
 
-# --- An operator, a tool or a flow from the fields of a recipe ------------------------
-# A wrong field is one line that says what is right.
+# --- From the fields of a recipe ------------------------------------------------------
 
 _N = TypeVar("_N", bound=Named)
 
@@ -78,7 +77,7 @@ def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]
     return list(model.model_fields)
 
 
-# --- Registry -------------------------------------------------------------------------
+# --- Classes by name ------------------------------------------------------------------
 
 T = TypeVar("T", bound=Named)
 _WHERE = "custom_operator_paths"

@@ -1,4 +1,4 @@
-"""How many processor cores this process may use."""
+"""Processes of a run: cores, interrupts, and their end with the process that started them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# --- The end of a process with the one that has started it, however that ends ---------
+# --- The end of a process with its parent ---------------------------------------------
 
 _POLL_S = 0.5  # where the system cannot tell
 
@@ -31,8 +31,7 @@ def _exit_with(parent: int) -> None:
     os._exit(1)
 
 
-# --- Interrupts -----------------------------------------------------------------------
-# Signals that end a program: they let it end its own processes first, as Ctrl-C does.
+# --- Signals that end a run -----------------------------------------------------------
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# --- How many processor cores this process may use ------------------------------------
+# --- Cores ----------------------------------------------------------------------------
 
 
 def usable_cores() -> int:

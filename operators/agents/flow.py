@@ -1,4 +1,4 @@
-"""What a flow is: how a policy works on a task, turn by turn.
+"""What a flow is: how a policy works on a task, turn by turn; flows and tools of recipes.
 
     class Guess(Flow):
         \"""Ask until the policy says that it is done.\"""
@@ -14,13 +14,22 @@ nothing leaks from one task to the next.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ..cache_key import part_version
 from ..config import Named, deciding_fields
+from ..errors import RecipeError
+from ..operator import Columns
+from ..registry import Registry, build
 from ..sampling.tokenizer import Encode
 from .play import Model, Play
+from .tool import Tool
 from .trajectory import Budgets, Task
 
 
@@ -64,3 +73,107 @@ class Flow(Budgets, Named):
     def cache_key_fields(self) -> Mapping[str, Any]:
         """What decides the trajectories, as JSON: by default the fields and the code's version."""
         return {**deciding_fields(self), "code": part_version(type(self))}
+
+
+# --- Tools and flows by name, and from the fields of a recipe -------------------------
+# Distributions register them under the entry-point groups `rejuice.tools` and `rejuice.flows`; the
+# files of a recipe's `custom_operator_paths` may define them, too.
+
+TOOLS = Registry[Tool](Tool)  # type: ignore[type-abstract]
+FLOWS = Registry[Flow](Flow)  # type: ignore[type-abstract]
+
+_HIDDEN = "reference"
+_N = TypeVar("_N", bound=Named)
+
+
+def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
+    """The flow of a recipe.
+
+    Raises:
+        RecipeError: there is no such flow, a field does not fit, or it reads the reference.
+    """
+    flow = _built(FLOWS, entry, FLOWS.load_files(files), "flow")
+    _check_reads(flow, flow.reads(), "flow")
+    return flow
+
+
+def build_tools(
+    entries: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
+) -> tuple[Tool, ...]:
+    """The tools of a recipe.
+
+    Raises:
+        RecipeError: there is no such tool, two have the same name, a field does not fit, or one
+            reads the reference.
+    """
+    custom = TOOLS.load_files(files)
+    tools = tuple(_built(TOOLS, entry, custom, "tools") for entry in entries)
+    # A tool that has functions of its own, as an MCP server, may be used twice.
+    names = [each.name() for each in tools if type(each).functions is Tool.functions]
+    for name in names:
+        if names.count(name) > 1:
+            found = f"two tools are called '{name}'"
+            raise RecipeError(found, "leave one of them out", where="tools")
+    for tool in tools:
+        _check_reads(tool, tool.reads(), "tools")
+    return tools
+
+
+def _built(
+    registry: Registry[_N], entry: Mapping[str, Any], custom: Mapping[str, type[_N]], field: str
+) -> _N:
+    ((name, fields),) = entry.items()
+    try:
+        kind = registry.get(name, custom)
+    except RecipeError as error:
+        raise error.at(field) from None
+    try:
+        return build(kind, fields or {})
+    except RecipeError as error:
+        raise error.at(f"{field}.{name}") from None
+
+
+def _check_reads(part: Named, columns: Columns, field: str) -> None:
+    """Refuse what would show the answer to the policy."""
+    if _HIDDEN in columns:
+        raise RecipeError(
+            f"it reads the column '{_HIDDEN}', which has the answer",
+            "let it read another column",
+            where=f"{field}.{part.name()}",
+        )
+
+
+class _Schema(NamedTuple):
+    """The JSON schema of an entry: a name, or a name with fields."""
+
+    registry: Registry[Any]
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        usable, _ = self.registry.load_all()
+        named: list[JsonSchemaValue] = [{"enum": [*usable]}]
+        for name, kind in usable.items():
+            whole = kind.__get_pydantic_json_schema__(kind.__pydantic_core_schema__, handler)
+            fields = {"anyOf": [whole, {"type": "null"}]}
+            named.append({"type": "object", "properties": {name: fields}, "required": [name]})
+        # A file may define others.
+        return {"anyOf": [*named, {"type": "string"}, {"type": "object", "maxProperties": 1}]}
+
+
+def _entry(value: Any) -> Any:
+    """`name`, `{name: null}` and `{name: fields}` as `{name: fields}`."""
+    if isinstance(value, str):
+        return {value: {}}
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise ValueError("write a name, or `name: {field: value}`")
+    ((name, fields),) = value.items()
+    if fields is not None and not isinstance(fields, Mapping):
+        raise ValueError(f"the fields of {name} are `field: value`")
+    return {str(name): dict(fields or {})}
+
+
+FlowEntry = Annotated[dict[str, dict[str, Any]], BeforeValidator(_entry), _Schema(FLOWS)]
+"""A flow as a recipe names it: `react`, or `{react: {format: lines}}`."""
+ToolEntry = Annotated[dict[str, dict[str, Any]], BeforeValidator(_entry), _Schema(TOOLS)]
+"""A tool as a recipe names it."""

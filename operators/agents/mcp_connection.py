@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from mcp import Client
 
 
-# --- Mcp transport --------------------------------------------------------------------
-# How messages of an MCP server are received, within bounds: a message may not fill the memory.
+# --- Messages of a server, within bounds ----------------------------------------------
 
 _log = logger(__name__)
 LARGEST = 1 << 24
@@ -180,7 +179,7 @@ def http_client(own_headers: Mapping[str, str], timeout_s: float) -> httpx2.Asyn
     )
 
 
-# --- A connection to an MCP server that is made again when it is lost -----------------
+# --- Connections ----------------------------------------------------------------------
 
 T = TypeVar("T")
 OpenClient = Callable[[], AbstractAsyncContextManager["Client"]]

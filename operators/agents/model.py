@@ -78,7 +78,7 @@ class FrozenModel(DialectServer):
         Raises:
             EngineError: it is not up, lacks the model or refuses the key, or its address is wrong.
         """
-        from ..servers.preflight import check_server
+        from ..servers.client import check_server
 
         check_server(self, self.model)
 
@@ -90,8 +90,7 @@ class FrozenModel(DialectServer):
                 down: it may recover, so the run goes on without this answer.
             EngineError: it would never answer: the address, the model or the key is wrong.
         """
-        from ..servers.client import Request
-        from ..servers.concurrency import shared_client
+        from ..servers.client import Request, shared_client
         from ..servers.endpoints import ServerDownError
         from ..servers.wire import advice
 
@@ -113,7 +112,7 @@ class FrozenModel(DialectServer):
 
     async def close(self) -> None:
         """Close the connections of this event loop to the server."""
-        from ..servers.concurrency import close_shared_client
+        from ..servers.client import close_shared_client
 
         await close_shared_client(self)
 

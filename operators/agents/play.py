@@ -165,7 +165,7 @@ class TimeLimit:
             self._timer = None
 
 
-# --- One trajectory under way: its budgets, and a record of every turn ----------------
+# --- A trajectory under way -----------------------------------------------------------
 
 _TokenIds: TypeAlias = Callable[[], tuple[int, ...] | None]
 

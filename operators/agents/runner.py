@@ -40,8 +40,9 @@ from ..sampling.protocol import (
 from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
+from .model import ModelError
 from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler, as_utf8
-from .tool import Tool, ToolError, close_all
+from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
 
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
     from ..servers.client import OpenAIClient
 
 
-# --- Sampler --------------------------------------------------------------------------
-# Turns of trajectories as engines sample them: by HTTP one at a time, otherwise in waves.
-#
+# --- Samplers of turns ----------------------------------------------------------------
 # Each trajectory waits for one turn at a time. A server batches the requests that it gets; any
 # other engine is given all turns that wait, as one wave.
 
@@ -262,7 +261,7 @@ def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
         turn.found.set_result(found)
 
 
-# --- Runs flows: many trajectories at the same time, in one event loop ----------------
+# --- Trajectories ---------------------------------------------------------------------
 
 _Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logger(__name__).warning)
@@ -513,3 +512,76 @@ def _bug(flow: Flow, error: BaseException) -> OperatorError:
     place = f"{Path(at.filename).name}:{at.lineno}"
     found = f"flow '{flow.name()}' failed with {type(error).__name__}: {error} ({place})"
     return OperatorError(found, "the groups that are finished are kept")
+
+
+# --- What a flow and its tools show to the policy, for `rejuice explain` --------------
+
+
+def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
+    """What the policy sees first; None where frozen models, which are not asked, come before it.
+
+    Raises:
+        ToolError: a tool cannot say what it has.
+    """
+    loop = LoopThread("a first prompt")
+    try:
+        return loop.run(_first_prompt(flow, tools, prompt))
+    finally:
+        loop.close()
+
+
+def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
+    """What tools give the policy to call.
+
+    Raises:
+        ToolError: a tool cannot say what it has.
+    """
+    loop = LoopThread("descriptions of tools")
+    try:
+        return loop.run(_functions_of(tools))
+    finally:
+        loop.close()
+
+
+class _Seen:
+    """Samples nothing, and keeps the first prompt."""
+
+    messages: Messages | None = None
+
+    async def sample(self, prompt: Prompt, max_tokens: int) -> Failure:
+        self.messages = self.messages or prompt.messages
+        return Failure("not_sampled", "")
+
+
+class _Silent:
+    """In place of a frozen model: it gives no answer."""
+
+    async def ask(self, messages: Messages) -> str:
+        raise ModelError("it is not asked")
+
+    async def close(self) -> None:
+        pass
+
+
+async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
+    seen = _Seen()
+    functions = await _functions_of(tools)
+    await play_trajectory(
+        flow,
+        Task("", prompt, dict.fromkeys(flow.reads())),
+        sampler=seen,
+        encode=None,
+        toolbox=Toolbox(functions),
+        models=dict.fromkeys(flow.models(), _Silent()),
+        limits=Limits(1, None),
+        seed=0,
+        index=0,
+    )
+    return seen.messages
+
+
+async def _functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
+    try:
+        return [each for tool in tools for each in await tool.functions()]
+    finally:
+        await close_all(*tools)

@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from ..cache_key import part_version
-from ..change import Columns
 from ..config import Named, deciding_fields
 from ..logs import redact
+from ..operator import Columns
 
 Status: TypeAlias = Literal["ok", "malformed", "unknown_tool", "bad_arguments", "error"]
 """`malformed`: the action calls no tool and gives no answer. `error`: the call itself went wrong,

@@ -13,17 +13,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PrivateAttr
 
-from ..change import Columns
 from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
+from ..operator import Columns
 from ..servers.answer_cache import AnswerCache, has_answers
 from ..servers.concurrency import InFlight
 from .tool import Observation, Tool, ToolError, ToolFunction, close_all
 
-# --- Tool cache -----------------------------------------------------------------------
-# The observations of tools, kept in a folder: no call that costs something is made twice.
-#
+# --- Cache of observations ------------------------------------------------------------
 #     tool_cache: read_write      call what is not known, and keep what it gives
 #     tool_cache: read_only       call nothing: what is not known is missing
 #
@@ -170,7 +168,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, default=str, sort_keys=True)
 
 
-# --- The tools of a recipe: found by name, called with what the policy wrote ----------
+# --- Calls ----------------------------------------------------------------------------
 
 
 class Toolbox:

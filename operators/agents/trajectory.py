@@ -19,7 +19,7 @@ from ..config import Config
 from ..sampling.protocol import Failure
 from ..sampling.tokenizer import Messages
 
-# --- What a trajectory is about, and how much it may use ------------------------------
+# --- Tasks and budgets ----------------------------------------------------------------
 
 
 class Task(NamedTuple):
@@ -70,7 +70,7 @@ class Budgets(Config):
     policy's own turns. Its reward is then missing, as a slow server is not the policy's fault."""
 
 
-# --- Trajectory -----------------------------------------------------------------------
+# --- Trajectories ---------------------------------------------------------------------
 
 POLICY = "policy"
 """Role of the turns of the policy itself, the only ones that are trained."""
@@ -217,3 +217,39 @@ def _turn(fields: dict[str, Any]) -> Turn:
     lists = {n: fields[n] for n in ("prompt_token_ids", "token_ids", "logprobs")}
     tuples = {name: None if each is None else tuple(each) for name, each in lists.items()}
     return Turn(**{**fields, **tuples})
+
+
+# --- Turns in words, for `rejuice explain` --------------------------------------------
+
+_WIDEST = 160
+
+
+def holds_turns(cell: Any) -> bool:
+    """Whether a cell has the turns of a trajectory: a dataset may have a `turns` of its own."""
+    fields = set(Turn._fields)
+    return isinstance(cell, list) and all(
+        isinstance(each, dict) and each.keys() == fields for each in cell
+    )
+
+
+def turn_lines(cell: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """A line for each turn of a trajectory.
+
+    Returns:
+        What happened, such as `2. search {"query": "apples"}, ok`, and what was written or seen.
+    """
+    return dict(_line(number, turn) for number, turn in enumerate(turns_of(cell), 1))
+
+
+def _line(number: int, turn: Turn) -> tuple[str, str]:
+    if turn.role != TOOL:
+        sizes = [] if turn.token_ids is None else [f"{len(turn.token_ids)} tokens"]
+        cut = ["cut off"] if turn.finish_reason == "length" else []
+        return f"{number}. {', '.join([turn.role, *sizes, *cut])}", _shown(turn.text or "")
+    called = " ".join(f"{turn.tool or ''} {turn.arguments or ''}".split())
+    what = [_shown(called)] if called else []
+    return f"{number}. {', '.join([*what, str(turn.status)])}", _shown(turn.observation or "")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}… ({len(text):,} characters)"

@@ -13,9 +13,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..agents.flow import Flow
+from ..agents.flow import Flow, FlowEntry, ToolEntry, build_flow, build_tools
 from ..agents.model import FrozenModel
-from ..agents.registry import FlowEntry, ToolEntry, build_flow, build_tools
 from ..agents.tool import Tool, ToolError
 from ..agents.toolbox import ToolCacheMode, cached, user_cache
 from ..agents.trajectory import (
@@ -26,6 +25,7 @@ from ..agents.trajectory import (
     Trajectory,
     TrajectoryGroup,
     columns_of,
+    turn_lines,
     turns_of,
 )
 from ..chats import check_chats
@@ -103,7 +103,7 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
     return Trajectory(turns_of(row["turns"]), row["response"], row["finish_reason"] or end)
 
 
-# --- Agent rollout mapper -------------------------------------------------------------
+# --- The operator ---------------------------------------------------------------------
 
 _WRITTEN = (
     "response_id", "response", "finish_reason", "prompt_token_ids", "response_token_ids",
@@ -240,8 +240,6 @@ class AgentRolloutMapper(RolloutMapper):
         }
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        from ..agents.explained import turn_lines
-
         if row is None:
             return self._explained()
         ids = row.get("prompt_token_ids")
@@ -365,7 +363,7 @@ class AgentRolloutMapper(RolloutMapper):
 
     def _explained(self) -> Mapping[str, str]:
         """What the policy sees first, and the tools."""
-        from ..agents.explained import first_prompt, functions_of
+        from ..agents.runner import first_prompt, functions_of
 
         lines = {}
         try:

@@ -28,6 +28,7 @@ from ..servers.judge_prompt import (
     system_message,
 )
 from ..servers.judged_mapper import (
+    PROBE,
     JudgedMapper,
     questions_of,
     response_format,
@@ -48,9 +49,7 @@ from ..servers.verdict import (
 )
 from ..servers.verdict import schema as schema_of_scores
 
-# --- Data juicer quality --------------------------------------------------------------
-# The prompt of Data-Juicer's `llm_quality_score_filter`, and its way to read the answers.
-#
+# --- The prompt and the answer of Data-Juicer's `llm_quality_score_filter` ------------
 # The texts are those of the Data-Juicer that is installed. They are read from its source files,
 # because importing them takes seconds.
 #
@@ -291,7 +290,7 @@ class LlmQualityRewardMapper(JudgedMapper):
     def cache_key_fields(self) -> Mapping[str, Any]:
         fields = {**super().cache_key_fields()}
         if fields.pop("prompt") == "data_juicer":
-            fields["prompt"] = self._messages(self._probe())  # The texts of the installed version.
+            fields["prompt"] = self._messages(PROBE)  # The texts of the installed version.
         return fields
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
@@ -329,9 +328,6 @@ class LlmQualityRewardMapper(JudgedMapper):
             {"role": "system", "content": system},
             {"role": "user", "content": filled(self._template(), values, mark=mark)},
         ]
-
-    def _probe(self) -> tuple[str, ...]:
-        return ("Hi", "Hi", "Hi")
 
     def _answer_fields(self) -> Mapping[str, Any]:
         if self.prompt == "data_juicer":

@@ -160,9 +160,6 @@ class LlmVerifyMapper(JudgedMapper):
         system = own if self.system is None else self.system
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
-    def _probe(self) -> tuple[str, ...]:
-        return ("Hi", "Hi", "Hi")
-
     def _answer_fields(self) -> Mapping[str, Any]:
         return response_format(self.answer_format, _SCHEMA)
 

@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ..change import concatenate
 from ..chats import check_chats
 from ..chunk_results import KnownResult, ToCompute, results_of_chunks
 from ..columns import ROW_CONTRACT, flat, of_task
 from ..errors import DataError
 from ..groups import Array
-from ..operator import Change, Columns, RowsOfChunk
+from ..operator import Change, Columns, RowsOfChunk, concatenate
 from ..sampling.engines import decoded_prompt, open_engine, rendered_chat
 from ..sampling.protocol import Failure, Group, Prompt, Settings
 from ..sampling.rollout import RolloutMapper, column_of

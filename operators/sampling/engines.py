@@ -18,8 +18,7 @@ from typing import Any, Literal, NamedTuple
 from ..cache_key import file_state
 from ..config import deciding_fields
 from ..errors import EngineError
-from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
-from .protocol import Engine
+from .protocol import Engine, OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
 from .tokenizer import Encode, Messages
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
@@ -84,7 +83,7 @@ def preflight(spec: EngineSpec) -> None:
         EngineError: it is not.
     """
     if isinstance(spec.options, OpenAIOptions):
-        from ..servers.preflight import check_server
+        from ..servers.client import check_server
 
         check_server(spec.options, spec.model)
 
@@ -227,14 +226,13 @@ def _openai(spec: EngineSpec, options: OpenAIOptions) -> Engine:
 def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     from ..workers import usable_cores
     from .processes import EngineProcesses
-    from .transformers_engine import TransformersEngine
 
     policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
     workers = options.workers or process_count(policy, options.dtype, cores)
     build = partial(
-        TransformersEngine,
+        _transformers_engine,
         policy,
         name=spec.model,
         device=device,
@@ -244,6 +242,13 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
         chat_template_kwargs=spec.chat_template_kwargs,
     )
     return EngineProcesses(build, workers=workers, threads=max(1, cores // workers))
+
+
+def _transformers_engine(policy: str, **options: Any) -> Engine:
+    """Open the engine in a process of its own: only there is torch loaded."""
+    from .transformers_engine import TransformersEngine
+
+    return TransformersEngine(policy, **options)
 
 
 def process_count(policy: str, dtype: str, cores: int) -> int:

@@ -39,8 +39,7 @@ from ..servers.wire import (
     parse_body,
     unknown_ending,
 )
-from .options import OpenAIOptions
-from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
+from .protocol import Failure, Group, OpenAIOptions, Prompt, Sample, Settings, token_listener
 from .tokenizer import NO_KWARGS, Encode, TemplateRefusedError, prompt_ids
 
 # --- The request for the samples of a prompt, and the samples in a server's answer ----
@@ -295,7 +294,7 @@ def _number(label: str, version: int) -> int:
     return int(label)
 
 
-# --- Samples from a server with OpenAI's API, such as vLLM ----------------------------
+# --- The engine -----------------------------------------------------------------------
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
 _SamplePrompt = Callable[[int, Prompt], Awaitable[None]]

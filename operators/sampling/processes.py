@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import MappingProxyType
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
@@ -18,11 +22,10 @@ from .._version import __version__
 from ..chunk_results import Feed, Numbered
 from ..errors import EngineError, RejuiceError
 from ..logs import logger
-from .engine_process import SampledTokens
-from .protocol import Engine, Failure, Group, Prompt, Settings, token_listener
+from ..workers import exit_with_parent
+from .protocol import Engine, Failure, Group, Prompt, Settings, listening, token_listener
 
-# --- On demand ------------------------------------------------------------------------
-# Shares the prompts of a call out among workers: each gets more as it finishes some.
+# --- Which process samples which prompts ----------------------------------------------
 
 W = TypeVar("W", bound=Hashable)
 
@@ -91,7 +94,7 @@ def _length(prompt: Prompt) -> int:
     return sum(len(content) for _, content in prompt.messages)
 
 
-# --- An engine in separate processes, such as one single-threaded process per core ----
+# --- The processes, as their parent sees them -----------------------------------------
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -105,7 +108,7 @@ from multiprocessing.connection import Connection
 from rejuice.operators import __version__
 link = Connection(int(sys.argv[1]))
 link.send(__version__)
-from rejuice.operators.sampling.engine_process import main
+from rejuice.operators.sampling.processes import main
 main(link)
 """
 _EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
@@ -383,3 +386,101 @@ def _launch(python: Sequence[str], path: Sequence[str], environment: Mapping[str
         log_file.close()
         raise EngineError(f"cannot run '{command[0]}'", str(error.strerror)) from error
     return _Process(child, Connection(ours.detach()), log_file)
+
+
+# --- In a process ---------------------------------------------------------------------
+# From the parent come calls: the name of a method and its arguments. For `sample`, the argument is
+# the settings, and lists of prompts follow while it runs, then None. To the parent go results as
+# they come, then None; or the error that ended the call.
+
+_REPORT_S = 1.0  # seconds between two reports of sampled tokens
+_CLOSED = object()
+
+
+class SampledTokens(NamedTuple):
+    """What a process sends while its groups are under way: tokens since it last did."""
+
+    number: int
+
+
+class TokenReports:
+    """Adds up sampled tokens, and sends their number about once a second.
+
+    Args:
+        send: called with the message.
+    """
+
+    def __init__(self, send: Callable[[SampledTokens], object]) -> None:
+        self._send, self._number, self._last = send, 0, 0.0
+
+    def __call__(self, tokens: int) -> None:
+        """Add tokens that have been sampled."""
+        self._number += tokens
+        if self._number and time.monotonic() - self._last >= _REPORT_S:
+            self._send(SampledTokens(self._number))
+            self._number, self._last = 0, time.monotonic()
+
+
+def main(link: Connection) -> None:
+    """Serve calls in the process at the other end of the link."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    # For assisted generation, which no engine uses, transformers would import scikit-learn, and
+    # with it scipy and pandas: a quarter of what a process takes to start.
+    sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
+    exit_with_parent(int(sys.argv[2]))
+    inbox: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_read, args=(link, inbox), daemon=True).start()
+    engine: Any = None
+    with link:
+        while (call := inbox.get()) is not _CLOSED:
+            if isinstance(call, Exception):
+                raise call
+            method, *arguments = call
+            try:
+                if method == "build":
+                    engine = arguments[0]()
+                    link.send(None)
+                elif method == "sample":
+                    _sample(engine, arguments[0], inbox, link)
+                    link.send(None)
+                else:
+                    link.send(getattr(engine, method)(*arguments))
+            except RejuiceError as error:
+                link.send(error)
+
+
+def _read(link: Connection, inbox: SimpleQueue[Any]) -> None:
+    """Read all that comes at once: a parent that waits to send would not read results."""
+    try:
+        while True:
+            inbox.put(link.recv())
+    except (EOFError, OSError):
+        inbox.put(_CLOSED)
+    except Exception as error:  # What cannot be unpickled here, such as for want of a module.
+        inbox.put(error)
+
+
+def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: Connection) -> None:
+    unfinished = 0
+
+    def prompts() -> Iterator[Prompt | None]:
+        nonlocal unfinished
+        while True:
+            try:
+                # Only an engine that has nothing to do waits.
+                more = inbox.get_nowait() if unfinished else inbox.get()
+            except Empty:
+                yield None
+                continue
+            if isinstance(more, Exception):
+                raise more
+            if more is None or more is _CLOSED:
+                return
+            for prompt in more:
+                unfinished += 1
+                yield prompt
+
+    with listening(TokenReports(link.send)):
+        for item in engine.sample(prompts(), settings):
+            unfinished -= 1
+            link.send(item)

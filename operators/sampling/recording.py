@@ -293,7 +293,7 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or (types.is_floating(wanted) and types.is_floating(kind)))
 
 
-# --- An engine that samples nothing: it returns the responses of an earlier run -------
+# --- The engine -----------------------------------------------------------------------
 
 _EXACT = ("prompt_token_ids", "response_token_ids", "response_logprobs")
 

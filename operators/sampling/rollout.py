@@ -24,11 +24,17 @@ from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
 from ..thoughts import TAGS
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
-from .options import OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
-from .protocol import Failure, Prompt, prompt_seeds
+from .protocol import (
+    Failure,
+    OpenAIOptions,
+    Prompt,
+    RecordedOptions,
+    TransformersOptions,
+    VllmOptions,
+    prompt_seeds,
+)
 
-# --- Whether a policy's chat template opens its thought, as that of DeepSeek-R1 does ---
-# Its responses then begin inside the thought, and have only the tag that closes it.
+# --- Chat templates that open a thought, as that of DeepSeek-R1 -----------------------
 
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 """Tags of transformers around what an assistant wrote, without effect on the text."""
@@ -85,7 +91,7 @@ def _template(folder: Path) -> str | None:
     return template if isinstance(template, str) else None
 
 
-# --- Rollout --------------------------------------------------------------------------
+# --- Operators that sample ------------------------------------------------------------
 
 _R = TypeVar("_R")
 _first_failures = FirstFailures(logger(__name__).warning)

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from ..chunk_results import Feed, Numbered
 from ..errors import EngineError
-from .options import VllmOptions
 from .processes import EngineProcesses
-from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
+from .protocol import Failure, Group, Prompt, Sample, Settings, VllmOptions, token_listener
 from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, prompt_ids
 
 _CANARY_TOKENS = 32

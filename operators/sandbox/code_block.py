@@ -44,7 +44,7 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     It is the last fenced block that is labelled as Python, else the last block, else the whole
     response. A block after it that only uses what it defines, shows what it reads or prints, or has
     nothing but comments, is an example of its use. Earlier blocks that it needs, such as one with a
-    helper, belong to it. Only what follows the last thought counts (`thoughts.py`), and inside one
+    helper, belong to it. Only what follows the last thought counts, and inside one
     that is not closed there is no program. A block without an end, where generation was cut off,
     ends with the response, and a response with its end token.
 

@@ -2,7 +2,7 @@
 
 Four layers, each of which would stop most of what the others stop: limits of resources, no
 privileges, Landlock (no file can be opened, no port bound or connected to, no process outside
-signalled) and seccomp (`bpf.py`). All are applied by the process to itself, and none can be undone.
+signalled) and seccomp. All are applied by the process to itself, and none can be undone.
 Only the standard library is used: the fork server imports this file without its package.
 """
 
@@ -113,7 +113,7 @@ def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -
     return struct.pack("=HBBI", code, if_true, if_false, operand)
 
 
-# --- Confine --------------------------------------------------------------------------
+# --- All layers -----------------------------------------------------------------------
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _SECCOMP_MODE_FILTER = 2

@@ -183,8 +183,8 @@ def _joined(setup: Any) -> str:
     return "\n".join(lines)
 
 
-# --- Assert style ---------------------------------------------------------------------
-# Assertions about a program's functions, with the test and the program in processes of their own.
+# --- Tests as assertions --------------------------------------------------------------
+# A test and the program each have a process of their own.
 #
 #     test, planning ──> calls ──> program ──> answers ──> test ──> passed, failed, error
 #                         ^                                 │
@@ -395,7 +395,7 @@ def _names(item: Any) -> Iterator[str]:
             yield from _names(each)
 
 
-# --- Runs the tests of many programs, on all cores ------------------------------------
+# --- Grades of many programs ----------------------------------------------------------
 
 Cases: TypeAlias = tuple[StdinCase, ...] | tuple[AssertCase, ...]
 """The tests of a problem."""

@@ -27,7 +27,7 @@ from ..errors import RecipeError
 from .confine import ARCHITECTURES
 from .server import ENDED, FAILED, READY, REQUEST
 
-# --- Follows one program of the fork server from its start to its end -----------------
+# --- One program, from its start to its end -------------------------------------------
 
 STARTUP_SECONDS = 120.0  # for the process of a program, on a busy machine; usually milliseconds
 _KILL_SECONDS = 30.0  # that the fork server may take to kill a process and reap it
@@ -176,7 +176,7 @@ class RunningProgram:
         return Execution(status, stdout, stderr, exit_code)
 
 
-# --- Runs Python programs that nobody has read, each in a confined process of its own ---
+# --- The fork server, as its caller sees it -------------------------------------------
 
 __all__ = ["Execution", "Sandbox", "SandboxError", "SandboxLimits", "Stop", "check_confinement"]
 
@@ -408,7 +408,7 @@ def _end(server: _ServerProcess) -> None:
         server.process.wait()
 
 
-# --- forks of this process ------------------------------------------------------------
+# --- Forks of this process ------------------------------------------------------------
 
 _sandboxes = weakref.WeakSet[Sandbox]()
 

@@ -27,11 +27,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..disk import open_file, sync
+from ..disk import HEADER_BYTES, MAGIC, Header, open_file, read_header, sync
 from ..errors import EngineError
-from ..records import HEADER_BYTES, MAGIC, Header, read_header
 
-# --- Where the answers to keys are: 16 bytes of memory for each, whatever they are ----
+# --- Index: 16 bytes of memory for each answer ----------------------------------------
 
 _FEWEST_MERGED = 1 << 16
 
@@ -84,11 +83,7 @@ def _prefix(key: bytes) -> int:
     return int.from_bytes(key[:8], "little")
 
 
-# --- Answer log -----------------------------------------------------------------------
-# A log of answers: one process appends to it, all may read it, and nobody locks anything.
-#
-# It is a sequence of records, see `operators/records.py`: the key is that of the request. What a
-# process was writing when it was killed stands at the end, and is no record.
+# --- Log of one process ---------------------------------------------------------------
 
 _BLOCK = 1 << 20  # bytes that are read at a time
 _MOST_RECORDS = 1 << 14  # bytes that most records have at most
@@ -362,7 +357,7 @@ def _readable(uri: str) -> sqlite3.Connection:
     return file
 
 
-# --- A cache of answers that cost something: no request is sent twice -----------------
+# --- The cache ------------------------------------------------------------------------
 
 _ANSWER, _FAILURE = 0, 1
 _FOLDER, _LOG, _SQLITE = ".answers", ".log", ".sqlite"

@@ -1,6 +1,8 @@
 """A client of servers with OpenAI's API that retries: what, how often, and for how long.
 
 Sampling and scoring share it; each brings its own requests, and its own parser of the answers.
+A request passes `OpenAIClient.answer`, then for each attempt a free address and the limits of rates
+(`endpoints.py`); `wire.py` has what is sent and what an answer means.
 """
 
 from __future__ import annotations
@@ -9,15 +11,16 @@ import asyncio
 import errno
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -30,273 +33,31 @@ from typing_extensions import Self
 
 from ..errors import EngineError
 from ..logs import know, logger, redact, redact_bytes
+from .concurrency import LoopThread
 from .endpoints import (
     LONGEST_PAUSE_S,
     LONGEST_POLL_INTERVAL_S,
+    Admission,
     Endpoint,
     Endpoints,
     HeldTooLongError,
+    Rates,
     ServerDownError,
 )
-from .options import ServerOptions, dialect_of, probed_url
+from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
 from .wire import (
     AttemptError,
     HttpResponse,
     RetryClass,
     bad_response,
     check_status,
+    endpoint,
     error_in_answer,
     model_not_found,
+    served_models,
 )
 
-# --- Limits of requests and tokens per minute, over all addresses of a client ---------
-
 _log = logger(__name__)
-_AT_ONCE_S = 1.0
-"""So many seconds' worth of requests may pass at once, so that a late timer costs no request."""
-_MINUTE_S = 60 + _AT_ONCE_S
-"""What the limits apply to. The second more is what passes at once; and requests do not all take
-equally long to arrive, so that the server's minute is not quite ours."""
-_CHARACTERS_PER_TOKEN = 4
-_ABSURD = 4
-"""No request uses so many times what was estimated, even in a language with few letters a token."""
-
-
-class ReportedUsage(BaseModel):
-    """What a server reports to have used for a request."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _UsageBody(BaseModel):
-    usage: ReportedUsage | None = None
-
-
-@dataclass(eq=False)
-class Admission:
-    """A request that may be sent."""
-
-    at: float = 0.0  # when it was admitted, in seconds of the event loop
-    estimate: int = 0  # tokens that it uses at most
-    tokens: int = 0  # those that count for it, for a minute
-
-
-class Rates:
-    """Lets requests through no faster than the options allow, in the order in which they ask.
-
-    Requests pass evenly. Of tokens, no more than the limit are in any minute: those that requests
-    may use at most, until it is known what they have used. A request that may use more than the
-    limit passes alone.
-
-    Args:
-        options: the limits.
-    """
-
-    def __init__(self, options: ServerOptions) -> None:
-        requests, tokens = options.requests_per_minute, options.tokens_per_minute
-        self._interval_s = _MINUTE_S / requests if requests else 0.0
-        self._next_at = -inf  # when a request may pass, unless it was given back since
-        self._most_tokens, self._tokens = tokens or inf, 0
-        self._admitted = deque[Admission]()  # in the last minute; their tokens together are above
-        self._turn, self._given_back = asyncio.Lock(), asyncio.Event()
-        self._warned = set[str]()
-
-    async def admit(self, body: Mapping[str, Any]) -> Admission:
-        """Wait until a request may be sent, which it should be at once."""
-        if not self._interval_s and self._most_tokens == inf:
-            return Admission()
-        time, estimate = asyncio.get_running_loop().time, estimated_tokens(body)
-        async with self._turn:
-            while (wait_s := self._wait_s(time(), estimate)) > 0:
-                self._given_back.clear()
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._given_back.wait(), wait_s)
-            admission = Admission(time(), estimate, estimate)
-            self._next_at = max(self._next_at, admission.at - _AT_ONCE_S) + self._interval_s
-            self._admitted.append(admission)
-            self._tokens += estimate
-        return admission
-
-    def _wait_s(self, now: float, tokens: int) -> float:
-        """How long a request has to wait at most; 0: it need not."""
-        while self._admitted and self._admitted[0].at <= now - _MINUTE_S:
-            self._count(self._admitted[0], 0)
-            self._admitted.popleft().at = -inf
-        wait_s = max(0.0, self._next_at - now)
-        if self._tokens and self._tokens + tokens > self._most_tokens:
-            wait_s = max(wait_s, self._admitted[0].at + _MINUTE_S - now)
-        return wait_s
-
-    def give_back(self, admission: Admission, *, sent: bool) -> None:
-        """Count no tokens for a request that was not worked on."""
-        self._count(admission, 0)
-        # Its place is free, unless it took long to find that out: then others have passed since.
-        if not sent and admission.at > asyncio.get_running_loop().time() - _AT_ONCE_S:
-            self._next_at -= self._interval_s
-            self._given_back.set()
-
-    def correct(self, admission: Admission, body: bytes, base: str) -> None:
-        """Take the usage that an answer reports instead of the estimate, if it can be true."""
-        estimate = admission.estimate
-        if self._most_tokens == inf or not estimate:  # A search has none.
-            return
-        try:
-            usage = _UsageBody.model_validate_json(body).usage
-        except ValidationError:
-            self._warn(base, "usage that is not in numbers")
-            return
-        if usage is None:
-            self._warn(base, "no usage")
-            return
-        used = usage.prompt_tokens + usage.completion_tokens
-        least = min(usage.prompt_tokens, usage.completion_tokens)
-        if least < 0 or not 0 < used <= _ABSURD * estimate:
-            found = f"{usage.prompt_tokens} and {usage.completion_tokens} tokens used"
-            self._warn(base, f"{found} where about {estimate} at most were expected")
-            return
-        self._count(admission, used)
-
-    def _count(self, admission: Admission, tokens: int) -> None:
-        """Count other tokens for a request, if its minute is not over."""
-        if admission.at > -inf:
-            self._tokens += tokens - admission.tokens
-            admission.tokens = tokens
-            self._given_back.set()
-
-    def _warn(self, base: str, found: str) -> None:
-        if base not in self._warned:
-            self._warned.add(base)
-            text = "%s reports %s: tokens_per_minute counts its requests by their longest response"
-            _log.warning(text, base, found)
-
-
-def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request uses at most: those of its prompt, and of all responses.
-
-    Where the prompt is text, four characters count as a token.
-
-    >>> estimated_tokens({"prompt": [5, 6, 7], "n": 2, "max_tokens": 10})
-    23
-    """
-    sampling = body.get("sampling_params", body)
-    longest = sampling.get("max_tokens") or sampling.get("max_completion_tokens") or 0
-    ids = body.get("token_ids") or body.get("prompt")
-    if isinstance(ids, list):
-        prompt = len(ids)
-    else:
-        texts = (message.get("content") or "" for message in body.get("messages") or ())
-        prompt = -(-sum(len(str(text)) for text in texts) // _CHARACTERS_PER_TOKEN)
-    return prompt + int(sampling.get("n", 1)) * int(longest)
-
-
-# --- Bodies of answers: each of them, and all that are being read, are bounded --------
-
-LARGEST = 1 << 28
-"""Bytes of one answer: 64 responses of 32,768 tokens with their log-probabilities."""
-_SMALLEST_SHARE = 1 << 18
-
-
-class Bodies:
-    """Reads the answers of one client.
-
-    Each connection has a share of `LARGEST`, and only one answer at a time may be larger than its
-    share: the others wait, and what is sent to them stays with the server.
-
-    Args:
-        connections: most answers at a time.
-    """
-
-    def __init__(self, connections: int) -> None:
-        self._share = max(_SMALLEST_SHARE, LARGEST // connections)
-        self._large = asyncio.Lock()
-
-    async def read(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body of an answer.
-
-        Raises:
-            AttemptError: it is too large.
-        """
-        parts, size, is_large = list[bytes](), 0, False
-        async with AsyncExitStack() as until_end:
-            async for part in response.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > LARGEST:
-                    raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
-                if size > self._share and not is_large:
-                    await until_end.enter_async_context(self._large)
-                    is_large = True
-            return b"".join(parts)
-
-
-# --- Connection errors ----------------------------------------------------------------
-# Errors of aiohttp: which of them mean that an address cannot be reached, and their messages.
-
-UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-
-
-def is_unreachable(error: BaseException) -> bool:
-    """Whether waiting may help: it does not fix a certificate."""
-    return isinstance(error, UNREACHABLE) and not isinstance(error, aiohttp.ClientSSLError)
-
-
-def why_unreachable(error: Exception) -> str:
-    """The reason in a few words, for the log."""
-    cause = getattr(error, "os_error", None) or error
-    # Where a host has several addresses, the number is only in the text.
-    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
-    return "connection refused" if refused else message_of(error)
-
-
-def message_of(error: Exception) -> str:
-    """The message of an error in one line."""
-    message = " ".join(str(error).split()) or type(error).__name__
-    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
-
-
-# --- When a request that fails is tried no more ---------------------------------------
-
-
-class AttemptBudget(stop_base):
-    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
-
-    def __init__(self, attempts: int) -> None:
-        self._left = self._attempts = attempts
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        error = retry_state.outcome and retry_state.outcome.exception()
-        if isinstance(error, AttemptError):
-            self._left -= error.retry_class.cost(self._attempts)
-        return self._left <= 0
-
-
-class GiveUp(stop_base):
-    """Stops where the next attempt would begin too late.
-
-    Args:
-        give_up_s: after it was created.
-        clock: in seconds.
-    """
-
-    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
-        self._give_up_s, self._clock = give_up_s, clock
-        self._began = clock()
-
-    def left_s(self) -> float:
-        """Seconds until no attempt may begin any more."""
-        return self._began + self._give_up_s - self._clock()
-
-    def excuse(self, waited_s: float) -> None:
-        """Leave seconds of waiting out of account."""
-        self._began += waited_s
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return retry_state.upcoming_sleep >= self.left_s()
-
-
-# --- Client ---------------------------------------------------------------------------
-
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
@@ -305,6 +66,7 @@ _NO_ANSWER_S = 10.0  # seconds that a list of models may take
 _CONNECT_S = 30.0  # seconds that a connection may take
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
+_PAUSED = "the server asked for a pause after other requests, and again"
 
 
 class _UnreachableError(Exception):
@@ -471,7 +233,8 @@ class OpenAIClient:
             try:
                 await self._endpoints.usable(tried=tried, left_s=stop.left_s)
             except HeldTooLongError:
-                raise attempt.last or _asked_to_wait() from None
+                never_sent = AttemptError("rate_limited", _PAUSED, RetryClass.OVERLOADED)
+                raise attempt.last or never_sent from None
             asked = self._clock()
             admission = await self._rates.admit(attempt.request.body or {})
             stop.excuse(self._clock() - asked)  # The limits take as long as they take.
@@ -537,7 +300,8 @@ class OpenAIClient:
         """
         tried = False
         while True:
-            at = await self._endpoints.acquire(tried=tried)
+            while (at := self._endpoints.take(tried=tried)) is None:
+                await self._endpoints.usable(tried=tried)
             tried = True
             try:
                 timeout_s = timeout_s or self._options.timeout_s
@@ -559,18 +323,18 @@ class OpenAIClient:
         try:
             response = await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
-            found = f"no secure connection to {at.base}: {message_of(error)}"
+            found = f"no secure connection to {at.base}: {_message(error)}"
             raise EngineError(found, "is it https, and is its certificate trusted here?") from None
         except aiohttp.InvalidURL:
             raise EngineError(f"base_url is '{at.base}'", "which is not an address") from None
-        except UNREACHABLE as error:
-            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+        except _UNREACHABLE as error:
+            self._endpoints.unreachable(at, _why(error), _message(error))
             raise _UnreachableError from None
         except asyncio.TimeoutError:
             detail = f"no answer in {timeout_s:.3g} s"
             raise AttemptError("timeout", detail, RetryClass.SERVER_FAILED) from None
         except aiohttp.ClientError as error:
-            detail = message_of(error)
+            detail = _message(error)
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
         self._endpoints.responded(at)
         return response
@@ -602,10 +366,10 @@ class OpenAIClient:
             # Less than for all of it: a host that drops packets is not taken for a slow one.
             url, connect_s = probed_url(at.base, self._options), _NO_ANSWER_S / 2
             await self._exchange_http("GET", url, None, _NO_ANSWER_S, connect_s)
-        except UNREACHABLE as error:
-            if not is_unreachable(error):
-                return True  # The next request reports what is wrong with it.
-            self._endpoints.unreachable(at, why_unreachable(error), message_of(error))
+        except aiohttp.ClientSSLError:
+            return True  # The next request reports what is wrong with its certificate.
+        except _UNREACHABLE as error:
+            self._endpoints.unreachable(at, _why(error), _message(error))
             return False
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
@@ -613,25 +377,14 @@ class OpenAIClient:
 
 
 class _Attempt(Generic[T]):
-    """The attempts for a request.
-
-    Attributes:
-        request: it.
-        failed_at: counts those that failed, by address.
-        last: the error of the last one.
-
-    Args:
-        request: it.
-        failed: counts those that failed, by reason.
-        is_probe: whether even the first one may take no longer than is left.
-    """
+    """The attempts for a request; of a probe even the first may take no longer than is left."""
 
     def __init__(
         self, request: Request[T], failed: Counter[str], *, is_probe: bool = False
     ) -> None:
         self.request, self._failed, self._is_probe = request, failed, is_probe
-        self.failed_at: Counter[Endpoint] = Counter()
-        self.last: AttemptError | None = None
+        self.failed_at: Counter[Endpoint] = Counter()  # `failed` counts them by reason
+        self.last: AttemptError | None = None  # the error of the last one that failed
 
     def note(self, at: Endpoint, error: AttemptError) -> None:
         """Note an attempt that failed."""
@@ -644,12 +397,6 @@ class _Attempt(Generic[T]):
         if self.last is None and not self._is_probe:
             return longest_s
         return min(longest_s, max(left_s, _SHORTEST_S))
-
-
-def _asked_to_wait() -> AttemptError:
-    """The error of a request that was never sent, as the server asked others to wait."""
-    detail = "the server asked for a pause after other requests, and again"
-    return AttemptError("rate_limited", detail, RetryClass.OVERLOADED)
 
 
 def _explained(
@@ -682,3 +429,283 @@ def headers(api_key_env: str | None) -> dict[str, str]:
 def _authorization(key: str) -> dict[str, str]:
     know(key)
     return {"Authorization": f"Bearer {key}"}
+
+
+# --- When a request that fails is tried no more ---------------------------------------
+
+
+class AttemptBudget(stop_base):
+    """Stops once a request has used up its attempts; `RetryClass.cost` is how many each takes."""
+
+    def __init__(self, attempts: int) -> None:
+        self._left = self._attempts = attempts
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        error = retry_state.outcome and retry_state.outcome.exception()
+        if isinstance(error, AttemptError):
+            self._left -= error.retry_class.cost(self._attempts)
+        return self._left <= 0
+
+
+class GiveUp(stop_base):
+    """Stops where the next attempt would begin too late.
+
+    Args:
+        give_up_s: after it was created.
+        clock: in seconds.
+    """
+
+    def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
+        self._give_up_s, self._clock = give_up_s, clock
+        self._began = clock()
+
+    def left_s(self) -> float:
+        """Seconds until no attempt may begin any more."""
+        return self._began + self._give_up_s - self._clock()
+
+    def excuse(self, waited_s: float) -> None:
+        """Leave seconds of waiting out of account."""
+        self._began += waited_s
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return retry_state.upcoming_sleep >= self.left_s()
+
+
+# --- Bodies of answers: each of them, and all that are being read, are bounded --------
+
+LARGEST = 1 << 28
+"""Bytes of one answer: 64 responses of 32,768 tokens with their log-probabilities."""
+_SMALLEST_SHARE = 1 << 18
+
+
+class Bodies:
+    """Reads the answers of one client.
+
+    Each connection has a share of `LARGEST`, and only one answer at a time may be larger than its
+    share: the others wait, and what is sent to them stays with the server.
+
+    Args:
+        connections: most answers at a time.
+    """
+
+    def __init__(self, connections: int) -> None:
+        self._share = max(_SMALLEST_SHARE, LARGEST // connections)
+        self._large = asyncio.Lock()
+
+    async def read(self, response: aiohttp.ClientResponse) -> bytes:
+        """The body of an answer.
+
+        Raises:
+            AttemptError: it is too large.
+        """
+        parts, size, is_large = list[bytes](), 0, False
+        async with AsyncExitStack() as until_end:
+            async for part in response.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST:
+                    raise bad_response(f"an answer of more than {LARGEST >> 20} MiB")
+                if size > self._share and not is_large:
+                    await until_end.enter_async_context(self._large)
+                    is_large = True
+            return b"".join(parts)
+
+
+# --- Errors of aiohttp, in words ------------------------------------------------------
+
+_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+
+def _why(error: Exception) -> str:
+    """The reason in a few words, for the log."""
+    cause = getattr(error, "os_error", None) or error
+    # Where a host has several addresses, the number is only in the text.
+    refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
+    return "connection refused" if refused else _message(error)
+
+
+def _message(error: Exception) -> str:
+    """The message of an error in one line."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
+
+
+# --- Clients that all who ask the same server in the same event loop share ------------
+# They share its connections and one limit of concurrent requests.
+
+
+class SharedClient:
+    """A client whose users wait for each other where the server would have too many requests.
+
+    Attributes:
+        client: open.
+        slots: taken for the time of a request.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.client = OpenAIClient(options, options.concurrency)
+        self.slots = asyncio.Semaphore(options.concurrency)
+
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[ServerOptions, SharedClient]]
+_open = WeakKeyDictionary()
+
+
+async def shared_client(options: ServerOptions) -> SharedClient:
+    """The client of this event loop for a server, which is opened if it is not open.
+
+    Raises:
+        EngineError: the environment variable named for the key is not set.
+    """
+    own = _open.setdefault(asyncio.get_running_loop(), {})
+    options = _plain(options)
+    if options not in own:
+        # Kept before it is open, which takes no time: nobody else can open another meanwhile.
+        found = own[options] = SharedClient(options)
+        await found.client.__aenter__()
+    return own[options]
+
+
+async def close_shared_client(options: ServerOptions) -> None:
+    """Close the client of this event loop for a server, if it is open."""
+    found = _open.get(asyncio.get_running_loop(), {}).pop(_plain(options), None)
+    if found:
+        await found.client.__aexit__()
+
+
+def _plain(options: ServerOptions) -> ServerOptions:
+    """The server alone: its options without those of whoever asks it, so that they can be a key."""
+    kind = DialectServer if isinstance(options, DialectServer) else ServerOptions
+    return kind.model_validate({name: getattr(options, name) for name in kind.model_fields})
+
+
+# --- Check a server before anything depends on it -------------------------------------
+
+_TIMEOUT_S = 10  # A list of models takes milliseconds.
+_NOT_READY = frozenset({502, 503, 504})
+"""What a server answers, or a proxy before it, while a model is being loaded."""
+
+
+def check_server(
+    options: ServerOptions,
+    model: str | None,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    key: str = "",
+) -> None:
+    """Wait until a server is up, `patience_s` at most, and check that it has a model.
+
+    A server that does not list its models only has to be up, and so has one that may have any; with
+    `models: false` it is asked for no list, and is up if it answers anything. Of several addresses
+    one must be up, and all that are up must have the model; a line in the log names those that are
+    down.
+
+    Raises:
+        ServerDownError: it is not up.
+        EngineError: it lacks the model or refuses the key, or its address is wrong.
+    """
+
+    several = len(options.addresses) > 1
+
+    async def check(address: str) -> None:
+        patience_s = 0.0 if several else options.patience_s
+        one = options.model_copy(update={"base_url": address, "patience_s": patience_s})
+        place = address if several else ""
+        async with OpenAIClient(one, 1, clock=clock, key=key) as client:
+            first = await _answer_when_ready(client, one, clock)
+            if dialect_of(options).models:
+                await _check_model(client, dialect_of(options), model, first, place)
+
+    # A thread of its own, because a notebook already runs an event loop in this one.
+    thread = LoopThread(f"check of {options.addresses[0]}")
+    try:
+        each = _check_all(options, check, clock) if several else check(options.addresses[0])
+        thread.run(each)
+    finally:
+        thread.close()
+
+
+async def _check_all(
+    options: ServerOptions,
+    check: Callable[[str], Coroutine[Any, Any, None]],
+    clock: Callable[[], float],
+) -> None:
+    """Check each address; those that are not up are waited for only if none is."""
+    addresses = options.addresses
+    # Once, without waiting; then until one of them is up.
+    start, down = clock(), await _down(addresses, check)
+    while len(down) == len(addresses) and clock() - start < options.patience_s:
+        await asyncio.sleep(options.back_off_s)
+        down = await _down(addresses, check)
+    if len(down) == len(addresses):
+        waited = f" for {options.patience_s:g} s" if options.patience_s else ""
+        reasons = ", ".join(error.found for error in down)
+        found = f"none of {len(addresses)} servers was ready{waited}: {reasons}"
+        raise ServerDownError(found, "are they up?")
+    for error in down:
+        _log.warning("%s: the run begins without it", error.found)
+
+
+async def _down(
+    addresses: Sequence[str], check: Callable[[str], Coroutine[Any, Any, None]]
+) -> list[ServerDownError]:
+    """Why addresses are not up, of each that is not.
+
+    Raises:
+        EngineError: that of the first address that is up and lacks something.
+    """
+    found = await asyncio.gather(*map(check, addresses), return_exceptions=True)
+    for each in found:
+        if each is not None and not isinstance(each, ServerDownError):
+            raise each
+    return [each for each in found if isinstance(each, ServerDownError)]
+
+
+async def _answer_when_ready(
+    client: OpenAIClient, options: ServerOptions, clock: Callable[[], float]
+) -> HttpResponse:
+    """What a server answers first: its list of models, if it has one."""
+    start, patience_s = clock(), options.patience_s
+    lists_models = dialect_of(options).models
+
+    async def answer() -> HttpResponse:
+        try:
+            url = partial(probed_url, options=options)
+            found = await client.send_when_reachable("GET", url, timeout_s=_TIMEOUT_S)
+            if found.status in _NOT_READY and lists_models:
+                check_status(found, client.name)
+        except AttemptError as error:
+            client.waits.report(error.detail, clock() - start, patience_s)
+            raise
+        return found
+
+    ready = AsyncRetrying(
+        retry=retry_if_exception_type(AttemptError),
+        stop=lambda _: clock() - start >= patience_s,
+        wait=client.back_off(),
+        reraise=True,
+    )
+    try:
+        return await ready(answer)
+    except AttemptError as error:
+        waited = f" for {patience_s:g} s" if patience_s else ""
+        found = f"{client.name} was not ready{waited}: {error.detail}"
+        raise ServerDownError(found, "is the server up?") from None
+
+
+async def _check_model(
+    client: OpenAIClient, dialect: Dialect, model: str | None, models: HttpResponse, place: str
+) -> None:
+    if models.status == 401:
+        check_status(models, client.name)
+    known = served_models(models)
+    if model is None or not known or model in known:
+        return
+    # It may know the model by another name, as llama.cpp does by any: only a request tells.
+    url = partial(endpoint, api="chat")
+    chat = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    body = dialect.sent(chat)
+    with suppress(AttemptError):  # A server that is up may refuse such a chat.
+        found = await client.send_when_reachable("POST", url, body, timeout_s=_TIMEOUT_S)
+        if found.status == 404:
+            raise model_not_found(model, url(client.name), models, "", place)

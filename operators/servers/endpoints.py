@@ -1,4 +1,4 @@
-"""The addresses of one server or of several alike: which of them gets the next request.
+"""Where and when a request is sent: the addresses of a server, and its limits per minute.
 
     usable ──(cannot be reached, or failed 3 times in a row)──> set aside ──(a probe)──> usable
        └──(429)── on hold: all its requests wait, the other addresses carry on
@@ -11,61 +11,22 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
 
 from ..errors import EngineError
 from ..logs import logger
 from .options import ServerOptions
-from .wire import AttemptError, RetryClass
-
-# --- Wait log -------------------------------------------------------------------------
-# Logs that a server is waited for: one line now and then, for all requests together.
+from .wire import AttemptError, ReportedUsage, RetryClass
 
 _log = logger(__name__)
-_FIRST_S = 2.0
-"""A shorter wait is not worth a line."""
-_INTERVAL_S = 15.0
-
-
-class WaitLog:
-    """Logs what is waited for, how long already, and how long at most.
-
-    Args:
-        address: of the server.
-        log: called with each line.
-        clock: in seconds.
-
-    Example:
-        >>> waits = WaitLog("http://localhost:8000/v1", log=print, clock=lambda: 100.0)
-        >>> for waited_s in (0.5, 45.0, 45.5):
-        ...     waits.report("connection refused", waited_s, 600)
-        waiting for http://localhost:8000/v1 (connection refused): 45 s of 600 s
-    """
-
-    def __init__(
-        self,
-        address: str,
-        *,
-        log: Callable[[str], object] = _log.warning,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._address, self._log, self._clock = address, log, clock
-        self._logged = -inf
-
-    def report(self, reason: str, waited_s: float, longest_s: float) -> None:
-        """Log that the server is waited for, unless that was logged a moment ago."""
-        now = self._clock()
-        if waited_s < _FIRST_S or now - self._logged < _INTERVAL_S:
-            return
-        self._logged = now
-        self._log(f"waiting for {self._address} ({reason}): {waited_s:.0f} s of {longest_s:g} s")
-
-
-# --- Endpoints ------------------------------------------------------------------------
-
 _FAILURES = 3
 """So many in a row, and an address is set aside, unless it is the only one."""
 LONGEST_PAUSE_S = 30.0
@@ -135,10 +96,10 @@ class Endpoints:
         """Whether there is no other address to try."""
         return len(self.all) == 1
 
-    async def acquire(
+    def take(
         self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
-    ) -> Endpoint:
-        """The address for the next request, which counts as in flight until `release`.
+    ) -> Endpoint | None:
+        """The address for the next request, which is in flight until `release`; None: wait first.
 
         Args:
             failed: how often this request has failed where; elsewhere is preferred.
@@ -148,14 +109,6 @@ class Endpoints:
         Raises:
             ServerDownError: all have been set aside for `patience_s`.
         """
-        while (taken := self.take(failed, tried=tried)) is None:
-            await self.usable(tried=tried)
-        return taken
-
-    def take(
-        self, failed: Mapping[Endpoint, int] = MappingProxyType({}), *, tried: bool
-    ) -> Endpoint | None:
-        """What `acquire` gives, where it need not wait for it; otherwise None."""
         ready = self._ready(tried=tried)
         if not ready:
             return None
@@ -168,7 +121,7 @@ class Endpoints:
         """Wait until there is an address to take.
 
         Raises:
-            ServerDownError: see `acquire`.
+            ServerDownError: see `take`.
             HeldTooLongError: there is none in time.
         """
         while not self._ready(tried=tried):
@@ -229,7 +182,7 @@ class Endpoints:
         """Note that an address cannot be reached."""
         endpoint.unreachable = True
         since = self._set_aside(endpoint, message, LONGEST_POLL_INTERVAL_S, why)
-        if self._all_aside():
+        if all(each.aside_since is not None for each in self.all):
             waited_s = self._clock() - since
             self.waits.report(why, waited_s, self._options.patience_s)
 
@@ -287,9 +240,6 @@ class Endpoints:
         longest = min(longest_s, self._options.back_off_s * 2.0 ** min(number, 30))
         return longest * random.uniform(0.5, 1)
 
-    def _all_aside(self) -> bool:
-        return all(each.aside_since is not None for each in self.all)
-
     def _out_of_patience(self) -> bool:
         times = [each.aside_since for each in self.all if each.aside_since is not None]
         if len(times) < len(self.all):
@@ -313,3 +263,177 @@ class Endpoints:
             asides = [each.aside_since for each in self.all if each.aside_since is not None]
             times = [max(asides) + self._options.patience_s]
         return max(0.0, min(times) - now)
+
+
+# --- A line in the log now and then while all requests wait ---------------------------
+
+_FIRST_S = 2.0
+"""A shorter wait is not worth a line."""
+_INTERVAL_S = 15.0
+
+
+class WaitLog:
+    """Logs what is waited for, how long already, and how long at most.
+
+    Args:
+        address: of the server.
+        log: called with each line.
+        clock: in seconds.
+
+    Example:
+        >>> waits = WaitLog("http://localhost:8000/v1", log=print, clock=lambda: 100.0)
+        >>> for waited_s in (0.5, 45.0, 45.5):
+        ...     waits.report("connection refused", waited_s, 600)
+        waiting for http://localhost:8000/v1 (connection refused): 45 s of 600 s
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        log: Callable[[str], object] = _log.warning,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._address, self._log, self._clock = address, log, clock
+        self._logged = -inf
+
+    def report(self, reason: str, waited_s: float, longest_s: float) -> None:
+        """Log that the server is waited for, unless that was logged a moment ago."""
+        now = self._clock()
+        if waited_s < _FIRST_S or now - self._logged < _INTERVAL_S:
+            return
+        self._logged = now
+        self._log(f"waiting for {self._address} ({reason}): {waited_s:.0f} s of {longest_s:g} s")
+
+
+# --- Limits of requests and tokens per minute, over all addresses of a client ---------
+
+_AT_ONCE_S = 1.0
+"""So many seconds' worth of requests may pass at once, so that a late timer costs no request."""
+_MINUTE_S = 60 + _AT_ONCE_S
+"""What the limits apply to. The second more is what passes at once; and requests do not all take
+equally long to arrive, so that the server's minute is not quite ours."""
+_CHARACTERS_PER_TOKEN = 4
+_ABSURD = 4
+"""No request uses so many times what was estimated, even in a language with few letters a token."""
+
+
+class _UsageBody(BaseModel):
+    usage: ReportedUsage | None = None
+
+
+@dataclass(eq=False)
+class Admission:
+    """A request that may be sent."""
+
+    at: float = 0.0  # when it was admitted, in seconds of the event loop
+    estimate: int = 0  # tokens that it uses at most
+    tokens: int = 0  # those that count for it, for a minute
+
+
+class Rates:
+    """Lets requests through no faster than the options allow, in the order in which they ask.
+
+    Requests pass evenly. Of tokens, no more than the limit are in any minute: those that requests
+    may use at most, until it is known what they have used. A request that may use more than the
+    limit passes alone.
+
+    Args:
+        options: the limits.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        requests, tokens = options.requests_per_minute, options.tokens_per_minute
+        self._interval_s = _MINUTE_S / requests if requests else 0.0
+        self._next_at = -inf  # when a request may pass, unless it was given back since
+        self._most_tokens, self._tokens = tokens or inf, 0
+        self._admitted = deque[Admission]()  # in the last minute; their tokens together are above
+        self._turn, self._given_back = asyncio.Lock(), asyncio.Event()
+        self._warned = set[str]()
+
+    async def admit(self, body: Mapping[str, Any]) -> Admission:
+        """Wait until a request may be sent, which it should be at once."""
+        if not self._interval_s and self._most_tokens == inf:
+            return Admission()
+        time, estimate = asyncio.get_running_loop().time, estimated_tokens(body)
+        async with self._turn:
+            while (wait_s := self._wait_s(time(), estimate)) > 0:
+                self._given_back.clear()
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._given_back.wait(), wait_s)
+            admission = Admission(time(), estimate, estimate)
+            self._next_at = max(self._next_at, admission.at - _AT_ONCE_S) + self._interval_s
+            self._admitted.append(admission)
+            self._tokens += estimate
+        return admission
+
+    def _wait_s(self, now: float, tokens: int) -> float:
+        """How long a request has to wait at most; 0: it need not."""
+        while self._admitted and self._admitted[0].at <= now - _MINUTE_S:
+            self._count(self._admitted[0], 0)
+            self._admitted.popleft().at = -inf
+        wait_s = max(0.0, self._next_at - now)
+        if self._tokens and self._tokens + tokens > self._most_tokens:
+            wait_s = max(wait_s, self._admitted[0].at + _MINUTE_S - now)
+        return wait_s
+
+    def give_back(self, admission: Admission, *, sent: bool) -> None:
+        """Count no tokens for a request that was not worked on."""
+        self._count(admission, 0)
+        # Its place is free, unless it took long to find that out: then others have passed since.
+        if not sent and admission.at > asyncio.get_running_loop().time() - _AT_ONCE_S:
+            self._next_at -= self._interval_s
+            self._given_back.set()
+
+    def correct(self, admission: Admission, body: bytes, base: str) -> None:
+        """Take the usage that an answer reports instead of the estimate, if it can be true."""
+        estimate = admission.estimate
+        if self._most_tokens == inf or not estimate:  # A search has none.
+            return
+        try:
+            usage = _UsageBody.model_validate_json(body).usage
+        except ValidationError:
+            self._warn(base, "usage that is not in numbers")
+            return
+        if usage is None:
+            self._warn(base, "no usage")
+            return
+        used = usage.prompt_tokens + usage.completion_tokens
+        least = min(usage.prompt_tokens, usage.completion_tokens)
+        if least < 0 or not 0 < used <= _ABSURD * estimate:
+            found = f"{usage.prompt_tokens} and {usage.completion_tokens} tokens used"
+            self._warn(base, f"{found} where about {estimate} at most were expected")
+            return
+        self._count(admission, used)
+
+    def _count(self, admission: Admission, tokens: int) -> None:
+        """Count other tokens for a request, if its minute is not over."""
+        if admission.at > -inf:
+            self._tokens += tokens - admission.tokens
+            admission.tokens = tokens
+            self._given_back.set()
+
+    def _warn(self, base: str, found: str) -> None:
+        if base not in self._warned:
+            self._warned.add(base)
+            text = "%s reports %s: tokens_per_minute counts its requests by their longest response"
+            _log.warning(text, base, found)
+
+
+def estimated_tokens(body: Mapping[str, Any]) -> int:
+    """Tokens that a request uses at most: those of its prompt, and of all responses.
+
+    Where the prompt is text, four characters count as a token.
+
+    >>> estimated_tokens({"prompt": [5, 6, 7], "n": 2, "max_tokens": 10})
+    23
+    """
+    sampling = body.get("sampling_params", body)
+    longest = sampling.get("max_tokens") or sampling.get("max_completion_tokens") or 0
+    ids = body.get("token_ids") or body.get("prompt")
+    if isinstance(ids, list):
+        prompt = len(ids)
+    else:
+        texts = (message.get("content") or "" for message in body.get("messages") or ())
+        prompt = -(-sum(len(str(text)) for text in texts) // _CHARACTERS_PER_TOKEN)
+    return prompt + int(sampling.get("n", 1)) * int(longest)

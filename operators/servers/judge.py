@@ -60,10 +60,11 @@ def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
     return AnswerCache(path, "scores", right, writes=writes)
 
 
-# --- Sends each distinct scoring request once, however many threads need its outcome ---
+# --- Judges ---------------------------------------------------------------------------
 
 _PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
 _Score = Callable[[int, tuple["ScoringBatch", "ScoringRequest"]], Awaitable[None]]
+_MALFORMED = "scorer_malformed"
 _REASONS = {
     "request_refused": "scorer_refused",
     "content_refused": "scorer_refused",
@@ -138,16 +139,26 @@ class ScoringOutcome(NamedTuple):
         return self._replace(notes={"same_as_another": 1})
 
 
-def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
+def open_judge(server: ServerOptions, cache: Path | None, *, keeps_failures: bool = False) -> Judge:
     """The judge at that server, with that cache; the same one until it is released.
+
+    Args:
+        server: as for `Judge`.
+        cache: likewise.
+        keeps_failures: likewise, unless it is open already.
 
     Raises:
         EngineError: it cannot be opened.
     """
     with _opening:
         if (server, cache) not in _open:
-            _open[server, cache] = Judge(server, cache)
+            _open[server, cache] = Judge(server, cache, keeps_failures=keeps_failures)
         return _open[server, cache]
+
+
+def is_open(server: ServerOptions, cache: Path | None) -> bool:
+    """Whether that judge is open."""
+    return (server, cache) in _open
 
 
 def release(server: ServerOptions, cache: Path | None) -> None:
@@ -174,10 +185,13 @@ class Judge:
     Args:
         server: which server, and how to retry.
         cache: file in which its answers are stored; None stores none.
+        keeps_failures: whether the cache also gets what came instead of a score.
     """
 
-    def __init__(self, server: ServerOptions, cache: Path | None) -> None:
-        self._options = server
+    def __init__(
+        self, server: ServerOptions, cache: Path | None, *, keeps_failures: bool = False
+    ) -> None:
+        self._options, self._keeps_failures = server, keeps_failures
         self._client = OpenAIClient(server, server.concurrency)
         self._cache = None if cache is None else open_cache(cache)
         self._slots = asyncio.Semaphore(server.concurrency)
@@ -261,10 +275,13 @@ class Judge:
             except MalformedError:
                 pass  # Only an earlier version could read it.
         async with self._slots:
-            return await self.send(request, probe)
+            outcome = await self._send(request, probe)
+        if outcome.reason is not None and self._keeps_failures and self._cache is not None:
+            text = outcome.text if outcome.reason == _MALFORMED else outcome.detail
+            await asyncio.to_thread(self._cache.put_failure, request.key, outcome.reason, text)
+        return outcome
 
-    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
-        """The outcome of a request that is not in the cache, once a slot is free for it."""
+    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
         cost: Counter[str] = Counter(asked=1)
         detail = text = ""
         for body in request.bodies():
@@ -285,7 +302,7 @@ class Judge:
             if self._cache:
                 await asyncio.to_thread(self._cache.put, request.key, found.dump())
             return ScoringOutcome(scores, notes=cost, text=found.text)
-        return ScoringOutcome(None, "scorer_malformed", detail, cost, text)
+        return ScoringOutcome(None, _MALFORMED, detail, cost, text)
 
     def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
         dialect = dialect_of(self._options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,14 +19,14 @@ from ..errors import DataError, EngineError, FirstFailures
 from ..logs import logger
 from ..operator import Change, ResumableOperator, RowsOfChunk
 from .answer_cache import AnswerCache, has_answers
+from .client import check_server
+from .endpoints import ServerDownError
 from .judge import (
     REASONS,
-    Judge,
     ScoringBatch,
     ScoringOutcome,
     ScoringRequest,
-    _open,
-    _opening,
+    is_open,
     open_cache,
     open_judge,
     release,
@@ -40,9 +39,19 @@ from .verdict import AnswerFormat, ScorerAnswer
 _log = logger(__name__)
 _first_failures = FirstFailures(_log.warning)
 _SEEDS = 2**31
+_FIRST_ROWS = 64
+PROBE = ("Hi", "Hi", "Hi")
+"""Something short to show: what the placeholders of a template have."""
 _RequestOrKnown: TypeAlias = (
     ToCompute[tuple[ScoringBatch, ScoringRequest]] | KnownResult[ScoringOutcome]
 )
+
+
+class RawAnswer(NamedTuple):
+    """What a scorer answered about a row."""
+
+    text: str  # as it came; of a request that got none, the message of the failure
+    reason: str | None  # why there is no score; None where there is one
 
 
 class JudgedMapper(ResumableOperator):
@@ -87,7 +96,7 @@ class JudgedMapper(ResumableOperator):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        own = self._own_fields(self._probe()).keys() | {"n", "stream"}
+        own = self._own_fields(PROBE).keys() | {"n", "stream"}
         refuse_own_fields(self.parameters, own, self.server)
         return self
 
@@ -112,10 +121,12 @@ class JudgedMapper(ResumableOperator):
         for number, table, row, outcome in self._outcomes(chunks):
             yield number, row, self._change(table.slice(row, 1), [outcome])
 
-    def preflight(self) -> None:
-        from .endpoints import ServerDownError
-        from .preflight import check_server
+    def before_apply(self, table: pa.Table) -> None:
+        file = self._cache_file()
+        if file is not None and not is_open(self.server, file) and self._asks(table):
+            open_judge(self.server, file, keeps_failures=True)
 
+    def preflight(self) -> None:
         if self.on_server_down == "fail":
             check_server(self.server, self.model)
             return
@@ -132,6 +143,23 @@ class JudgedMapper(ResumableOperator):
         release(self.server, self._cache_file())
         _first_failures.clear()
 
+    def raw_answers(self, table: pa.Table) -> list[RawAnswer | None]:
+        """What is kept of the scorer's answers about some rows, by their requests; nothing is sent.
+
+        Returns:
+            One for each row; None where nothing is kept, or the scorer was not needed.
+        """
+        file = self._cache_file()
+        cache = None if file is None or not has_answers(file) else _opened(file)
+        if cache is None:
+            return [None] * table.num_rows
+        shown = self._shown(table, range(table.num_rows))
+        keys = [
+            None if isinstance(each, ScoringOutcome) else self._request(each).key for each in shown
+        ]
+        kept = {key: _kept(cache, key) for key in dict.fromkeys(keys) if key is not None}
+        return [None if key is None else kept[key] for key in keys]
+
     @abstractmethod
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
@@ -141,10 +169,6 @@ class JudgedMapper(ResumableOperator):
     @abstractmethod
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
         """The chat that shows it to the scorer."""
-
-    @abstractmethod
-    def _probe(self) -> tuple[str, ...]:
-        """Something short to show."""
 
     @abstractmethod
     def _answer_fields(self) -> Mapping[str, Any]:
@@ -186,11 +210,19 @@ class JudgedMapper(ResumableOperator):
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         judge = open_judge(self.server, self._cache_file())
         fail = self.on_server_down == "fail"
-        for index, outcome in judge.outcomes(requests, self._body(self._probe()), fail=fail):
+        for index, outcome in judge.outcomes(requests, self._body(PROBE), fail=fail):
             if outcome.reason is not None:
                 message = f"a response has no score, {outcome.reason}: {outcome.detail}"
                 _first_failures.report(outcome.reason, message)
             yield index, outcome
+
+    def _asks(self, table: pa.Table) -> bool:
+        """Whether the outcome of any row is not known without the scorer."""
+        for start in range(0, table.num_rows, _FIRST_ROWS):
+            rows = range(start, min(start + _FIRST_ROWS, table.num_rows))
+            if not all(isinstance(each, ScoringOutcome) for each in self._shown(table, rows)):
+                return True
+        return False
 
     def _request(self, shown: tuple[str, ...]) -> ScoringRequest:
         tries = self.tries if self.temperature else 1
@@ -265,89 +297,6 @@ def texts_of(table: pa.Table, name: str) -> list[str | None]:
         raise DataError(f"column '{name}' is {kind}, not text", "give strings")
     texts: list[str | None] = table[name].cast(pa.string()).to_pylist()
     return texts
-
-
-# --- Failures -------------------------------------------------------------------------
-# What scorers answered instead of a score, kept beside their answers; and what is kept, by row.
-#
-# A failure is outdated by a later answer to the same request. A judge keeps failures once
-# `keep_failures` has opened it.
-
-_MALFORMED = "scorer_malformed"
-_FIRST_ROWS = 64
-
-
-class RawAnswer(NamedTuple):
-    """What a scorer answered about a row."""
-
-    text: str  # as it came; of a request that got none, the message of the failure
-    reason: str | None  # why there is no score; None where there is one
-
-
-class KeepingJudge(Judge):
-    """A judge that keeps what came instead of a score.
-
-    Args:
-        server: which server, and how to retry.
-        cache: in which its answers are stored, and failures.
-    """
-
-    async def send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
-        """As that of `Judge`; a failure is stored before anybody gets it."""
-        outcome = await super().send(request, probe)
-        if outcome.reason is not None:
-            assert self._cache is not None
-            text = outcome.text if outcome.reason == _MALFORMED else outcome.detail
-            await asyncio.to_thread(self._cache.put_failure, request.key, outcome.reason, text)
-        return outcome
-
-
-def keep_failures(operator: JudgedMapper, table: pa.Table) -> None:
-    """Open the judge of an operator so that it keeps failures, if it is going to be needed.
-
-    Raises:
-        EngineError: the judge cannot be opened.
-    """
-    file = _file(operator)
-    key = (operator.server, file)
-    if file is None or key in _open or not _asks(operator, table):
-        return
-    with _opening:
-        if key not in _open:
-            _open[key] = KeepingJudge(operator.server, file)
-
-
-def _file(operator: JudgedMapper) -> Path | None:
-    if operator.cache is None:
-        return None
-    return user_cache() if operator.cache == "user" else operator.cache.expanduser()
-
-
-def _asks(operator: JudgedMapper, table: pa.Table) -> bool:
-    """Whether the outcome of any row is not known without the scorer."""
-    for start in range(0, table.num_rows, _FIRST_ROWS):
-        rows = range(start, min(start + _FIRST_ROWS, table.num_rows))
-        if not all(isinstance(each, ScoringOutcome) for each in operator._shown(table, rows)):
-            return True
-    return False
-
-
-def raw_answers(operator: JudgedMapper, table: pa.Table) -> list[RawAnswer | None]:
-    """What is kept of the scorer's answers about some rows, by their requests; nothing is sent.
-
-    Returns:
-        One for each row; None where nothing is kept, or the scorer was not needed.
-    """
-    file = _file(operator)
-    cache = None if file is None or not has_answers(file) else _opened(file)
-    if cache is None:
-        return [None] * table.num_rows
-    shown = operator._shown(table, range(table.num_rows))
-    keys = [
-        None if isinstance(each, ScoringOutcome) else operator._request(each).key for each in shown
-    ]
-    kept = {key: _kept(cache, key) for key in dict.fromkeys(keys) if key is not None}
-    return [None if key is None else kept[key] for key in keys]
 
 
 @lru_cache(maxsize=1)  # A page asks for the rows of a run piece by piece.

@@ -18,7 +18,7 @@ from pydantic import (
 from ..config import Config
 from ..errors import RecipeError
 
-# --- How servers with OpenAI's API differ: what each of them takes, and what it gives ---
+# --- How servers differ ---------------------------------------------------------------
 
 ServerKind: TypeAlias = Literal["vllm", "sglang", "llama_cpp", "ollama", "tgi", "openai"]
 Ending: TypeAlias = Literal["stop", "length"]

@@ -18,7 +18,7 @@ from ..groups import Array
 from ..operator import Columns
 from ..thoughts import answer_part
 from .options import Dialect
-from .wire import ChatChoice, ChatCompletion, LogProb, parse_body
+from .wire import ChatChoice, ChatCompletion, LogProb, ReportedUsage, parse_body
 
 # --- A scorer's answer, as the server sends it and as the cache stores it -------------
 
@@ -88,13 +88,8 @@ class _ScorerChoice(ChatChoice):
     logprobs: _ScorerLogProbs | None = None
 
 
-class _Usage(BaseModel):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
 class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
-    usage: _Usage | None = None
+    usage: ReportedUsage | None = None
 
 
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
@@ -104,7 +99,7 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
         AttemptError: there is no usable answer, or the model refuses to answer.
     """
     completion = parse_body(_ScorerCompletion, body)
-    choice, usage = completion.the_choice(dialect), completion.usage or _Usage()
+    choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
         choice.message.content
@@ -168,7 +163,7 @@ def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str,
     }
 
 
-# --- From a scorer's answer to its scores ---------------------------------------------
+# --- The scores in an answer ----------------------------------------------------------
 
 AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)

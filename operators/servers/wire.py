@@ -17,9 +17,7 @@ from ..errors import EngineError
 from ..logs import redact
 from .options import Dialect
 
-# --- Message --------------------------------------------------------------------------
-# A message of a chat as a model wrote it, whatever the server has taken out of its text.
-#
+# --- Messages of a chat ---------------------------------------------------------------
 # A server that is set up to (vLLM by `--reasoning-parser` and `--tool-call-parser`) gives the
 # thought and the tool calls of a response apart from its text. Here they are put back, in the form
 # in which most models write them.
@@ -136,7 +134,7 @@ def _call_text(name: str, arguments: str | Mapping[str, Any]) -> str:
     return json.dumps({"name": name, "arguments": text}, ensure_ascii=False)
 
 
-# --- The requests to an OpenAI-compatible server and its answers, as JSON -------------
+# --- Answers, and what an error means -------------------------------------------------
 
 WireModel = TypeVar("WireModel", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT", bound="ChatChoice")
@@ -404,6 +402,13 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
         return choice.model_copy(update={"finish_reason": ending})
 
 
+class ReportedUsage(BaseModel):
+    """What a server reports to have used for a request."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
 class LogProb(BaseModel):
     """The log-probability of a token."""
 
@@ -492,8 +497,7 @@ def in_server(place: str, field: str) -> str:
     return f"{place}: {{{text}}}" if place else text
 
 
-# --- Advice ---------------------------------------------------------------------------
-# What to set where a server refuses a request, by what it says and what it was sent.
+# --- What to set where a server refuses a request -------------------------------------
 
 _UNKNOWN = re.compile(
     r"unsupported|not (?:been )?(?:supported|implemented|permitted|allowed|recogni[sz]ed)|unknown|"

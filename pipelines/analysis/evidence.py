@@ -25,7 +25,7 @@ from ...operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
 from ...operators.groups import Array, Groups
 from ...operators.mapper.diversity_reward_mapper import DiversityRewardMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-from ...operators.servers.judged_mapper import JudgedMapper, raw_answers
+from ...operators.servers.judged_mapper import JudgedMapper
 from ...operators.text.embedding import group_grams, usable_texts
 from ...operators.text.minhash import PERMUTATIONS, jaccard
 from ...operators.text.tokens import texts_of
@@ -57,7 +57,7 @@ def judge_evidence(operator: JudgedMapper, table: pa.Table) -> dict[str, pa.Arra
     A failure is the malformed answer, or the message of a request that got none. Both are null
     where the cache of the judge does not have them.
     """
-    found = raw_answers(operator, table)
+    found = operator.raw_answers(table)
     scored = [each.text if each and each.reason is None else None for each in found]
     failed = [each.text if each and each.reason is not None else None for each in found]
     return {

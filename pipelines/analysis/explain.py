@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator, Scope
-from ...operators.change import surviving_rows
 from ...operators.columns import component_columns, numbers
 from ...operators.compute import pc
 from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.operator import surviving_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
@@ -328,7 +328,7 @@ def _turns(dataset: Frame, row: int) -> list[str]:
     if "turns" not in dataset.column_names:
         return []
     cell = dataset.select(["turns"])["turns"][row].as_py()
-    from ...operators.agents.explained import holds_turns, turn_lines
+    from ...operators.agents.trajectory import holds_turns, turn_lines
 
     lines = turn_lines(cell) if holds_turns(cell) else {}
     return [f"   {name}: {quoted(text)}" for name, text in lines.items()]

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from ...operators import Kind, Operator, RecipeError
-from ...operators.agents.registry import FLOWS, TOOLS
+from ...operators.agents.flow import FLOWS, TOOLS
 from ...operators.config import Named
 from ...operators.errors import suggest
 from ...operators.registry import OPERATORS, Registry, load_all, owner

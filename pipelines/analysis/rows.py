@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...operators import Change
-from ...operators.change import surviving_rows
 from ...operators.columns import common_type, component_columns, flat, is_list, is_text
 from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.operator import surviving_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from .stored import StoredSet

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ...operators import Change, DataError, ResumableOperator
-from ...operators.change import concatenate
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.operator import concatenate
 from ..console import Console, figures_table, number_text, print_lines, widen_log
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame

@@ -201,8 +201,8 @@ class Server(NamedTuple):
         Raises:
             EngineError: it is not up, or will answer no request.
         """
+        from ...operators.servers.client import check_server
         from ...operators.servers.options import ServerOptions
-        from ...operators.servers.preflight import check_server
 
         if not self.url.startswith(("http://", "https://")):
             found = f"the address of its server is '{self.url}'"

@@ -20,9 +20,9 @@ from typing_extensions import Self
 
 from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope
 from ...operators.cache_key import cache_key_json
-from ...operators.change import CALL_FAILED
 from ...operators.errors import suggest
 from ...operators.logs import SHORTEST
+from ...operators.operator import CALL_FAILED
 from ..dataset.helper_columns import META, STATS
 from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
 from .datasets import (

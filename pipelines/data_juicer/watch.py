@@ -23,8 +23,8 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from ...operators.change import merge_logged
 from ...operators.logs import redact
+from ...operators.operator import merge_logged
 
 _LONGEST_MESSAGE = 200
 _LIBRARY = "data_juicer"

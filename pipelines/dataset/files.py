@@ -13,8 +13,15 @@ import pyarrow as pa
 
 from ...operators import DataError, disk
 from ...operators.config import check_text
-from ...operators.disk import sync, temporary_path, wrong_kind
-from ...operators.records import HEADER_BYTES, Header, key_of, read_header
+from ...operators.disk import (
+    HEADER_BYTES,
+    Header,
+    key_of,
+    read_header,
+    sync,
+    temporary_path,
+    wrong_kind,
+)
 from .remote import AnyPath, RemotePath, errors_of_store_alone
 
 
@@ -148,7 +155,7 @@ def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 # Tables that rejuice keeps in its cache: each is a record, without which it counts as absent.
 #
 # A flipped bit in a text is still an Arrow file, and would become another export in silence. The
-# key of the record is of the names of the file and of its folder, see `operators/records.py`: what
+# key of the record is of the names of the file and of its folder, see `operators/disk.py`: what
 # is copied or renamed into the place of another file is found out as well.
 
 TABLE, LINK = 0, 1

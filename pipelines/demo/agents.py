@@ -23,10 +23,8 @@ from ...operators.agents.trajectory import Task, Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.sampling import Group, Prompt, Sample
 from ..dataset.write import writer
-from .numbers import Split, pick, seeded
-from .problems import Problem, SolutionStep, problems
-from .recorded import check_format
-from .solvers import worked
+from .problems import Problem, SolutionStep, Split, pick, problems, seeded
+from .recorded import check_format, worked
 
 POLICY = "simulated"
 MAX_TURNS = 6

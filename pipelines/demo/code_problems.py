@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from ...operators import RejuiceError
-from .numbers import SPLITS, Split, hashed, pick, seeded, split_of
+from .problems import SPLITS, Split, hashed, pick, read_texts, seeded, split_of
 from .recorded import write_rows
 
 Argument: TypeAlias = int | str | list[int]
@@ -49,92 +49,7 @@ class CodeTemplate(NamedTuple):
     other: str  # the result of a program that has misread the task
 
 
-CODE_TEMPLATES = (
-    CodeTemplate(
-        "scale",
-        "number",
-        "multiplies `number` by {a} and adds {b}",
-        "{a} * number + {b}",
-        "{a} * (number + {b})",
-    ),
-    CodeTemplate(
-        "boxes",
-        "number",
-        "says how many boxes for {a} things each `number` things need",
-        "-(-number // {a})",
-        "number // {a}",
-    ),
-    CodeTemplate(
-        "distance",
-        "number",
-        "says how far `number` is from {b}",
-        "abs(number - {b})",
-        "number - {b}",
-    ),
-    CodeTemplate(
-        "digits",
-        "number",
-        "adds up the digits of `number` and multiplies the sum by {a}",
-        "{a} * sum(map(int, str(number)))",
-        "{a} * len(str(number))",
-    ),
-    CodeTemplate(
-        "multiples",
-        "number",
-        "counts the whole numbers from 1 to `number` that {a} divides",
-        "number // {a}",
-        "number % {a}",
-    ),
-    CodeTemplate(
-        "above",
-        "numbers",
-        "counts the items of `numbers` above {b}",
-        "sum(item > {b} for item in numbers)",
-        "sum(item >= {b} for item in numbers)",
-    ),
-    CodeTemplate(
-        "divisible",
-        "numbers",
-        "adds up the items of `numbers` that {a} divides",
-        "sum(item for item in numbers if item % {a} == 0)",
-        "sum(item // {a} for item in numbers)",
-    ),
-    CodeTemplate(
-        "largest",
-        "numbers",
-        "gives the largest item of `numbers`, but {b} if all are smaller",
-        "max([*numbers, {b}])",
-        "max(numbers)",
-    ),
-    CodeTemplate(
-        "spread",
-        "numbers",
-        "multiplies the range of `numbers`, largest minus smallest item, by {a}",
-        "{a} * (max(numbers) - min(numbers))",
-        "{a} * (numbers[-1] - numbers[0])",
-    ),
-    CodeTemplate(
-        "letters",
-        "text",
-        "counts the letter {c} in `text` and adds {b}",
-        "text.count({c}) + {b}",
-        "len(text.split({c})) + {b}",
-    ),
-    CodeTemplate(
-        "longest",
-        "text",
-        "multiplies the length of the longest word of `text` by {a}",
-        "{a} * max(map(len, text.split()))",
-        "{a} * len(max(text.split()))",
-    ),
-    CodeTemplate(
-        "words",
-        "text",
-        "counts the words of `text` with more than {d} letters and adds {b}",
-        "sum(len(word) > {d} for word in text.split()) + {b}",
-        "sum(len(word) >= {d} for word in text.split()) + {b}",
-    ),
-)
+CODE_TEMPLATES = tuple(CodeTemplate(**each) for each in read_texts("code.yaml"))
 """Templates of all splits."""
 
 
@@ -288,7 +203,7 @@ def code_row(problem: CodeProblem, seed: int, responses: int) -> dict[str, Any]:
     }
 
 
-# --- Write programming problems to a dataset file -------------------------------------
+# --- Datasets -------------------------------------------------------------------------
 
 RESPONSES = 8
 """Recorded responses to each problem."""

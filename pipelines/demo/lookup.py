@@ -16,9 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import pyarrow as pa
 
 from ...operators import RejuiceError
-from .numbers import SPLITS, Split, calculate, hashed, pick, seeded
+from .problems import NAMES, SPLITS, WORDS, Split, calculate, hashed, pick, seeded
 from .recorded import write_rows
-from .templates import NAMES, WORDS
 
 LookupKind = Literal["count", "price", "pair", "hops"]
 
@@ -211,7 +210,7 @@ def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
     return [rest.pop(int(rng.random() * len(rest))) for _ in range(n)]
 
 
-# --- Write look-up tasks to a dataset file --------------------------------------------
+# --- Datasets -------------------------------------------------------------------------
 
 _TEXTS = ("question", "answer", "kind")
 _SCHEMA = pa.schema(

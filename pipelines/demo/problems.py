@@ -7,23 +7,178 @@ numbers belongs to one split, chosen by their hash; and some templates are in th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+import xxhash
+import yaml
 
 from ...operators import RejuiceError
-from .numbers import (
-    LEVELS,
-    PARSED_TEMPLATES,
-    SPLITS,
-    Operation,
-    ParsedTemplate,
-    Split,
-    hashed,
-    pick,
-    sample_numbers,
-    seeded,
-)
-from .templates import NAMES, WORDS
+
+# --- Texts ----------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """One line of a worked solution."""
+
+    sentence: str  # its text
+    operation: str  # `LEFT OP RIGHT`, with numbers, letters and earlier results
+    # whether the operation follows from a comparison, which can be taken the wrong way round: B has
+    # 3 more than A
+    compares: bool = False
+
+
+class Template(NamedTuple):
+    """A problem without its names and numbers; each of its lines is a step."""
+
+    name: str
+    question: str
+    lines: tuple[Line, ...]
+
+
+def read_texts(name: str) -> Any:
+    """Read a YAML file of this folder."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _template(name: str, question: str, lines: list[dict[str, Any]]) -> Template:
+    return Template(name, question, tuple(Line(**line) for line in lines))
+
+
+_TEXTS = read_texts("arithmetic.yaml")
+RANGES: Mapping[str, Sequence[int]] = _TEXTS["ranges"]
+"""Least and greatest value of each number, by its letter."""
+NAMES: Mapping[str, Sequence[str]] = _TEXTS["names"]
+"""Who appears in the problems of each split; nobody appears in two."""
+WORDS: Mapping[str, Sequence[str]] = _TEXTS["words"]
+"""What a slot for a thing is filled with."""
+TEMPLATES = tuple(_template(**each) for each in _TEXTS["templates"])
+"""Templates of all splits."""
+HELD_OUT = tuple(_template(**each) for each in _TEXTS["held_out"])
+"""Templates of the test split alone."""
+
+# --- Random numbers for a template, such that each step gives a whole number ----------
+
+Split = Literal["train", "validation", "test"]
+Operation = Literal["+", "-", "*", "/"]
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+"""All splits."""
+
+LEVELS = (1, 2, 3, 4)
+"""All levels: numbers of steps."""
+
+_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_SHARES: tuple[Split, ...] = ("train", "train", "validation", "test")
+_LARGEST = 500
+_NUMBER = re.compile(r"\{([a-dkmvwy])\}")
+_Item = TypeVar("_Item")
+
+
+class ParsedTemplate(NamedTuple):
+    """A template, parsed once for sampling its numbers."""
+
+    template: Template  # what it was made from
+    held_out: bool  # whether it is for the test alone
+    letters: tuple[str, ...]  # its numbers, in the order of the question
+    # for each of them, the least value and how many values there are
+    ranges: tuple[tuple[int, int], ...]
+    constants: tuple[int, ...]  # the numbers written in its operations
+    # left, operation, right; the operands are places in the list of the numbers, the constants and
+    # the results so far
+    operations: tuple[tuple[int, Operation, int], ...]
+
+
+def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> list[int]:
+    """Numbers that belong to the split, then the constants, then the results, all whole."""
+    unit, given = rng.random, len(parsed.letters)
+    while True:
+        values = [least + int(unit() * count) for least, count in parsed.ranges]
+        values += parsed.constants
+        if _solve(values, parsed) and (
+            parsed.held_out or split_of(parsed.template.name, values[:given]) == split
+        ):
+            return values
+
+
+def calculate(left: int, operation: str, right: int) -> int:
+    """The result: a division is rounded down, and nothing is below 0."""
+    if operation == "+":
+        return left + right
+    if operation == "-":
+        return max(left - right, 0)
+    return left * right if operation == "*" else left // max(right, 1)
+
+
+def seeded(*key: object) -> random.Random:
+    """A generator that depends on `key` alone."""
+    return random.Random(hashed("/".join(map(str, key))))
+
+
+def hashed(text: str) -> int:
+    """A 64-bit hash that is the same everywhere."""
+    return int(xxhash.xxh3_64_intdigest(text.encode()))
+
+
+def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
+    """One of the items. Python promises that `random()` stays the same, not that `choice` does."""
+    return items[int(rng.random() * len(items))]
+
+
+def split_of(template: str, numbers: Sequence[int]) -> Split:
+    """The only split in which a template may have these numbers."""
+    return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
+
+
+def _parsed(template: Template) -> ParsedTemplate:
+    letters = tuple(_NUMBER.findall(template.question))
+    operations = [line.operation.split() for line in template.lines]
+    constants = [name for parts in operations for name in parts[::2] if name.isdigit()]
+    results = [f"r{place}" for place in range(1, len(operations) + 1)]
+    places = {name: place for place, name in enumerate([*letters, *constants, *results])}
+    return ParsedTemplate(
+        template,
+        template in HELD_OUT,
+        letters,
+        tuple((RANGES[letter][0], 1 + RANGES[letter][1] - RANGES[letter][0]) for letter in letters),
+        tuple(map(int, constants)),
+        tuple((places[left], _operation(name), places[right]) for left, name, right in operations),
+    )
+
+
+def _operation(name: str) -> Operation:
+    return next(known for known in _OPERATIONS if known == name)
+
+
+def _solve(values: list[int], parsed: ParsedTemplate) -> bool:
+    """Append the results; False where one is a fraction, or does not fit into its sentence."""
+    for left, operation, right in parsed.operations:
+        result = calculate(values[left], operation, values[right])
+        # From 2 on, so that every noun is a plural and no operand is trivial.
+        if not 2 <= result <= _LARGEST:
+            return False
+        if operation == "/" and result * values[right] != values[left]:
+            return False
+        values.append(result)
+    return True
+
+
+PARSED_TEMPLATES = {
+    (split, level): [
+        _parsed(template)
+        for template in (*TEMPLATES, *(HELD_OUT if split == "test" else ()))
+        if len(template.lines) == level
+    ]
+    for split in SPLITS
+    for level in LEVELS
+}
+"""Templates by split and level."""
+
+
+# --- Problems -------------------------------------------------------------------------
 
 _MOST_REPEATS = 1_000
 

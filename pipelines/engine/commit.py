@@ -20,9 +20,8 @@ import xxhash
 
 from ...operators import Change, DataError
 from ...operators.columns import flat
-from ...operators.disk import NotAFileError, read_file
+from ...operators.disk import HEADER_BYTES, Header, NotAFileError, read_file, read_header
 from ...operators.groups import Array
-from ...operators.records import HEADER_BYTES, Header, read_header
 from ..dataset.files import (
     LINK,
     TABLE,
@@ -45,7 +44,7 @@ from .steps import StepResult
 #
 #     section | section | ... | index | size of the index
 #
-# The index is a record, see `operators/records.py`, which belongs to this file of this folder. It
+# The index is a record, see `operators/disk.py`, which belongs to this file of this folder. It
 # has the size and the checksum of each section. A file in an object store is fetched in two
 # requests: its end, where the index is, and the sections that are needed, one after the other.
 

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Operator
-from ...operators.change import interleave, split
 from ...operators.check import check_shard, shard_values
 from ...operators.groups import Array, mix
+from ...operators.operator import interleave, split
 from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.steps import Step
 from .commit import Sections, arrow_stream, load, save, write_sections

@@ -2,7 +2,7 @@
 
     record: all but the columns | record: some rows' columns | record: the next rows' columns | ...
 
-Each record belongs to its place in this file of this folder, see `operators/records.py`. Where the
+Each record belongs to its place in this file of this folder, see `operators/disk.py`. Where the
 file is damaged, cut off, or has more at its end, the rows of the records that are left are good.
 """
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import Change
-from ...operators.change import split
-from ...operators.records import Header, records_in
+from ...operators.disk import Header, records_in
+from ...operators.operator import split
 from ..dataset.files import (
     DamagedError,
     damaged,

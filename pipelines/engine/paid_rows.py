@@ -29,10 +29,9 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from ...operators import Change
-from ...operators.change import split
-from ...operators.disk import NotAFileError, check_is_file, read_file, sync
+from ...operators.disk import Header, NotAFileError, check_is_file, read_file, records_in, sync
 from ...operators.logs import logger
-from ...operators.records import Header, records_in
+from ...operators.operator import split
 from ..dataset.files import DamagedError, owner, read_content, remove_file, write_file
 from ..dataset.remote import AnyPath, RemotePath, leased
 from . import earlier_chunks
@@ -211,7 +210,7 @@ class Syncer:
 
 
 # --- A journal of changes to single rows: each is in the file as soon as it is added ---
-# A journal is a sequence of records, see `operators/records.py`, one for each row:
+# A journal is a sequence of records, see `operators/disk.py`, one for each row:
 #
 #     header | bytes of the JSON | the change without its columns, JSON | its columns, Arrow
 #

@@ -23,10 +23,10 @@ from ...operators import (
     ResumableOperator,
     Scope,
 )
-from ...operators.change import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.columns import is_text
 from ...operators.compute import pc
 from ...operators.disk import NotAFileError
+from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.files import open_input, read_arrow, read_file, run_folder, write_file
 from ..dataset.remote import AnyPath

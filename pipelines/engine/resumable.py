@@ -24,9 +24,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...operators import Change, DataError, OperatorError, ResumableOperator
-from ...operators.change import concatenate
 from ...operators.check import RowTypes, checked
-from ...operators.operator import RowsOfChunk
+from ...operators.operator import RowsOfChunk, concatenate
 from ..dataset.remote import AnyPath
 from . import paid_chunks as kept_chunk
 from .commit import link
@@ -48,7 +47,6 @@ from .steps import (
     StepResult,
     apply_operator,
     attribute_operator_errors,
-    have_failures_kept,
     located_at,
     read_columns,
     without_dictionaries,
@@ -337,7 +335,7 @@ class _Window:
             if chunk.left:
                 self._before()
                 self._count(chunk)
-                have_failures_kept(self._operator, table)
+                self._operator.before_apply(table)
                 yield self._give(chunk)
                 walked = 0
                 continue

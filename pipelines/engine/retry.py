@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
-from ...operators.change import merge_logged, surviving_rows
 from ...operators.columns import BoolArray, flat
 from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
+from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step

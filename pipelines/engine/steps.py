@@ -36,10 +36,10 @@ from ...operators import (
     ResumableOperator,
     Scope,
 )
-from ...operators.change import split
 from ...operators.check import checked
 from ...operators.columns import at_path, is_list
 from ...operators.errors import NotReadyError, first_line
+from ...operators.operator import split
 from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.helper_columns import exported, filled
 from ..recipe.recipe import Recipe
@@ -139,7 +139,6 @@ def _range(frame: Frame, first_row: int) -> str:
 # --- Operator call --------------------------------------------------------------------
 
 _NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
-_JUDGED = f"{Operator.__module__.rpartition('.')[0]}.servers.judged_mapper"
 _LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
 
 
@@ -185,22 +184,9 @@ def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
     with attribute_operator_errors(operator):
-        have_failures_kept(operator, table)
+        operator.before_apply(table)
         change = checked(operator, operator.apply(table), num_rows)
     return without_dictionaries(change)
-
-
-def have_failures_kept(operator: Operator, table: pa.Table) -> None:
-    """Have a judge keep what it cannot read of the answers about some rows, before it is asked.
-
-    Raises:
-        EngineError: it cannot be opened.
-    """
-    loaded = sys.modules.get(_JUDGED)  # Without it no operator is one; it takes 0.2 s to load.
-    if loaded is not None and isinstance(operator, loaded.JudgedMapper):
-        from ...operators.servers.judged_mapper import keep_failures
-
-        keep_failures(operator, table)
 
 
 def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:

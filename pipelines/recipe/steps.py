@@ -70,7 +70,7 @@ class StoredOperator(Operator):
         return self.written
 
     def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        from ...operators.agents.explained import holds_turns, turn_lines
+        from ...operators.agents.trajectory import holds_turns, turn_lines
 
         turns = (row or {}).get("turns")
         return turn_lines(turns) if turns is not None and holds_turns(turns) else {}

@@ -5,9 +5,7 @@ from itertools import islice
 
 import pytest
 
-from rejuice.pipelines.demo.numbers import seeded
-from rejuice.pipelines.demo.problems import problem
-from rejuice.pipelines.demo.templates import NAMES
+from rejuice.pipelines.demo.problems import NAMES, problem, seeded
 from tools.embedded_policy import batches as module
 from tools.embedded_policy.batches import Demonstration, batches, encode, pack
 from tools.embedded_policy.model import build_model

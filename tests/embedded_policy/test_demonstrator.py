@@ -8,8 +8,7 @@ from statistics import mean
 import pytest
 
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
-from rejuice.pipelines.demo.numbers import seeded
-from rejuice.pipelines.demo.problems import problem
+from rejuice.pipelines.demo.problems import problem, seeded
 from tools.embedded_policy.problems import (
     JUDGE_TEMPLATE,
     LEVELS,

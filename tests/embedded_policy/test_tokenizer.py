@@ -7,8 +7,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
-from rejuice.pipelines.demo.numbers import LEVELS, SPLITS, seeded
-from rejuice.pipelines.demo.problems import problem
+from rejuice.pipelines.demo.problems import LEVELS, SPLITS, problem, seeded
 from tools.embedded_policy.model import build_model
 from tools.embedded_policy.problems import build_tokenizer, demonstrate, drill, judge
 

@@ -21,12 +21,15 @@ from rejuice.operators import (
     ResumableOperator,
     build,
     cache_key,
-    code_digest,
     get,
     installed,
 )
-from rejuice.operators.cache_key import cache_key_json, code_version, former_code_version
-from rejuice.operators.code_digest import modules_of
+from rejuice.operators.cache_key import (
+    cache_key_json,
+    code_version,
+    former_code_version,
+    modules_of,
+)
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.engine.plan import kept_folder
 
@@ -380,14 +383,14 @@ def test_versions_of_what_users_paid_for(versions, source, present, former):
 @pytest.mark.parametrize("source", [PAID, EXTENDED])
 def test_no_file_of_rejuice_counts_in_what_users_paid_for(versions, monkeypatch, source):
     paid, (other, _) = versions(source), versions(CUSTOM)
-    read = code_digest._read
+    read = cache_key._read
 
     def edited(module):
         code = read(module)
         is_read = module.name.startswith("rejuice.") and module.code is None
         return code._replace(digest=f"edited {code.digest}") if is_read else code
 
-    monkeypatch.setattr(code_digest, "_read", edited)
+    monkeypatch.setattr(cache_key, "_read", edited)
     assert versions(source) == paid
     assert versions(CUSTOM)[0] != other
 

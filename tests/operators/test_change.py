@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.operators.change import concatenate, split
+from rejuice.operators.operator import concatenate, split
 
 
 def test_failed_rows_and_messages_survive_a_split():

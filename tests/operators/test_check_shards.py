@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, Filter, Operator, OperatorError, Scope, drop
-from rejuice.operators.change import interleave
 from rejuice.operators.check import check_operator
 from rejuice.operators.groups import Groups
+from rejuice.operators.operator import interleave
 
 SCORES = pa.table(
     {

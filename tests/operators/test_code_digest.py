@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from rejuice.operators.code_digest import _hash, code_digest
+from rejuice.operators.cache_key import _hash, code_digest
 
 pytestmark = pytest.mark.slow
 

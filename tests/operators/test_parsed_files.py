@@ -6,20 +6,20 @@ import random
 import pytest
 from damage import damage
 
-from rejuice.operators import code_digest
-from rejuice.operators.code_digest import ParsedFiles
+from rejuice.operators import cache_key
+from rejuice.operators.cache_key import ParsedFiles
 
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(code_digest, "_SETTLED_NS", 0)
+    monkeypatch.setattr(cache_key, "_SETTLED_NS", 0)
     file = tmp_path / "mine.py"
     file.write_text("X = 1")
     return file
 
 
-def found(file, parser=code_digest.__file__, name="mine"):
+def found(file, parser=cache_key.__file__, name="mine"):
     """The entry in another process, and how often it was parsed there."""
     parsed = ParsedFiles(type(file)(parser))
     calls = []
@@ -50,7 +50,7 @@ def test_another_version_of_the_parser_parses_again(file, tmp_path):
 
 
 def test_a_file_that_was_just_written_is_not_kept(file, monkeypatch):
-    monkeypatch.setattr(code_digest, "_SETTLED_NS", 10**18)
+    monkeypatch.setattr(cache_key, "_SETTLED_NS", 10**18)
     found(file)
     assert found(file) == (["X = 1"], 1)
 
@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_written_to_costs_time_only(file, tmp_path, monk
 
 def test_entries_that_nobody_uses_are_dropped_when_there_are_too_many(file, monkeypatch):
     found(file, name="old")
-    monkeypatch.setattr(code_digest, "_MOST", 1)
+    monkeypatch.setattr(cache_key, "_MOST", 1)
     assert found(file, name="new")[1] == 1
     assert found(file, name="new")[1] == 0
     assert found(file, name="old")[1] == 1

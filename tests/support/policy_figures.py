@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from plain_sampling import sample
 
-from rejuice.pipelines.demo.numbers import Split, seeded
-from rejuice.pipelines.demo.problems import problems
+from rejuice.pipelines.demo.problems import Split, problems, seeded
 from tools.embedded_policy.problems import LEVELS, STYLES, judge
 
 

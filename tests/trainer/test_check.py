@@ -10,7 +10,7 @@ from command import heavy_after, runner
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.servers import preflight
+from rejuice.operators.sampling.engines import preflight
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.recorded import write_prompts
 from rejuice.trainer.cpu import fork_server

@@ -26,8 +26,7 @@ from rejuice.operators.agents.trajectory import Task
 from rejuice.operators.sampling.protocol import Group, Prompt, Sample
 from rejuice.operators.servers.concurrency import LoopThread
 from rejuice.pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
-from rejuice.pipelines.demo.numbers import pick, seeded
-from rejuice.pipelines.demo.templates import NAMES, WORDS
+from rejuice.pipelines.demo.problems import NAMES, WORDS, pick, seeded
 
 from .batches import Demonstration
 from .model import tokenizer_of

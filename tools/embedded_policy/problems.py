@@ -11,10 +11,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from rejuice.pipelines.demo.numbers import pick, seeded
-from rejuice.pipelines.demo.problems import Problem, SolutionStep, problem
-from rejuice.pipelines.demo.solvers import worked
-from rejuice.pipelines.demo.templates import HELD_OUT, NAMES, TEMPLATES, WORDS, Template
+from rejuice.pipelines.demo.problems import (
+    HELD_OUT,
+    NAMES,
+    TEMPLATES,
+    WORDS,
+    Problem,
+    SolutionStep,
+    Template,
+    pick,
+    problem,
+    seeded,
+)
+from rejuice.pipelines.demo.recorded import worked
 
 from .batches import Demonstration
 from .model import TAGS, tokenizer_of

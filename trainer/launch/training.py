@@ -16,7 +16,7 @@ import yaml
 from rich.table import Table
 from rich.text import Text
 
-from ...operators.agents.registry import build_flow, build_tools
+from ...operators.agents.flow import build_flow, build_tools
 from ...operators.errors import RejuiceError
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, NonNegativeFloat, PositiveFloat, Positive
 from ...errors import EngineError
 from ...servers.options import ServerOptions
 from ...servers.wire import AttemptError, RetryClass, WireModel, bad_response, parse_body
-from ..passages import Passage, passage_of, shown
 from ..tool import Observation, Tool, ToolError
+from .search import Passage, passage_of, shown
 
 
 class HttpSearch(Tool, ServerOptions):
@@ -86,7 +86,7 @@ class HttpSearch(Tool, ServerOptions):
             thread.close()
 
     async def close(self) -> None:
-        from ...servers.concurrency import close_shared_client
+        from ...servers.client import close_shared_client
 
         await close_shared_client(self)
 
@@ -109,8 +109,7 @@ class HttpSearch(Tool, ServerOptions):
             AttemptError: that of the last attempt.
             EngineError: see `call`; a server that is down is a ServerDownError.
         """
-        from ...servers.client import Request
-        from ...servers.concurrency import shared_client
+        from ...servers.client import Request, shared_client
 
         if self.style == "search_r1":
             body = {"queries": [query], "topk": self.k, "return_scores": True}

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ....operators.change import surviving_rows
 from ....operators.columns import flat, is_text
 from ....operators.compute import pc
 from ....operators.groups import Array
+from ....operators.operator import surviving_rows
 from ...engine.frame import Frame
 from ...engine.steps import AppliedStep
 from ..evidence import evidence, has_evidence, seen_by

@@ -12,8 +12,7 @@ from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.sampling import openai_engine
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Settings
+from rejuice.operators.sampling.protocol import OpenAIOptions, Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]

@@ -8,8 +8,7 @@ from rejuice.operators.agents.runner import AgentRunner
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.trajectory import POLICY, SeededTask, Task
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Settings
+from rejuice.operators.sampling.protocol import OpenAIOptions, Settings
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "patience_s": 60.0, "attempts": 3, "api": "chat"}

@@ -7,7 +7,7 @@ import pytest
 
 from rejuice.operators import AgentRolloutMapper, OperatorError, RecipeError, registry
 from rejuice.operators.agents import Tool
-from rejuice.operators.agents.registry import FLOWS, TOOLS, build_flow, build_tools
+from rejuice.operators.agents.flow import FLOWS, TOOLS, build_flow, build_tools
 from rejuice.operators.cache_key import cache_key_json, part_version
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.recipe.columns import checked_schema

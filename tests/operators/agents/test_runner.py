@@ -21,8 +21,7 @@ from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.trajectory import SeededTask
 from rejuice.operators.errors import EngineError, OperatorError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Failure, Settings, listening
+from rejuice.operators.sampling.protocol import Failure, OpenAIOptions, Settings, listening
 from rejuice.operators.sampling.tokenizer import chat_encoder
 
 SHORT = Settings(max_tokens=8)

@@ -15,11 +15,10 @@ from rejuice.operators import AgentRolloutMapper, DataError, EngineError, Recipe
 from rejuice.operators.agents import runner
 from rejuice.operators.agents.trajectory import Trajectory, TrajectoryGroup, Turn, turns_of
 from rejuice.operators.cache_key import cache_key_json, code_version
-from rejuice.operators.change import split
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES, ROW_CONTRACT
 from rejuice.operators.mapper import agent_rollout_mapper
-from rejuice.operators.operator import RowsOfChunk
+from rejuice.operators.operator import RowsOfChunk, split
 from rejuice.operators.sampling import Failure, Group, Sample
 
 SCHEMA = pa.schema([("prompt_id", pa.string()), ("prompt", MESSAGES), ("pages", pa.string())])

@@ -21,11 +21,10 @@ from recorded_recipes import OVERRIDES
 
 from rejuice.operators import DataError, EngineError, RecipeError
 from rejuice.operators.cache_key import cache_key_json
-from rejuice.operators.change import split
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.operator import RowsOfChunk
+from rejuice.operators.operator import RowsOfChunk, split
 from rejuice.operators.registry import build
 from rejuice.operators.servers.answer_cache import HEADER_BYTES
 from rejuice.operators.servers.client import OpenAIClient

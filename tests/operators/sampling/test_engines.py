@@ -8,7 +8,7 @@ import pytest
 
 from rejuice.operators.sampling import engines, processes
 from rejuice.operators.sampling.engines import EngineSpec
-from rejuice.operators.sampling.options import TransformersOptions
+from rejuice.operators.sampling.protocol import TransformersOptions
 
 
 def safetensors(path, shapes, dtype):

@@ -13,8 +13,8 @@ from transformers import (
     Qwen2Config,
 )
 
-from rejuice.operators.sampling import key_values
-from rejuice.operators.sampling.key_values import (
+from rejuice.operators.sampling import transformers_engine
+from rejuice.operators.sampling.transformers_engine import (
     Compaction,
     OneGroup,
     Recomputed,
@@ -135,13 +135,13 @@ def test_store_by_architecture(config, kind):
 def test_store_that_miscalculates_is_not_taken(monkeypatch):
     """The probe compares numbers, and ignores what a model claims to support."""
     qwen = model(Qwen2Config(**TINY))
-    right = key_values.sdpa_attention_forward
+    right = transformers_engine.sdpa_attention_forward
 
     def wrong(module, query, key, value, mask, **kwargs):
         mixed, _ = right(module, query, key, value, mask, **kwargs)
         return mixed * 1.01, None
 
-    monkeypatch.setattr(key_values, "sdpa_attention_forward", wrong)
+    monkeypatch.setattr(transformers_engine, "sdpa_attention_forward", wrong)
     assert store_for(qwen) is OneGroup
     monkeypatch.undo()
     monkeypatch.setattr(OneGroup, "forward", lambda *_: torch.full((2, 60), torch.nan))
@@ -161,7 +161,7 @@ def test_prompt_is_kept_once_for_eight_responses(qwen):
 def test_attention_reads_keys_and_values_where_they_lie(qwen, monkeypatch):
     """Repeated for each query head, they would be copied in every layer at every step."""
     assert store_for(qwen) is SharedPrompts
-    read, attend = [], key_values.scaled_dot_product_attention
+    read, attend = [], transformers_engine.scaled_dot_product_attention
 
     def watched(query, key, value, **kwargs):
         read.extend((key, value))
@@ -170,7 +170,7 @@ def test_attention_reads_keys_and_values_where_they_lie(qwen, monkeypatch):
     with torch.inference_mode():
         store = SharedPrompts(qwen, 4, 2)
         store.admit([[7] * 10, [8] * 10])
-        monkeypatch.setattr(key_values, "scaled_dot_product_attention", watched)
+        monkeypatch.setattr(transformers_engine, "scaled_dot_product_attention", watched)
         rows = np.arange(8), *np.divmod(np.arange(8), 4)
         store.forward(*rows, np.zeros(8, int))
         stored = [x.data_ptr() for layer in store._layers for x in layer.tensors]

@@ -7,8 +7,15 @@ from fake_server import FakeServer, Trouble
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings, listening
+from rejuice.operators.sampling.protocol import (
+    Failure,
+    Group,
+    OpenAIOptions,
+    Prompt,
+    Sample,
+    Settings,
+    listening,
+)
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 
 FOUR = Settings(n=4)

@@ -11,8 +11,7 @@ from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.registry import build
 from rejuice.operators.sampling.openai_engine import OpenAIEngine, read_group
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Failure, Prompt, Sample, Settings
+from rejuice.operators.sampling.protocol import Failure, OpenAIOptions, Prompt, Sample, Settings
 from rejuice.operators.servers.options import Dialect
 from rejuice.operators.servers.wire import AttemptError
 

@@ -15,7 +15,7 @@ from stub_engine import CAPACITY, StubEngine
 
 from rejuice.operators import __version__
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import engine_process
+from rejuice.operators.sampling import processes
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings, listening
 from rejuice.operators.workers import usable_cores
@@ -73,9 +73,9 @@ def test_tokens_are_reported_from_the_processes(two):
 
 def test_tokens_are_reported_once_a_second(monkeypatch):
     clock = SimpleNamespace(now=50.0)
-    monkeypatch.setattr(engine_process.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)
     sent = []
-    report = engine_process.TokenReports(sent.append)
+    report = processes.TokenReports(sent.append)
     for clock.now in (50.0, 50.2, 50.9, 51.1, 52.0):
         report(8)
     assert [each.number for each in sent] == [8, 24]

@@ -13,7 +13,7 @@ from vllm_server import EMBEDDED
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import tokenizer
 from rejuice.operators.sampling.engines import EngineSpec, open_engine, release
-from rejuice.operators.sampling.options import OpenAIOptions
+from rejuice.operators.sampling.protocol import OpenAIOptions
 from rejuice.operators.sampling.tokenizer import (
     TemplateRefusedError,
     TokenizerNotFoundError,

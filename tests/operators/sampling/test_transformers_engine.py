@@ -17,11 +17,15 @@ from true_policy import TruePolicy
 import rejuice.operators.sampling
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import transformers_engine as decoding
-from rejuice.operators.sampling.key_values import OneGroup, Recomputed, SharedPrompts
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings, listening
 from rejuice.operators.sampling.tokenizer import decoded
-from rejuice.operators.sampling.transformers_engine import TransformersEngine
+from rejuice.operators.sampling.transformers_engine import (
+    OneGroup,
+    Recomputed,
+    SharedPrompts,
+    TransformersEngine,
+)
 
 EMBEDDED = Path(rejuice.operators.sampling.__file__).parent / "embedded"
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]

@@ -13,8 +13,15 @@ from vllm_server import EMBEDDED, vllm_python
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling import vllm_engine
-from rejuice.operators.sampling.options import VllmOptions
-from rejuice.operators.sampling.protocol import Failure, Group, Prompt, Sample, Settings, listening
+from rejuice.operators.sampling.protocol import (
+    Failure,
+    Group,
+    Prompt,
+    Sample,
+    Settings,
+    VllmOptions,
+    listening,
+)
 from rejuice.operators.sampling.tokenizer import TemplateRefusedError
 from rejuice.operators.sampling.vllm_engine import Difference, VllmEngine, pack_again, vllm_process
 
@@ -413,7 +420,7 @@ class TestReal:
         script = f"""
             from rejuice.operators.errors import EngineError
             from rejuice.operators.sampling import vllm_engine
-            from rejuice.operators.sampling.options import VllmOptions
+            from rejuice.operators.sampling.protocol import VllmOptions
             from rejuice.operators.sampling.protocol import Prompt, Settings
 
             vllm_engine.pack_again = lambda model: None

@@ -9,8 +9,7 @@ from vllm_server import EMBEDDED, VllmServer, vllm_python
 
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.openai_engine import OpenAIEngine
-from rejuice.operators.sampling.options import OpenAIOptions
-from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
+from rejuice.operators.sampling.protocol import Failure, OpenAIOptions, Prompt, Settings
 from rejuice.operators.sampling.tokenizer import chat_encoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]

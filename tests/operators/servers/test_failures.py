@@ -11,7 +11,7 @@ from fake_judge import FakeJudge, Trouble, verdict
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.servers.judge import open_cache
-from rejuice.operators.servers.judged_mapper import RawAnswer, keep_failures, raw_answers
+from rejuice.operators.servers.judged_mapper import RawAnswer
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 2}
@@ -35,7 +35,7 @@ def judged(tmp_path):
         fields = {"cache": tmp_path / "scores", **fields}
         operator = LlmQualityRewardMapper(model="m", server=options, **fields)
         made.append(operator)
-        keep_failures(operator, table)
+        operator.before_apply(table)
         return operator, operator.apply(table)
 
     yield judged
@@ -52,7 +52,7 @@ def test_a_malformed_answer_is_kept_as_it_came(judged):
         "scorer_malformed",
         "empty_response",
     ]
-    scored, malformed, none = raw_answers(operator, table)
+    scored, malformed, none = operator.raw_answers(table)
     assert (scored.reason, none) == (None, None)
     assert scored.text.startswith('{"accuracy": 2')
     assert malformed == RawAnswer(RAW, "scorer_malformed")
@@ -61,23 +61,23 @@ def test_a_malformed_answer_is_kept_as_it_came(judged):
 def test_the_last_of_several_tries_is_kept(judged):
     with FakeJudge(says={1: ["first", "second", "third"]}) as judge:
         operator, _ = judged(judge, rows_of(1), temperature=0.5)
-    assert raw_answers(operator, rows_of(1)) == [RawAnswer("third", "scorer_malformed")]
+    assert operator.raw_answers(rows_of(1)) == [RawAnswer("third", "scorer_malformed")]
 
 
 def test_an_answer_that_can_be_read_outdates_a_failure(judged):
     with FakeJudge(says={1: ["no", verdict([5, 5, 5, 5])]}) as judge:
         operator, first = judged(judge, rows_of(1))
-        assert raw_answers(operator, rows_of(1))[0].text == "no"
+        assert operator.raw_answers(rows_of(1))[0].text == "no"
         _, again = judged(judge, rows_of(1))
     assert first.columns["reward_quality"].to_pylist() == [None]
     assert again.columns["reward_quality"].to_pylist() == [0.5]
-    assert raw_answers(operator, rows_of(1)) == [RawAnswer(verdict([5, 5, 5, 5]), None)]
+    assert operator.raw_answers(rows_of(1)) == [RawAnswer(verdict([5, 5, 5, 5]), None)]
 
 
 def test_of_a_refused_request_the_message_is_kept(judged):
     with FakeJudge({1: [Trouble.REFUSED] * 9}) as judge:
         operator, _ = judged(judge, rows_of(1, 2))
-    refused, scored = raw_answers(operator, rows_of(1, 2))
+    refused, scored = operator.raw_answers(rows_of(1, 2))
     assert refused.reason == "scorer_refused"
     assert refused.text.startswith("request_refused: ")
     assert scored.reason is None
@@ -89,7 +89,7 @@ def test_equal_requests_of_several_threads_have_one_failure(judged):
         operator, _ = judged(judge, rows_of(2))
     for change in changes:
         assert change.columns["reward_quality_missing"].to_pylist() == ["scorer_malformed"] * 2
-    assert raw_answers(operator, rows_of(1)) == [RawAnswer(RAW, "scorer_malformed")]
+    assert operator.raw_answers(rows_of(1)) == [RawAnswer(RAW, "scorer_malformed")]
 
 
 @pytest.mark.parametrize("table", [rows_of(), rows_of(None, None)])
@@ -104,13 +104,13 @@ def test_without_a_cache_nothing_is_kept(judged):
     with FakeJudge(says={1: [RAW]}) as judge:
         operator, change = judged(judge, rows_of(1), cache=None)
     assert change.columns["reward_quality_missing"].to_pylist() == ["scorer_malformed"]
-    assert raw_answers(operator, rows_of(1)) == [None]
+    assert operator.raw_answers(rows_of(1)) == [None]
 
 
 def test_failures_of_an_earlier_version_are_shown(judged, tmp_path):
     with FakeJudge(says={2: ["no"]}) as judge:
         operator, _ = judged(judge, rows_of(1, 2))
-        scored, malformed = raw_answers(operator, rows_of(1, 2))
+        scored, malformed = operator.raw_answers(rows_of(1, 2))
         answer, keys = requests_of(operator, tmp_path / "scores")
         with sqlite3.connect(tmp_path / "earlier.sqlite", isolation_level=None) as file:
             file.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT)")
@@ -120,7 +120,7 @@ def test_failures_of_an_earlier_version_are_shown(judged, tmp_path):
             file.execute("PRAGMA user_version = 1")
         file.close()
         earlier, _ = judged(judge, rows_of(None), cache=tmp_path / "earlier.sqlite")
-    assert raw_answers(earlier, rows_of(1, 2)) == [scored, malformed]
+    assert earlier.raw_answers(rows_of(1, 2)) == [scored, malformed]
 
 
 def requests_of(operator, path):
@@ -134,4 +134,4 @@ def test_a_file_that_is_no_cache(judged, tmp_path):
     cache = tmp_path / "scores.sqlite"
     operator, _ = judged("http://nowhere.invalid/v1", rows_of(None), cache=cache)
     cache.write_text("no database, and long enough to be taken for one" * 9)
-    assert raw_answers(operator, rows_of(1)) == [None]
+    assert operator.raw_answers(rows_of(1)) == [None]

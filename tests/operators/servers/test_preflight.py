@@ -16,10 +16,9 @@ from rejuice.operators.config import deciding_fields
 from rejuice.operators.errors import EngineError, RecipeError
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.registry import build
-from rejuice.operators.servers.client import OpenAIClient, Request
+from rejuice.operators.servers.client import OpenAIClient, Request, check_server
 from rejuice.operators.servers.endpoints import ServerDownError, WaitLog
 from rejuice.operators.servers.options import DialectServer, ServerOptions
-from rejuice.operators.servers.preflight import check_server
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 

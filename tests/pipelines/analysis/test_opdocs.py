@@ -7,7 +7,7 @@ import pytest
 from each import check_each
 
 from rejuice.operators import RecipeError, get, installed
-from rejuice.operators.agents.registry import FLOWS, TOOLS
+from rejuice.operators.agents.flow import FLOWS, TOOLS
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.analysis.reference import recipe_schema
 from rejuice.pipelines.data_juicer import catalogue, static_checks

@@ -16,7 +16,7 @@ from fake_model import DIMENSIONS, FakeModel, Trouble
 from loguru import logger
 
 from rejuice.operators import EngineError
-from rejuice.operators.change import OTHER_MESSAGES, merge_logged
+from rejuice.operators.operator import OTHER_MESSAGES, merge_logged
 from rejuice.pipelines.data_juicer import catalogue, run_operator, settings, static_checks
 from rejuice.pipelines.data_juicer.watch import watching
 from rejuice.pipelines.engine import run as engine

@@ -20,7 +20,7 @@ from rejuice.pipelines.demo.code_problems import (
     programs,
     write_code_problems,
 )
-from rejuice.pipelines.demo.numbers import SPLITS, seeded
+from rejuice.pipelines.demo.problems import SPLITS, seeded
 
 GRADED = {"right": "correct", "no_code": "no_answer"}
 STYLES = {"test_list": "assert", "tests": "stdin"}

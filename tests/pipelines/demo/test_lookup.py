@@ -13,8 +13,7 @@ from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.tools.search import Search
 from rejuice.pipelines.demo.lookup import DOCUMENT_COUNT, KINDS, lookup_task, lookup_tasks
-from rejuice.pipelines.demo.numbers import SPLITS
-from rejuice.pipelines.demo.templates import NAMES
+from rejuice.pipelines.demo.problems import NAMES, SPLITS
 
 seeds = st.integers(0, 2**32)
 splits = st.sampled_from(SPLITS)

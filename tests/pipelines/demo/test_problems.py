@@ -9,9 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.demo.numbers import LEVELS, SPLITS, Split, split_of
-from rejuice.pipelines.demo.problems import Problem, parse_levels, problem, problems
-from rejuice.pipelines.demo.templates import HELD_OUT, NAMES, RANGES, TEMPLATES
+from rejuice.pipelines.demo.problems import (
+    HELD_OUT,
+    LEVELS,
+    NAMES,
+    RANGES,
+    SPLITS,
+    TEMPLATES,
+    Problem,
+    Split,
+    parse_levels,
+    problem,
+    problems,
+    split_of,
+)
 
 OPERATIONS = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": int.__floordiv__}
 GOLDEN = (

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from rejuice.operators.mapper.format_reward_mapper import is_tagged
 from rejuice.operators.verifier import verify_batch
-from rejuice.pipelines.demo.numbers import calculate, seeded
-from rejuice.pipelines.demo.problems import Problem, SolutionStep, problem, problems
-from rejuice.pipelines.demo.solvers import (
+from rejuice.pipelines.demo.problems import (
+    Problem,
+    SolutionStep,
+    calculate,
+    problem,
+    problems,
+    seeded,
+)
+from rejuice.pipelines.demo.recorded import (
     MAX_WORDS,
     SOLVERS,
     SolverResponse,

@@ -13,7 +13,7 @@ from rejuice.pipelines.engine.frame import Frame
 
 pytest.importorskip("ray")
 pytest.importorskip("data_juicer")
-from rejuice.operators.change import split
+from rejuice.operators.operator import split
 from rejuice.pipelines.dj_process import on_ray
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.operators.change import concatenate
-from rejuice.operators.records import records_in
+from rejuice.operators.disk import records_in
+from rejuice.operators.operator import concatenate
 from rejuice.pipelines.dataset.files import DamagedError
 from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine.paid_chunks import load

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
-from rejuice.operators.change import surviving_rows
+from rejuice.operators.operator import surviving_rows
 from rejuice.pipelines.engine.frame import Frame
 
 VALUES = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import Change
-from rejuice.operators.records import MAGIC
+from rejuice.operators.disk import MAGIC
 from rejuice.pipelines.engine import paid_rows as journal_module
 from rejuice.pipelines.engine.paid_rows import Entry, Journal, Syncer, entries, journals
 

@@ -15,8 +15,7 @@ from shards import save_shard
 from true_policy import TruePolicy
 from vllm_server import EMBEDDED, vllm_python
 
-from rejuice.operators.sampling.options import VllmOptions
-from rejuice.operators.sampling.protocol import Prompt, Settings
+from rejuice.operators.sampling.protocol import Prompt, Settings, VllmOptions
 from rejuice.operators.sampling.vllm_engine import vllm_process
 
 pytestmark = pytest.mark.slow

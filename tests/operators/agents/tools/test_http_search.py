@@ -13,7 +13,7 @@ from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools import http_search
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.servers import concurrency
+from rejuice.operators.servers import client
 from rejuice.operators.servers.client import OpenAIClient
 from rejuice.operators.servers.wire import AttemptError, HttpResponse
 
@@ -171,7 +171,7 @@ class SimulatedSearch(OpenAIClient):
 
 @pytest.mark.parametrize("style", ["search_r1", "searxng"])
 def test_limits_per_minute_and_being_asked_to_wait_are_as_for_any_server(style, monkeypatch):
-    monkeypatch.setattr(concurrency, "OpenAIClient", SimulatedSearch)
+    monkeypatch.setattr(client, "OpenAIClient", SimulatedSearch)
     monkeypatch.setattr(SimulatedSearch, "sent", [])
     if style == "searxng":
         monkeypatch.setattr(http_search, "_read_web_pages", lambda body: ())

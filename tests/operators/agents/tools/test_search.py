@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import EngineError, RecipeError
-from rejuice.operators.agents import passages
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.tools import search
 from rejuice.operators.agents.tools import search as module
 from rejuice.operators.agents.tools.search import Search
 
@@ -167,8 +167,8 @@ def test_documents_come_from_one_place(fields):
 
 
 def test_a_line_that_would_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(passages, "_LONGEST_LINE", 100)
+    monkeypatch.setattr(search, "_LONGEST_LINE", 100)
     file = tmp_path / "a.txt"
     file.write_text("tea\n" + 200 * "x" + "\n")
     with pytest.raises(ValueError, match=r"^line 2 has more than 100 characters$"):
-        list(passages.passages_in(file))
+        list(search.passages_in(file))
