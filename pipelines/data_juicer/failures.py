@@ -1,4 +1,4 @@
-"""What went wrong in an operator of Data-Juicer's, in one line."""
+"""What goes wrong in an operator of Data-Juicer's: on single rows, and so that the run ends."""
 
 from __future__ import annotations
 
@@ -9,18 +9,266 @@ import shlex
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from contextvars import ContextVar
+from functools import cache, partial
 from pathlib import Path, PurePath
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
 from ...operators import OperatorError, RejuiceError
 from ...operators.errors import NotReadyError, first_line
+from ...operators.logs import redact
+from ...operators.operator import merge_logged
 from .catalogue import find
 from .static_checks import Package
+
+# --- On single rows -------------------------------------------------------------------
+# Data-Juicer's operators log an exception and go on: an answer that did not come is an empty text,
+# then a score of 0.0. Here the messages are collected, and the questions to a server that were not
+# answered.
+#
+#     watching() ──> messages of the step, and the calls of each row:
+#                        a question, asked again until it is answered or the operator gives up
+#
+# A question has failed if its last attempt has: the model gave an empty answer, as all of
+# Data-Juicer's clients do for any error, or the operator logged an exception about the answer, such
+# as JSON that it cannot read. So an attempt that succeeds after a warning is no failure, and a
+# warning about something else is none.
+
+_LONGEST_MESSAGE = 200
+_LIBRARY = "data_juicer"
+_WARNING = 30
+_NEVER_SHOWN = -1
+"""A level that no handler of loguru shows, as theirs are not negative."""
+_UNREACHABLE = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol", "InvalidURL", "gaierror")
+"""Classes of httpx, of its successor, and of Python; `openai` and `litellm` wrap them."""
+_REFUSED = (401, 403, 404)
+
+
+class ServerLostError(BaseException):
+    """The server cannot be reached, refuses every request, or answers none.
+
+    No `Exception`, because Data-Juicer's operators catch those and go on.
+
+    Args:
+        found: what the server did, or what the connection failed with.
+        status: that it refuses them with; None: it was not reached, or answers none.
+        calls: how many calls it has not answered; 0: it was not reached.
+    """
+
+    def __init__(self, found: str, status: int | None, calls: int = 0) -> None:
+        super().__init__(found, status, calls)
+        self.found, self.status, self.calls = found, status, calls
+
+
+class Calls:
+    """The questions that were asked for one row, or for a whole batch."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, bool] = {}
+        self._question: str | None = None
+        self.error: BaseException | None = None
+
+    def ask(self, question: str) -> None:
+        """Begin an attempt; the same question again is another attempt at it."""
+        self._question, self.error = question, None
+        self._failed[question] = False
+
+    def fail(self, error: BaseException | None = None) -> None:
+        """Note that the last attempt has failed."""
+        self.error = error or self.error
+        if self._question is not None:
+            self._failed[self._question] = True
+
+    @property
+    def failed(self) -> int:
+        """How many questions were not answered."""
+        return sum(self._failed.values())
+
+    def check_answered(self) -> None:
+        """Pass the questions of a batch, unless none of them was answered.
+
+        Raises:
+            ServerLostError: none was: what was made of the batch is no result.
+        """
+        if self._failed and self.failed == len(self._failed):
+            found = _line(str(self.error or "")) or "its answers are empty"
+            raise ServerLostError(found, None, self.failed)
+
+
+class Failures:
+    """What went wrong on some rows, in any thread.
+
+    Attributes:
+        calls: those that belong to no row.
+        failed: numbers of the rows with a question that was not answered.
+    """
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.failed: set[int] = set()
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+        self._outer = sys.exc_info()[1]
+
+    @property
+    def logged(self) -> dict[str, int]:
+        """One message of each kind, and how often it was logged."""
+        return merge_logged([self._counts])
+
+    def log(self, record: Any) -> None:
+        """Count a record of loguru, and note the failed call that it is about."""
+        with self._lock:
+            self._counts[f"{record['level'].name} {_line(record['message'])}"] += 1
+        # `logger.warning(f"Exception: {e}")`: it is the one that is being handled.
+        error = record["exception"].value if record["exception"] else sys.exc_info()[1]
+        calls = _calls.get()
+        if error is not None and error is not self._outer and calls is not None:
+            calls.fail(error)
+
+
+_watch: ContextVar[Failures | None] = ContextVar("watch", default=None)
+_calls: ContextVar[Calls | None] = ContextVar("calls", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[Failures]:
+    """Collect what Data-Juicer logs in this context; none of it reaches a handler of loguru."""
+    _listen()
+    watch = Failures()
+    before = _watch.set(watch), _calls.set(watch.calls)
+    try:
+        yield watch
+    finally:
+        _watch.reset(before[0])
+        _calls.reset(before[1])
+
+
+@contextmanager
+def calls_of_row() -> Iterator[Calls]:
+    """Collect the questions of one row."""
+    calls = Calls()
+    before = _calls.set(calls)
+    try:
+        yield calls
+    finally:
+        _calls.reset(before)
+
+
+def note_failed_row(number: int) -> None:
+    """Note a row with a question that was not answered."""
+    watch = _watch.get()
+    if watch is not None:
+        watch.failed.add(number)
+
+
+def watch_model(operator: Any) -> None:
+    """Watch the calls of an operator that asks a server. Its client is made now, not in a row.
+
+    Raises:
+        Exception: what the operator has caught when it was made; some ask for embeddings then.
+    """
+    from data_juicer.utils.model_utils import get_model
+
+    calls = _calls.get()
+    if calls is not None and calls.error is not None:
+        _check_not_lost(calls.error)
+        raise calls.error
+    operator.model_key = partial(_watched, operator.model_key)
+    get_model(operator.model_key)
+
+
+def _watched(make: Any, **kwargs: Any) -> Any:
+    made = make(**kwargs)
+    # With a processor beside it, such as a tokenizer, it is not there to be asked.
+    return made if isinstance(made, Sequence) else _WatchedModel(made)
+
+
+class _WatchedModel:
+    """A client of Data-Juicer's for a server, each call of which is noted."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        calls = _calls.get() or Calls()
+        calls.ask(repr(args))
+        try:
+            answer = self._model(*args, **kwargs)
+        except Exception as error:
+            calls.fail(error)
+            _check_not_lost(error)
+            raise
+        if not answer:
+            calls.fail()
+            _check_not_lost(calls.error)
+        return redact(answer) if isinstance(answer, str) else answer
+
+
+def _check_not_lost(error: BaseException | None) -> None:
+    """Raise for an error that every other request would meet, too."""
+    outermost, seen = error, set[int]()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        status = getattr(error, "status_code", None)
+        if status in _REFUSED:
+            raise ServerLostError(_line(str(outermost)), status) from None
+        names = {kind.__name__ for kind in type(error).__mro__}
+        if isinstance(error, ConnectionRefusedError) or names & set(_UNREACHABLE):
+            raise ServerLostError(_line(str(error) or type(error).__name__), None) from None
+        error = error.__cause__ or error.__context__
+
+
+def _listen() -> None:
+    """Let loguru show us every record first."""
+    from loguru import logger as shared
+
+    logger: Any = shared
+    logger.enable(_LIBRARY)
+    # private: loguru==0.7.3, tests/pipelines/data_juicer/test_failures.py::test_a_handler_of_the_users_sees_only_what_is_logged_outside_of_steps
+    core = logger._core
+    if not isinstance(core.patcher, _Patcher):
+        logger.configure(patcher=_Patcher(core.patcher))
+    # private: loguru==0.7.3, tests/pipelines/data_juicer/test_failures.py::test_messages_are_counted_where_loguru_has_no_handler
+    if core.min_level > _WARNING:
+        # Without a handler that wants them, loguru makes no records.
+        logger.add(lambda _: None, level="WARNING", format="", catch=False)
+
+
+class _Patcher:
+    """Counts what Data-Juicer logs within a step, and hides it from all handlers.
+
+    Args:
+        other: the patcher of the program, if it has one.
+    """
+
+    def __init__(self, other: Any) -> None:
+        self._other = other
+
+    def __call__(self, record: Any) -> None:
+        if self._other is not None:
+            self._other(record)
+        watch = _watch.get()
+        if watch is None or str(record["name"]).partition(".")[0] != _LIBRARY:
+            return
+        level = record["level"]
+        if level.no >= _WARNING:
+            watch.log(record)
+        record["level"] = type(level)(level.name, _NEVER_SHOWN, level.icon)
+
+
+def _line(message: str) -> str:
+    line = redact(" ".join(message.split()))
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]} ..."
+
 
 # --- Installs -------------------------------------------------------------------------
 # Data-Juicer without its installers: a step must not change the environment that it runs in.
@@ -147,7 +395,7 @@ def _is_installer(word: str) -> bool:
     return re.sub(r"\.exe$", "", PurePath(word).name) in _INSTALLERS
 
 
-# --- What went wrong in an operator of Data-Juicer's, in one line ---------------------
+# --- What ends a run ------------------------------------------------------------------
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NETWORK = {"aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib", "urllib3"}

@@ -1,4 +1,4 @@
-"""An operator of Data-Juicer's on a table, in this process. The first one imports Data-Juicer."""
+"""An operator of Data-Juicer's on a table, in this process."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ from ...operators import EngineError, OperatorError, RejuiceError
 from ...operators.columns import find_path
 from ..ray_session import LOCAL, connected_to_ray
 from .catalogue import ForeignKind, find
-from .datasets import ROW, lowered, nested, rows_of
-from .failures import described, no_installs
+from .failures import (
+    Failures,
+    ServerLostError,
+    calls_of_row,
+    described,
+    no_installs,
+    note_failed_row,
+    watch_model,
+    watching,
+)
 from .settings import arguments
 from .static_checks import check
-from .watch import Failures, ServerLostError, calls_of_row, note_failed_row, watch_model, watching
+from .tables import ROW, lowered, nested, rows_of
 
-# --- Concurrent -----------------------------------------------------------------------
-# Operators of Data-Juicer that ask a model's server: many requests at once instead of one.
-#
+# --- Operators that ask a server: many requests at once instead of one ----------------
 # Data-Juicer works through the rows one after the other and waits for each answer; only more
 # processes, each with all of its imports, would send more requests. Threads wait as well.
 
@@ -117,8 +123,7 @@ def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
             raise
 
 
-# --- With ray -------------------------------------------------------------------------
-# Operators of Data-Juicer's that are written for Ray, such as its `ray_…_deduplicator`.
+# --- Operators that are written for Ray, such as `ray_document_deduplicator` ----------
 
 PACKAGE = "ray"
 
@@ -173,8 +178,7 @@ def _cause(error: Exception) -> str:
     return traceback.rstrip().splitlines()[-1].strip()
 
 
-# --- Servers --------------------------------------------------------------------------
-# The server that an operator of Data-Juicer's asks, from its fields and the environment.
+# --- The server that an operator asks, from its fields and the environment ------------
 
 _DEFAULT_URL = "https://api.openai.com/v1"
 # As data_juicer.utils.model_utils reads them, in its order.
@@ -265,7 +269,7 @@ def _first(names: tuple[str, ...]) -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
-# --- Run operator ---------------------------------------------------------------------
+# --- Run an operator ------------------------------------------------------------------
 
 
 class Ran(NamedTuple):

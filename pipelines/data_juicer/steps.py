@@ -1,4 +1,4 @@
-"""Data-Juicer's operators as steps of ours. The first one that is applied imports Data-Juicer."""
+"""Data-Juicer's operators as steps of ours. The first one that is made imports Data-Juicer."""
 
 from __future__ import annotations
 
@@ -25,21 +25,13 @@ from ...operators.logs import SHORTEST
 from ...operators.operator import CALL_FAILED
 from ..dataset.helper_columns import META, STATS
 from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
-from .datasets import (
-    CALLS_FAILED,
-    ROW,
-    change,
-    change_without,
-    named,
-    put_back,
-    without_own,
-)
 from .run_operator import PACKAGE as RAY
 from .run_operator import model_field, prepare, run_operator, server
 from .settings import PROCESS_FIELDS, arguments, check_fields, texts
 from .static_checks import check, definition, parsed
+from .tables import CALLS_FAILED, ROW, change, change_without, named, put_back, without_own
 
-# --- What an operator of Data-Juicer's reads and writes, as far as its source says ----
+# --- What an operator reads and writes, as far as its source says ---------------------
 #     reads_text              whether it fails without its text column
 #     keeps_columns           whether it leaves the columns of the rows as they are
 #     statistics, may_write   what it writes to the helper columns

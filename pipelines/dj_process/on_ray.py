@@ -15,7 +15,7 @@ import pyarrow as pa
 import ray
 
 from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
-from ..data_juicer.datasets import plain
+from ..data_juicer.tables import plain
 from ..dataset.helper_columns import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.report import AuditLog

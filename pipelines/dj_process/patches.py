@@ -31,7 +31,7 @@ from ..recipe.columns import check_reads
 from ..recipe.head import checked_head, dotted, selection
 from ..recipe.recipe import option_value, set_field
 from ..recipe.steps import FILES, Step, step_names, with_files
-from . import fresh_statistics
+from . import loaded_operators
 from .step_in_run import ProcessEntry, StepInRun, current_run, has_ours, is_ours, operator_of, stop
 
 # --- The sections of a recipe that Data-Juicer does not know, in its configuration ----
@@ -84,9 +84,7 @@ def write_missing(set_up: Callable[..., Any], settings: Any, *args: Any, **kwarg
     return set_up(settings, *args, **kwargs)
 
 
-# --- Probing --------------------------------------------------------------------------
-# Data-Juicer's probes, which run operators on a sample of the dataset before the run.
-#
+# --- Probes, which run operators on a sample of the dataset before the run ------------
 # `fusion_strategy: probe` and `adaptive_batch_size: true` run each operator on rows of the dataset,
 # which lack what the steps before it write; and a step of ours may sample for hours. A recipe with
 # one keeps the order of its filters and the sizes of batches.
@@ -253,9 +251,7 @@ def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
     return datasets.Dataset.from_file(str(path))
 
 
-# --- Columns --------------------------------------------------------------------------
-# What Data-Juicer takes for the columns of a recipe of ours: also those that our steps write.
-#
+# --- Columns: also those that our steps write -----------------------------------------
 # Data-Juicer looks for the text of each of its operators in the dataset, before the first step. A
 # recipe that samples has the responses only after a step of ours. So where a recipe has an operator
 # of ours, its loader demands no column and drops no row, as `rejuice run`; and its preflight
@@ -337,7 +333,7 @@ def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
         yield Step(number, name, unchecked(kind, found.kind, text_key=op.text_key))
 
 
-# --- Patches --------------------------------------------------------------------------
+# --- Wrap the functions ---------------------------------------------------------------
 
 
 def change_data_juicer() -> None:
@@ -350,9 +346,9 @@ def change_data_juicer() -> None:
     from data_juicer.config import config  # It may be importing us: its functions come later.
     from data_juicer.ops import op_fusion
 
-    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_executors_load_and_fuse_with_ours
-    _wrap(ops, "load_ops", fresh_statistics.load_ops)
-    _wrap(op_fusion, "fuse_operators", fresh_statistics.fuse_operators)
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_loaded_operators.py::test_executors_load_and_fuse_with_ours
+    _wrap(ops, "load_ops", loaded_operators.load_ops)
+    _wrap(op_fusion, "fuse_operators", loaded_operators.fuse_operators)
     config.ArgumentParser = partial(_make_parser, config.ArgumentParser)
 
 

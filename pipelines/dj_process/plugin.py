@@ -7,14 +7,229 @@ on the Arrow table of Data-Juicer's dataset; no row becomes a Python object.
 
 from __future__ import annotations
 
-from data_juicer.ops.base_op import OPERATORS
-from loguru import logger
+import inspect
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace, UnionType
+from typing import Any, Literal, Optional, Union, get_args, get_origin
 
-from ...operators import Operator, get, installed
+import data_juicer
+from data_juicer.ops.base_op import OPERATORS, Pipeline
+from data_juicer.utils.ray_utils import is_ray_mode
+from loguru import logger
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
+
+from ...operators import Operator, RejuiceError, ResumableOperator, build, get, installed
+from ...operators.config import field_docs
 from ...operators.operator import on_definition
 from ...operators.registry import conflicts
-from .operator_class import register
-from .patches import change_data_juicer
+from ..engine.report import empty_result
+from ..recipe.columns import check_replaced
+from ..recipe.steps import Step, step_names
+from .patches import change_data_juicer, change_runs
+from .step_in_run import StepInRun, current_run, operator_of, stop
+
+# --- The source of classes ------------------------------------------------------------
+# Where Data-Juicer's tools find the source of a class that stands for an operator of ours.
+
+
+def class_source(kind: type[Operator]) -> dict[str, str]:
+    """`__module__` and `__qualname__` with which `inspect` finds the operator's source.
+
+    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all of
+    them where one class has none, lies outside the folder that Data-Juicer is installed in, or is
+    in a module whose name has fewer than three parts. The operator's own module may be any of
+    these: an editable install, a file on disk, a notebook. So its class gets a module to itself,
+    with the operator's file as a path from that folder.
+    """
+    documented = next(_with_source(kind))
+    name = f"{__name__}.{kind.name()}"
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_upstream_tools.py::test_the_searcher_lists_every_operator
+    root = Path(data_juicer.__file__).resolve().parent.parent
+    file = os.path.relpath(Path(inspect.getfile(documented)).resolve(), root)
+    # No module object: `inspect` would take it for the module of everything in the file.
+    sys.modules[name] = SimpleNamespace(__file__=str(root / file))  # type: ignore[assignment]
+    return {"__module__": name, "__qualname__": documented.__qualname__}
+
+
+def _with_source(kind: type[Operator]) -> Iterator[type]:
+    """The class and its bases, as far as their source can be read."""
+    for base in kind.__mro__:
+        try:
+            inspect.getsource(base)
+        except (OSError, TypeError):  # A class of a console, or one that no `class` statement made.
+            continue
+        yield base
+
+
+# --- Pickling of the operators that Data-Juicer builds --------------------------------
+# Their classes are made when Data-Juicer starts, and are in no module: what is pickled is the
+# operator's own class and the arguments. Any pickler can read it, in any process.
+
+
+def reduce(self: Any) -> tuple[Any, ...]:
+    """`__reduce__` of an operator: how it was built, and what Data-Juicer has set since."""
+    # The base class wraps methods in local functions, which the constructor makes again.
+    state = {name: value for name, value in vars(self).items() if not callable(value)}
+    return _rebuild, (self.operator_class, self._init_args, self._init_kwargs), state
+
+
+def _rebuild(kind: type[Operator], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    # Not at the top of the file: this import registers our operators, whoever is first.
+    from data_juicer.ops import OPERATORS
+
+    if kind.name() not in OPERATORS.modules:  # One on disk, read before its class was registered.
+        for call in on_definition:
+            call(kind)
+    return OPERATORS.modules[kind.name()](*args, **kwargs)
+
+
+# --- The class that stands for an operator of ours in Data-Juicer ---------------------
+
+
+def register(kind: type[Operator]) -> type[Any]:
+    """Register an operator with Data-Juicer, under its own name.
+
+    Returns:
+        The class that Data-Juicer instantiates, with a signature made from the operator's
+        fields, so that its checks, suggestions and command-line overrides work.
+    """
+
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        _build(self, kind, args, kwargs)
+
+    # Data-Juicer and jsonargparse read a class by its constructor's signature and docstring.
+    construct.__signature__ = _signature(kind)  # type: ignore[attr-defined]
+    construct.__doc__ = _docstring(kind)
+    members = {
+        "__init__": construct,
+        "__reduce__": reduce,
+        "run": _run,
+        # The third executor partitions rows without regard to groups.
+        "_supported_exec_modes": ("default", "ray"),
+        "operator_class": kind,
+        "__doc__": kind.__doc__,
+        **class_source(kind),
+    }
+    juicer = type(kind.__name__, (Pipeline,), members)
+    OPERATORS.register_module(kind.name(), juicer)
+    return juicer
+
+
+def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    names = list(kind.model_fields)
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    Pipeline.__init__(self, **{k: v for k, v in given.items() if k not in names})
+    try:
+        self.operator = build(kind, _own_fields(kind, given))
+    except RejuiceError as error:
+        stop(error.at(kind.name()))
+    change_runs()  # An executor can be given a configuration that no parser of its has read.
+
+
+def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The operator's fields, without Data-Juicer's."""
+    # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
+    unset = {
+        name
+        for name, field in kind.model_fields.items()
+        if field.is_required() and given.get(name) is None
+    }
+    return {name: given[name] for name in kind.model_fields if name in given and name not in unset}
+
+
+def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
+    """The steps of ours in the `process` of a run."""
+    kinds = [next(iter(entry)) for entry in process]
+    for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
+        operator = operator_of(kind)
+        if operator is not None:
+            fields = _own_fields(operator, process[at][kind] or {})
+            yield Step(at + 1, name, build(operator, fields))
+
+
+def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
+    """Apply the operator to all rows, and write its audit log beside the export."""
+    # An operator of Data-Juicer keeps the entry of `process` that it was built from.
+    entry = getattr(self, "_op_cfg", None)
+    step_in_run = StepInRun(self.operator, entry, current_run())
+    try:
+        if step_in_run.is_first:
+            _check_replaced(step_in_run, dataset)
+        if is_ray_mode():
+            from .on_ray import run
+        else:
+            from .on_default import run
+        start = time.perf_counter()
+        out, log = run(step_in_run.step, dataset, step_in_run.looks_for_torn_groups)
+        done = log.step(step_in_run.step.name)
+        done.seconds = time.perf_counter() - start
+        step_in_run.write(done)
+        found = empty_result(self.operator, done.report())
+        if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.
+            logger.warning(f"step {step_in_run.step.number} {step_in_run.step.name}: {found}")
+    except RejuiceError as error:
+        stop(step_in_run.located(error))
+    finally:
+        if isinstance(step_in_run.step.operator, ResumableOperator):
+            step_in_run.step.operator.close()
+    return out
+
+
+def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
+    """Refuse the run before its first step of ours, if one of them would replace a column."""
+    columns = dataset.columns() if is_ray_mode() else dataset.column_names
+    steps = [
+        step
+        for step in _steps_of_ours(step_in_run.process)
+        if step.number >= step_in_run.step.number
+    ]
+    check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
+
+
+def _signature(kind: type[Operator]) -> inspect.Signature:
+    parameter, keyword = inspect.Parameter, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [parameter("self", keyword)]
+    for name, field in kind.model_fields.items():
+        default = None if field.is_required() else _default(field)
+        annotation = _annotation(field.annotation)
+        if default is None:
+            annotation = Optional[annotation]  # noqa: UP045 (they do not support `X | None`)
+        parameters.append(parameter(name, keyword, default=default, annotation=annotation))
+    # Named so, Data-Juicer's own fields (`text_key`, `num_proc`) are taken by the base class.
+    parameters.append(parameter("args", parameter.VAR_POSITIONAL))
+    parameters.append(parameter("kwargs", parameter.VAR_KEYWORD))
+    return inspect.Signature(parameters)
+
+
+def _default(field: FieldInfo) -> Any:
+    return to_jsonable_python(field.get_default(call_default_factory=True))
+
+
+def _annotation(kind: Any) -> Any:
+    """A type that both Data-Juicer and jsonargparse understand; `Any` for the others.
+
+    pydantic validates the value in any case, where the operator is built.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in (int, float, bool, str, type(None)) or origin is Literal:
+        return kind
+    if origin in (Union, UnionType) and (known := [_annotation(arg) for arg in inner]):
+        return Any if Any in known else Union[tuple(known)]  # noqa: UP007
+    return Any
+
+
+def _docstring(kind: type[Operator]) -> str:
+    docs = field_docs(kind)
+    lines = [f":param {name}: {docs.get(name, name)}" for name in kind.model_fields]
+    return "\n".join(["Initialization method.", "", *lines])
+
+
+# --- Registration ---------------------------------------------------------------------
 
 
 def _register_on_definition(kind: type[Operator]) -> None:

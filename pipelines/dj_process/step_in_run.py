@@ -66,8 +66,7 @@ def _executors(frame: FrameType | None) -> Iterator[Any]:
         frame = frame.f_back
 
 
-# --- Ours -----------------------------------------------------------------------------
-# What of Data-Juicer's is ours: among its operators, and in the `process` of its recipes.
+# --- What is ours among operators, and in the `process` of a recipe -------------------
 
 ProcessEntry = dict[str, Any]
 """An entry of `process`: an operator's name and its fields."""
@@ -114,7 +113,7 @@ def stop(error: RejuiceError) -> NoReturn:
     raise SystemExit(1)
 
 
-# --- Step in run ----------------------------------------------------------------------
+# --- The step -------------------------------------------------------------------------
 
 
 class StepInRun:

@@ -31,9 +31,8 @@ from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.logs import REDACTED, know, know_named, logger, redact, redact_bytes
 from rejuice.pipelines.analysis.page.content import embedded_json, packed_json
 from rejuice.pipelines.console import Console
-from rejuice.pipelines.data_juicer import watch
+from rejuice.pipelines.data_juicer.failures import ServerLostError, _watched, watching
 from rejuice.pipelines.data_juicer.steps import refuse_credentials
-from rejuice.pipelines.data_juicer.watch import ServerLostError, watching
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.terminal import safe_output
 
@@ -291,7 +290,7 @@ def test_what_a_model_of_data_juicer_repeats(key):
     know(key)
     with watching() as failures:
         operator = SimpleNamespace(model_key=lambda: lambda text: f"{text}: {key}")
-        model = watch._watched(operator.model_key)
+        model = _watched(operator.model_key)
         assert model("you sent") == "you sent: [redacted]"
         failures.calls.fail(ValueError(key))
     with pytest.raises(ServerLostError, match=r"^\('\[redacted\]'"):

@@ -18,7 +18,7 @@ from loguru import logger
 from rejuice.operators import EngineError
 from rejuice.operators.operator import OTHER_MESSAGES, merge_logged
 from rejuice.pipelines.data_juicer import catalogue, run_operator, settings, static_checks
-from rejuice.pipelines.data_juicer.watch import watching
+from rejuice.pipelines.data_juicer.failures import watching
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.recipe import load

@@ -10,8 +10,8 @@ import pytest
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import Recipe, run
-from rejuice.pipelines.data_juicer import datasets, steps
-from rejuice.pipelines.data_juicer.datasets import named
+from rejuice.pipelines.data_juicer import steps, tables
+from rejuice.pipelines.data_juicer.tables import named
 from rejuice.pipelines.dataset.helper_columns import META, STATS, exported, filled
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import check_columns
@@ -232,9 +232,9 @@ def test_structs_of_a_dataset_are_filled_field_by_field():
 def test_what_an_operator_adds_to_a_struct_is_kept():
     rows = pa.table({"s": pa.array([{"a": 1, "l": [{"x": 1}]}]), "text": ["t"]})
     out = pa.table(
-        {"s": [{"a": 1, "b": "new", "l": [{"x": 1, "y": 2}]}], "text": ["t"], datasets.ROW: [0]}
+        {"s": [{"a": 1, "b": "new", "l": [{"x": 1, "y": 2}]}], "text": ["t"], tables.ROW: [0]}
     )
-    assert datasets.change(rows, out, "x").columns["s"].to_pylist() == out["s"].to_pylist()
+    assert tables.change(rows, out, "x").columns["s"].to_pylist() == out["s"].to_pylist()
     narrow = rows.cast(
         pa.schema(
             [
@@ -248,7 +248,7 @@ def test_what_an_operator_adds_to_a_struct_is_kept():
             ]
         )
     )
-    assert datasets.change(narrow, out, "x").columns["s"].type.field("a").type == pa.int32()
+    assert tables.change(narrow, out, "x").columns["s"].type.field("a").type == pa.int32()
 
 
 # Fields that name them

@@ -10,12 +10,12 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import recipe
 from rejuice.pipelines.data_juicer import (
     catalogue,
-    datasets,
     failures,
     run_operator,
     settings,
     static_checks,
     steps,
+    tables,
 )
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.plan import default_chunk_rows
@@ -117,7 +117,7 @@ def test_what_is_reported_as_missing_is_what_the_operator_misses(monkeypatch, na
     missing = static_checks.check(catalogue.find(name).cls, settings.arguments({})).missing
     if not missing:
         pytest.skip("it is installed here")
-    rows = ROWS.slice(0, 2).append_column(datasets.ROW, pa.array([0, 1]))
+    rows = ROWS.slice(0, 2).append_column(tables.ROW, pa.array([0, 1]))
     with pytest.raises(failures.NotInstalledError) as raised, failures.no_installs():
         run_operator._run_foreign(name, name, {}, rows)
     assert raised.value.package in missing

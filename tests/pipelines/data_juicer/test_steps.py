@@ -12,7 +12,7 @@ import pytest
 
 from rejuice.operators import Change, OperatorError, RecipeError, Scope, build
 from rejuice.pipelines import recipe
-from rejuice.pipelines.data_juicer import catalogue, datasets, steps
+from rejuice.pipelines.data_juicer import catalogue, steps, tables
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import compute_change, run_in_memory
 
@@ -219,8 +219,8 @@ def test_a_selector_that_sorts_keeps_the_order_of_the_rows():
 
 def test_columns_of_a_row_that_is_dropped_as_well():
     rows = pa.table({"text": ["dropped dropped", "a  b"]})
-    written = datasets.change(
-        rows, pa.table({"text": ["A"], "new": [7], datasets.ROW: [1], "__dj__context__": [0]}), "x"
+    written = tables.change(
+        rows, pa.table({"text": ["A"], "new": [7], tables.ROW: [1], "__dj__context__": [0]}), "x"
     )
     assert {n: c.to_pylist() for n, c in written.columns.items()} == {
         "text": [None, "A"],
@@ -235,8 +235,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
     rows = pa.table(
         {"a": pa.array([1, 2], pa.int8()), "b": [1, 2], "c": pa.array([1, 2], pa.int8())}
     )
-    out = pa.table({"a": [1, 2], "c": [1, 2000], datasets.ROW: [0, 1]})
-    written = datasets.change(rows, out, "x")
+    out = pa.table({"a": [1, 2], "c": [1, 2000], tables.ROW: [0, 1]})
+    written = tables.change(rows, out, "x")
     assert written.without == ("b",)
     assert list(written.columns) == ["c"]
     assert written.columns["c"].type == pa.int64()
@@ -244,8 +244,8 @@ def test_a_column_that_is_gone_and_one_of_another_type():
 
 def test_rows_come_back_in_their_order():
     rows = pa.table({"a": [10, 20, 30]})
-    out = pa.table({"a": [30, 10, 31], datasets.ROW: [2, 0, 2]})
-    written = datasets.change(rows, out, "x")
+    out = pa.table({"a": [30, 10, 31], tables.ROW: [2, 0, 2]})
+    written = tables.change(rows, out, "x")
     assert written.parents.tolist() == [0, 2, 2]
     assert written.columns["a"].to_pylist() == [10, 30, 31]
     assert reasons(written) == [None, "x", None]

@@ -12,7 +12,7 @@ from rejuice.pipelines.engine.report import Report
 pytest.importorskip("data_juicer.ops")
 from loguru import logger
 
-from rejuice.pipelines.dj_process import on_default, operator_class
+from rejuice.pipelines.dj_process import on_default, plugin
 from rejuice.pipelines.dj_process.step_in_run import StepInRun
 
 pytestmark = pytest.mark.slow
@@ -123,7 +123,7 @@ def test_a_step_that_wrote_its_audit_log_and_is_not_in_the_checkpoint_is_listed_
             if report.step == "grpo_advantage_mapper":
                 raise KeyboardInterrupt
 
-        patch.setattr(operator_class, "empty_result", interrupt)
+        patch.setattr(plugin, "empty_result", interrupt)
         with pytest.raises(KeyboardInterrupt):
             execute(recipe)
     assert saved_steps(tmp_path) == 4

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import get
-from rejuice.pipelines.data_juicer.datasets import META, STATS
+from rejuice.pipelines.data_juicer.tables import META, STATS
 from rejuice.pipelines.recipe.steps import Step
 
 pytest.importorskip("data_juicer")

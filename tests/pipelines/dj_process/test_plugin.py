@@ -36,7 +36,7 @@ from data_juicer.core.preflight import (
 from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
-from rejuice.pipelines.data_juicer import datasets
+from rejuice.pipelines.data_juicer import tables
 from rejuice.pipelines.dj_process import on_default, plugin
 
 pytestmark = pytest.mark.slow
@@ -258,7 +258,7 @@ def test_large_types_come_in_plain_and_go_out_as_they_were():
             "kept": pa.array([["x"], []], pa.large_list(pa.large_string())),
         }
     )
-    assert datasets.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
+    assert tables.plain(large).schema.types == [pa.string()] * 2 + [pa.list_(pa.string())]
     out = run("pass_rate_filter", dataset(large))
     assert out.features == dataset(large).features
     assert out.to_list() == large.to_pylist()

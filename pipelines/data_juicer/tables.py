@@ -1,4 +1,4 @@
-"""Arrow tables of Hugging Face datasets, which Data-Juicer's are."""
+"""Tables as Data-Juicer's operators get them, and what they made of them as changes of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..dataset.helper_columns import HASHES, KINDS, META, STATS, filled, with_co
 from ..dataset.schemas import is_text
 from .settings import texts
 
-# --- What an operator of Data-Juicer's did to a table, as a change of ours ------------
+# --- What an operator did to a table, as a change -------------------------------------
 
 ROW = "__rejuice_row__"
 """The column that numbers the rows while an operator of Data-Juicer's works."""
@@ -113,7 +113,7 @@ def _same_family(one: pa.DataType, other: pa.DataType) -> bool:
     return any(is_in(one) and is_in(other) for is_in in families)
 
 
-# --- Helper columns: what an operator of Data-Juicer's gets of them -------------------
+# --- Helper columns -------------------------------------------------------------------
 # A filter gets no statistics but those that its fields name, and a deduplicator no hashes:
 # Data-Juicer would reuse what a step before has computed, even of another text.
 
@@ -225,7 +225,7 @@ def _column(rows: list[Entries]) -> pa.Array:
     return pa.array([encode(row) if row else "{}" for row in rows], pa.string()).cast(pa.json_())
 
 
-# --- Arrow tables of Hugging Face datasets, which Data-Juicer's are -------------------
+# --- Datasets of Hugging Face, which Data-Juicer's are --------------------------------
 
 
 def plain(table: pa.Table) -> pa.Table:

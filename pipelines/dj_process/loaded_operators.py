@@ -1,20 +1,12 @@
-"""A repeated filter or deduplicator of Data-Juicer's computes again what it decides by.
-
-A filter of theirs takes a statistic that a row has for its own, and a deduplicator a hash, though a
-mapper may have changed the text since, and the earlier use may have been of another column.
-"""
+"""Data-Juicer's operators as a run loads them, where ours are in the recipe or one is repeated."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from itertools import pairwise
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,11 +14,12 @@ import pyarrow as pa
 from data_juicer.ops.base_op import OP, OPERATORS, Deduplicator, Filter, Selector
 from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 
-from ..data_juicer.datasets import ROW, nested, plain, rows_of
+from ..data_juicer.static_checks import definition
+from ..data_juicer.tables import ROW, nested, plain, rows_of
 from ..recipe.steps import number_steps
 from .step_in_run import ProcessEntry, current_run, has_ours, is_ours
 
-# --- Data-Juicer's deduplicators on Ray, in a recipe with an operator of ours ---------
+# --- Deduplicators on Ray, in a recipe with an operator of ours -----------------------
 # Data-Juicer runs them with its default executor only, and refuses the recipe. Here the rows come
 # to the driver, which runs them there as that executor does: its memory is bounded by the data.
 
@@ -60,9 +53,7 @@ def _run(run: Callable[[Any], Any], keep_hashes: bool, dataset: Any) -> Any:
     return ray.data.from_arrow([kept.slice(at, stop - at) for at, stop in pairwise(cuts)])
 
 
-# --- Selectors ------------------------------------------------------------------------
-# Data-Juicer's selectors, in a recipe with an operator of ours: rows stay in their order.
-#
+# --- Selectors, in a recipe with an operator of ours: rows stay in their order --------
 # Some of them sort, and so tear the groups apart that the steps after them work on. `rejuice run`
 # keeps the order, too.
 
@@ -83,7 +74,9 @@ def _run_selector(run: Callable[..., Any], dataset: Any, **kwargs: Any) -> Any:
     return NestedDataset(kept.select(order).remove_columns(ROW))
 
 
-# --- Fresh statistics -----------------------------------------------------------------
+# --- A repeated filter or deduplicator computes again what it decides by --------------
+# A filter of theirs takes a statistic that a row has for its own, and a deduplicator a hash, though
+# a mapper may have changed the text since, and the earlier use may have been of another column.
 
 Callee = Callable[..., Any]
 
@@ -164,8 +157,9 @@ def names(kind: type[OP], fields: ProcessEntry) -> frozenset[str]:
     They are what its methods assign to; none where the source does not tell.
     """
     found = set[str]()
-    methods = inspect.getmembers(kind, inspect.isfunction)
-    for node in (node for _, method in methods for node in _nodes(method)):
+    methods = [method for _, method in inspect.getmembers(kind, inspect.isfunction)]
+    own = [definition(method) for method in methods if method.__module__ != OP.__module__]
+    for node in (node for each in own if each is not None for node in ast.walk(each)):
         match node:
             case ast.Attribute(ast.Name("HashKeys"), name) if name != "uid":  # It numbers rows.
                 found.add(getattr(HashKeys, name, name))
@@ -185,17 +179,6 @@ def _key(node: ast.expr, fields: ProcessEntry) -> Iterator[str]:
             yield str(fields[name])
 
 
-@cache
-def _nodes(method: FunctionType) -> tuple[ast.AST, ...]:
-    """The source of a method; nothing for what all operators have, and where it is not on disk."""
-    if method.__module__ == OP.__module__:
-        return ()
-    with suppress(OSError, SyntaxError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python's warnings about their source are theirs to fix.
-        return tuple(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(method)))))
-    return ()
-
-
 def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
     """The class of an operator, which finds no statistic or hash of those names in a row."""
     base, change = Deduplicator, _without_hashes
@@ -206,7 +189,7 @@ def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
 
     def fingerprint(self: Any) -> bytes:
         # Hugging Face has cached what an operator with these fields did without us.
-        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_fresh_statistics.py::test_what_was_cached_without_us_is_not_used
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_loaded_operators.py::test_what_was_cached_without_us_is_not_used
         return bytes(kind._fingerprint_bytes(self)) + b"computes again"
 
     members = {
