@@ -1,4 +1,4 @@
-"""What a run did, in numbers: the funnel."""
+"""What a run did: the funnel in numbers, and the audit log, which has each dropped row."""
 
 from __future__ import annotations
 
@@ -332,8 +332,7 @@ def _most_frequent(counts: Mapping[str, int]) -> str:
     return ", ".join([*most, *(["..."] if len(counts) > len(most) else [])])
 
 
-# --- Audit log ------------------------------------------------------------------------
-# The audit log of a run: how many rows each step got, made and dropped, and why it dropped each.
+# --- The audit log: how many rows each step got, made and dropped, and why it dropped each ---
 #
 # One log is filled for each part of a dataset (a chunk, a block, the groups of a training step);
 # the logs of all parts are merged.
