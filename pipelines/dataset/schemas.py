@@ -423,14 +423,10 @@ def unify(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """
     if any(map(has_marks, schemas)):
         return unify_marked(schemas)
-    with suppress(pa.ArrowTypeError):
-        return _unify_types(schemas)
-    return unify_marked(schemas)
-
-
-def _unify_types(schemas: Sequence[pa.Schema]) -> pa.Schema:
     bare = [schema.remove_metadata() for schema in schemas]
-    return pa.unify_schemas(bare, promote_options="permissive")
+    with suppress(pa.ArrowTypeError):
+        return pa.unify_schemas(bare, promote_options="permissive")
+    return unify_marked(schemas)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -385,10 +385,6 @@ class StepLog:
         self.seconds += seconds
         self.summaries.append(summary)
 
-    def record_decisions(self, before: Frame, change: Change, first_row: int = 0) -> None:
-        """Record which rows were dropped, and why; see `decisions`."""
-        self.decisions.append(decisions(before, change, self._step, first_row))
-
     def merge(self, other: StepLog) -> None:
         """Add the log of another part."""
         self.rows_in += other.rows_in

@@ -47,7 +47,7 @@ from ..data_juicer.steps import asks_server
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .frame import Frame
-from .report import NEW_ROW, AuditLog, Summary, summarise
+from .report import NEW_ROW, AuditLog, Summary, decisions, summarise
 
 
 class StepResult(NamedTuple):
@@ -130,7 +130,7 @@ def apply_steps(
         if log is not None:
             entry = log.step(step.name)
             entry.count(result.rows_in, result.change, result.seconds, result.summary)
-            entry.record_decisions(frame, result.change, first_row)
+            entry.decisions.append(decisions(frame, result.change, step.name, first_row))
         frame = frame.after(result.change)
     return frame
 
@@ -294,16 +294,12 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
         # What is resumable, or asks a server, is too expensive to be done again for a message.
         is_expensive = isinstance(operator, ResumableOperator) or asks_server(operator)
         is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
-        found = located(
-            error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)
-        )
+
+        def apply(start: int, stop: int) -> Change:
+            return apply_operator(operator, table.slice(start, stop - start), stop - start)
+
+        found = located(error, operator, frame, first_row, None if is_expensive else apply)
         raise found from found.__cause__
-
-
-def _ranges(operator: Operator, table: pa.Table) -> ApplyRange:
-    return lambda start, stop: apply_operator(
-        operator, table.slice(start, stop - start), stop - start
-    )
 
 
 def without_dictionaries(change: Change) -> Change:
