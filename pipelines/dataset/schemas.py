@@ -12,20 +12,6 @@ import pyarrow as pa
 from ...operators import DataError
 from ...operators.columns import with_items
 
-# --- Values of JSON, and the Arrow types that hold them without loss ------------------
-# Numbers: JSON has one kind of them; Arrow has int64 and float64, which share the integers below
-# 2**53. So a column that has both larger integers and fractions, or integers beyond 64 bits,
-# becomes a column of strings with the exact digits. This must not depend on where a file is cut
-# into blocks: the fields of tables carry in their metadata what their types do not say, until the
-# schema of all rows is known (`without_marks`).
-#
-#     block 1: 1, 2           int64
-#     block 2: 2**60          int64, large        both: int64
-#     block 3: 0.5            double              all:  string, "1", "2", "1152921504606846976" ...
-#
-# Messages: their `content` is a text in some rows, and a list of parts in others. Where both are
-# there, texts become lists of one part.
-
 # --- Questions about Arrow types that several packages ask ----------------------------
 
 
@@ -80,6 +66,18 @@ def without_empty(kind: pa.DataType) -> pa.DataType:
 
 
 # --- Values of JSON, and the Arrow types that hold them without loss ------------------
+# Numbers: JSON has one kind of them; Arrow has int64 and float64, which share the integers below
+# 2**53. So a column that has both larger integers and fractions, or integers beyond 64 bits,
+# becomes a column of strings with the exact digits. This must not depend on where a file is cut
+# into blocks: the fields of tables carry in their metadata what their types do not say, until the
+# schema of all rows is known (`without_marks`).
+#
+#     block 1: 1, 2           int64
+#     block 2: 2**60          int64, large        both: int64
+#     block 3: 0.5            double              all:  string, "1", "2", "1152921504606846976" ...
+#
+# Messages: their `content` is a text in some rows, and a list of parts in others. Where both are
+# there, texts become lists of one part.
 
 LARGEST = 2**53
 """Below it float64 holds every integer, and no two are one."""
@@ -425,14 +423,10 @@ def unify(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """
     if any(map(has_marks, schemas)):
         return unify_marked(schemas)
-    with suppress(pa.ArrowTypeError):
-        return _unify_types(schemas)
-    return unify_marked(schemas)
-
-
-def _unify_types(schemas: Sequence[pa.Schema]) -> pa.Schema:
     bare = [schema.remove_metadata() for schema in schemas]
-    return pa.unify_schemas(bare, promote_options="permissive")
+    with suppress(pa.ArrowTypeError):
+        return pa.unify_schemas(bare, promote_options="permissive")
+    return unify_marked(schemas)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

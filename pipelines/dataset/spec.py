@@ -117,112 +117,7 @@ def _within(field: pa.Field, path: str) -> pa.Field:
     return _field_at(kind, path)
 
 
-# --- Datasets of the Hugging Face hub: downloaded once, to a file that recipes read ---
-
-SCHEME = "hf://datasets/"
-
-
-@dataclass(frozen=True)
-class HubDataset:
-    """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`."""
-
-    name: str  # such as `openai/gsm8k`, or a folder of data files
-    config: str | None = None  # its configuration, where it has several
-    split: str | None = None  # null: the only one
-    limit: int | None = None  # at most so many of its first rows
-    data_files: str | None = None  # those of its files that are read, where not all are
-    data_dir: str | None = None  # the folder of the dataset in which they are
-
-    def __str__(self) -> str:
-        options = {key: value for key, value in asdict(self).items() if value is not None}
-        name = options.pop("name")
-        return f"{SCHEME}{name}?{urlencode(options, safe='/*')}" if options else f"{SCHEME}{name}"
-
-    @classmethod
-    def parse(cls, text: str) -> HubDataset:
-        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
-
-        Raises:
-            ValueError: it is none, or has an unknown option.
-        """
-        name, _, query = text.removeprefix(SCHEME).partition("?")
-        if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
-            raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
-        options: dict[str, Any] = dict(parse_qsl(query))
-        known = [field.name for field in fields(cls) if field.name != "name"]
-        for key in options:
-            if key not in known:
-                near = suggest(key, known) or f"there are: {', '.join(known)}"
-                raise ValueError(f"{text} has an unknown option '{key}'; {near}")
-        if "limit" in options:
-            options["limit"] = int(options["limit"])
-        return cls(name, **options)
-
-    def file(self, cache: AnyPath) -> AnyPath:
-        """The Parquet file of its rows, which is downloaded where it is missing.
-
-        Raises:
-            DataError: it cannot be downloaded.
-        """
-        key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
-        path = cache / f"hub-{key}.parquet"
-        if not path.exists():
-            download(self, path)
-        return path
-
-
-def download(dataset: HubDataset, path: AnyPath) -> int:
-    """Write a split of a dataset to a Parquet or JSON Lines file.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        DataError: there is no such dataset, configuration or split, its files cannot be read, or
-            the format is unknown.
-    """
-    if path.suffix not in (".parquet", ".jsonl"):
-        raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
-    rows = _load(dataset)
-    if not len(rows):
-        found = f"split {dataset.split or rows.split} of '{dataset.name}' has no row"
-        raise DataError(found, "give another --split")
-    with written(path) as file:
-        (rows.to_parquet if path.suffix == ".parquet" else rows.to_json)(str(file))
-    return len(rows)
-
-
-def _load(dataset: HubDataset) -> Any:
-    """The split as a `datasets.Dataset`."""
-    from datasets import DatasetDict, load_dataset
-    from datasets.exceptions import DatasetsError
-
-    name, config = dataset.name, dataset.config
-    if name == "pandas":  # Not a dataset but a format of `datasets`; some versions unpickle it.
-        raise DataError("'pandas' reads pickles, which may run code", "give Parquet files")
-    files = {"data_files": dataset.data_files, "data_dir": dataset.data_dir}
-    given = {key: value for key, value in files.items() if value is not None}
-    try:
-        rows = load_dataset(name, config, split=dataset.split, **given)
-    except StopIteration:  # What `datasets` raises of JSON Lines without a line.
-        raise DataError(f"cannot load '{name}'", "its files have no row") from None
-    except (DatasetsError, ValueError, OSError, RuntimeError) as error:
-        # Of a file that is damaged, `datasets` only says that something happened, and because of
-        # what. A RuntimeError is about what it does not support, such as a script of the dataset.
-        cause = (isinstance(error, DatasetsError) and error.__cause__) or error
-        message = " ".join(str(cause).split()) or type(cause).__name__
-        raise DataError(f"cannot load '{name}'", message) from None
-    if isinstance(rows, DatasetDict):
-        if len(rows) > 1:
-            raise DataError(f"'{name}' has the splits {', '.join(rows)}", "name one as split")
-        (rows,) = rows.values()
-    return rows if dataset.limit is None else rows.select(range(min(dataset.limit, len(rows))))
-
-
-# --- Spec -----------------------------------------------------------------------------
-
-# --- Patterns -------------------------------------------------------------------------
-# Patterns such as `data/**/*.parquet`: which files they match, on disk and in object stores.
+# --- Patterns such as `data/**/*.parquet`: which files they match, also in object stores ---
 #
 # As in a folder, names that begin with `_` or `.` are left out, and so are the folders of runs. A
 # part of the pattern that begins, or ends, in the same way matches them, such as `.cache` or
@@ -378,7 +273,7 @@ def _has_wildcards(path: AnyPath) -> bool:
     return not _WILD.isdisjoint(path.key if isinstance(path, RemotePath) else str(path))
 
 
-# --- Spec -----------------------------------------------------------------------------
+# --- What is read as one dataset: its parts, and the files of each -------------------
 
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` of Hugging Face's datasets writes beside the rows."""
@@ -573,3 +468,105 @@ def _clash(path: AnyPath, export: AnyPath) -> bool:
     above = folder_of(pattern)
     file = export / f"{PART}-00000{PART_SUFFIX}" if is_folder(export) else export
     return is_matched(file, pattern) or export == above or export in above.parents
+
+
+# --- Datasets of the Hugging Face hub: downloaded once, to a file that recipes read ---
+
+SCHEME = "hf://datasets/"
+
+
+@dataclass(frozen=True)
+class HubDataset:
+    """A split of a dataset on the hub; a recipe may write it `hf://datasets/NAME?split=test`."""
+
+    name: str  # such as `openai/gsm8k`, or a folder of data files
+    config: str | None = None  # its configuration, where it has several
+    split: str | None = None  # null: the only one
+    limit: int | None = None  # at most so many of its first rows
+    data_files: str | None = None  # those of its files that are read, where not all are
+    data_dir: str | None = None  # the folder of the dataset in which they are
+
+    def __str__(self) -> str:
+        options = {key: value for key, value in asdict(self).items() if value is not None}
+        name = options.pop("name")
+        return f"{SCHEME}{name}?{urlencode(options, safe='/*')}" if options else f"{SCHEME}{name}"
+
+    @classmethod
+    def parse(cls, text: str) -> HubDataset:
+        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
+
+        Raises:
+            ValueError: it is none, or has an unknown option.
+        """
+        name, _, query = text.removeprefix(SCHEME).partition("?")
+        if not text.startswith(SCHEME) or not name.strip("/") or name.count("/") > 1:
+            raise ValueError(f"write it as {SCHEME}OWNER/NAME?split=train")
+        options: dict[str, Any] = dict(parse_qsl(query))
+        known = [field.name for field in fields(cls) if field.name != "name"]
+        for key in options:
+            if key not in known:
+                near = suggest(key, known) or f"there are: {', '.join(known)}"
+                raise ValueError(f"{text} has an unknown option '{key}'; {near}")
+        if "limit" in options:
+            options["limit"] = int(options["limit"])
+        return cls(name, **options)
+
+    def file(self, cache: AnyPath) -> AnyPath:
+        """The Parquet file of its rows, which is downloaded where it is missing.
+
+        Raises:
+            DataError: it cannot be downloaded.
+        """
+        key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
+        path = cache / f"hub-{key}.parquet"
+        if not path.exists():
+            download(self, path)
+        return path
+
+
+def download(dataset: HubDataset, path: AnyPath) -> int:
+    """Write a split of a dataset to a Parquet or JSON Lines file.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        DataError: there is no such dataset, configuration or split, its files cannot be read, or
+            the format is unknown.
+    """
+    if path.suffix not in (".parquet", ".jsonl"):
+        raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")
+    rows = _load(dataset)
+    if not len(rows):
+        found = f"split {dataset.split or rows.split} of '{dataset.name}' has no row"
+        raise DataError(found, "give another --split")
+    with written(path) as file:
+        (rows.to_parquet if path.suffix == ".parquet" else rows.to_json)(str(file))
+    return len(rows)
+
+
+def _load(dataset: HubDataset) -> Any:
+    """The split as a `datasets.Dataset`."""
+    from datasets import DatasetDict, load_dataset
+    from datasets.exceptions import DatasetsError
+
+    name, config = dataset.name, dataset.config
+    if name == "pandas":  # Not a dataset but a format of `datasets`; some versions unpickle it.
+        raise DataError("'pandas' reads pickles, which may run code", "give Parquet files")
+    files = {"data_files": dataset.data_files, "data_dir": dataset.data_dir}
+    given = {key: value for key, value in files.items() if value is not None}
+    try:
+        rows = load_dataset(name, config, split=dataset.split, **given)
+    except StopIteration:  # What `datasets` raises of JSON Lines without a line.
+        raise DataError(f"cannot load '{name}'", "its files have no row") from None
+    except (DatasetsError, ValueError, OSError, RuntimeError) as error:
+        # Of a file that is damaged, `datasets` only says that something happened, and because of
+        # what. A RuntimeError is about what it does not support, such as a script of the dataset.
+        cause = (isinstance(error, DatasetsError) and error.__cause__) or error
+        message = " ".join(str(cause).split()) or type(cause).__name__
+        raise DataError(f"cannot load '{name}'", message) from None
+    if isinstance(rows, DatasetDict):
+        if len(rows) > 1:
+            raise DataError(f"'{name}' has the splits {', '.join(rows)}", "name one as split")
+        (rows,) = rows.values()
+    return rows if dataset.limit is None else rows.select(range(min(dataset.limit, len(rows))))

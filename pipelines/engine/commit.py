@@ -39,180 +39,6 @@ from ..dataset.files import (
 from ..dataset.remote import AnyPath, RemotePath, store_errors
 from .steps import StepResult
 
-# --- Sections -------------------------------------------------------------------------
-# Files in sections: a range of them is read, and checked, without the rest of the file.
-#
-#     section | section | ... | index | size of the index
-#
-# The index is a record, see `operators/disk.py`, which belongs to this file of this folder. It
-# has the size and the checksum of each section. A file in an object store is fetched in two
-# requests: its end, where the index is, and the sections that are needed, one after the other.
-
-_SIZE = struct.Struct("<q")
-_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.uint64()})
-_TAIL_BYTES = 16 << 10
-"""What is fetched from the end of a file: the index, unless it is longer."""
-
-
-def write_sections(
-    path: AnyPath, sections: Iterable[bytes | pa.Buffer], metadata: Mapping[bytes, bytes]
-) -> None:
-    """Write a file, which appears complete."""
-    sizes, checksums = [], []
-    with written(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
-        for section in sections:
-            file.write(section)
-            sizes.append(len(section))
-            checksums.append(xxhash.xxh3_64_intdigest(section))
-        index = pa.table([sizes, checksums], _INDEX.with_metadata(dict(metadata)))
-        content = arrow_stream(index)
-        header = Header.of(owner(path), TABLE, [content]).packed()
-        for part in (header, content, _SIZE.pack(len(header) + len(content))):
-            file.write(part)
-
-
-class Sections(NamedTuple):
-    """A file in sections."""
-
-    path: AnyPath  # of the file
-    source: Any  # of a file in a store, what is read: a pyarrow file
-    ends: tuple[int, ...]  # where each section begins, and where the last one ends, in bytes
-    checksums: tuple[int, ...]  # of each section
-    metadata: Mapping[bytes, bytes]  # as it was written
-
-    @classmethod
-    def open(cls, path: AnyPath) -> Sections:
-        """Read the index of a file.
-
-        Raises:
-            DamagedError: the index is not as it was written.
-            FileNotFoundError: there is no file.
-        """
-        source, size = _opened(path)
-        tail = _read(path, source, max(0, size - _TAIL_BYTES), size)
-        if tail.size < _SIZE.size:
-            raise damaged(path)
-        (index_bytes,) = _SIZE.unpack(tail[tail.size - _SIZE.size :])
-        end = size - _SIZE.size
-        start = end - index_bytes
-        if not 0 <= start <= end:
-            raise damaged(path)
-        if size - start > tail.size:
-            tail = _read(path, source, start, size)
-        record = tail[tail.size - (size - start) : tail.size - _SIZE.size]
-        header, content = read_header(memoryview(record)), record[HEADER_BYTES:]
-        if header is None or header.key != owner(path) or not header.fits(content):
-            raise damaged(path)
-        index = pa.ipc.open_stream(content).read_all()
-        ends = tuple(accumulate(index["size"].to_pylist(), initial=0))
-        if ends[-1] != start:
-            raise damaged(path)
-        checksums = tuple(index["checksum"].to_pylist())
-        return cls(path, source, ends, checksums, index.schema.metadata)
-
-    def read(self, first: int, stop: int) -> list[pa.Buffer]:
-        """Some neighbouring sections, once their checksums are right; mapped if they are on disk.
-
-        Raises:
-            DamagedError: one of them is not as it was written.
-            FileNotFoundError: the file has been removed since it was opened.
-        """
-        content = _read(self.path, self.source, self.ends[first], self.ends[stop])
-        sections = []
-        for number in range(first, stop):
-            start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
-            sections.append(content[start:end])  # Shorter where the file was cut off since.
-            if xxhash.xxh3_64_intdigest(sections[-1]) != self.checksums[number]:
-                raise damaged(self.path)
-        return sections
-
-
-def arrow_stream(table: pa.Table) -> pa.Buffer:
-    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
-def _opened(path: AnyPath) -> tuple[Any, int]:
-    """What keeps a file in a store open, None of one on disk, and its size."""
-    if not isinstance(path, RemotePath):
-        return None, path.lstat().st_size
-    file = path.open_input()
-    with store_errors(path, "read"):
-        return file, file.size()
-
-
-def _read(path: AnyPath, source: Any, start: int, stop: int) -> pa.Buffer:
-    if not isinstance(path, RemotePath):
-        # What was read of a mapped file counts as memory of this process until it is unmapped, so
-        # it is mapped for each read. Nor does it stay open: there may be thousands.
-        return read_content(path)[start:stop]
-    if start == stop:
-        return pa.py_buffer(b"")  # Google's store refuses to read at the end.
-    try:
-        with store_errors(path, "read"):
-            source.seek(start)
-            return source.read_buffer(stop - start)
-    except (DataError, FileNotFoundError):
-        # A client may report nothing clear of a file that was removed after it was opened.
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist") from None
-        raise
-
-
-# --- Retries --------------------------------------------------------------------------
-# How often failures of a step were computed again: the keys of later steps depend on it.
-#
-# It is in the name of a file in the step's folder, where no damage to its content can change it.
-
-_COUNTER = "generation"
-_AFTER_DAMAGE = 1_000_000
-"""A number of retries that no earlier run has counted to."""
-
-
-def retry_count(folder: AnyPath) -> int:
-    """How often failures of the step with this folder were computed again.
-
-    Version 0.4 wrote it into a file: where that is damaged, later steps get keys that no run had
-    before.
-    """
-    numbers = (file.name.rpartition("-")[2] for file in folder.glob(f"{_COUNTER}-*"))
-    counts = [int(number) for number in numbers if number.isdecimal()]
-    old = folder / _COUNTER
-    if old.exists():
-        try:
-            content = old.read_bytes() if isinstance(old, RemotePath) else read_file(old)
-        except NotAFileError:
-            content = b""
-        text = content.decode("ascii", "replace")
-        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
-    return max(counts, default=0)
-
-
-def count_retry(folder: AnyPath) -> None:
-    """Count one more retry of a step, so that later steps get other keys."""
-    write_retry_count(folder, retry_count(folder) + 1)
-
-
-def write_retry_count(folder: AnyPath, number: int) -> None:
-    """Keep how often failures of a step were computed again."""
-    write_file(counter_of(folder, number), f"{number}\n")
-
-
-def counter_of(folder: AnyPath, number: int) -> AnyPath:
-    """The file that keeps so many retries of a step."""
-    return folder / f"{_COUNTER}-{number}"
-
-
-def counts_retries(file: AnyPath) -> bool:
-    """Whether a file of the folder of a step keeps how often its results were retried."""
-    return file.name.partition("-")[0] == _COUNTER
-
-
-# --- Commits: what one step did to one chunk, in one file, put in place by one rename ---
-
 _PARENT = "__parent__"
 _META = b"rejuice"
 _FAILED = b"failed_rows"
@@ -369,3 +195,173 @@ def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarra
     rows = np.flatnonzero(np.asarray(encoded.is_valid()))
     codes = np.asarray(encoded.indices.fill_null(-1))[rows]
     return rows, encoded.dictionary.to_pylist(), codes
+
+
+# --- How often failures of a step were computed again: keys of later steps depend on it ---
+#
+# It is in the name of a file in the step's folder, where no damage to its content can change it.
+
+_COUNTER = "generation"
+_AFTER_DAMAGE = 1_000_000
+"""A number of retries that no earlier run has counted to."""
+
+
+def retry_count(folder: AnyPath) -> int:
+    """How often failures of the step with this folder were computed again.
+
+    Version 0.4 wrote it into a file: where that is damaged, later steps get keys that no run had
+    before.
+    """
+    numbers = (file.name.rpartition("-")[2] for file in folder.glob(f"{_COUNTER}-*"))
+    counts = [int(number) for number in numbers if number.isdecimal()]
+    old = folder / _COUNTER
+    if old.exists():
+        try:
+            content = old.read_bytes() if isinstance(old, RemotePath) else read_file(old)
+        except NotAFileError:
+            content = b""
+        text = content.decode("ascii", "replace")
+        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
+    return max(counts, default=0)
+
+
+def count_retry(folder: AnyPath) -> None:
+    """Count one more retry of a step, so that later steps get other keys."""
+    write_retry_count(folder, retry_count(folder) + 1)
+
+
+def write_retry_count(folder: AnyPath, number: int) -> None:
+    """Keep how often failures of a step were computed again."""
+    write_file(counter_of(folder, number), f"{number}\n")
+
+
+def counter_of(folder: AnyPath, number: int) -> AnyPath:
+    """The file that keeps so many retries of a step."""
+    return folder / f"{_COUNTER}-{number}"
+
+
+def counts_retries(file: AnyPath) -> bool:
+    """Whether a file of the folder of a step keeps how often its results were retried."""
+    return file.name.partition("-")[0] == _COUNTER
+
+
+# --- Files in sections: a range is read, and checked, without the rest of the file ---
+#
+#     section | section | ... | index | size of the index
+#
+# The index is a record, see `operators/disk.py`, which belongs to this file of this folder. It
+# has the size and the checksum of each section. A file in an object store is fetched in two
+# requests: its end, where the index is, and the sections that are needed, one after the other.
+
+_SIZE = struct.Struct("<q")
+_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.uint64()})
+_TAIL_BYTES = 16 << 10
+"""What is fetched from the end of a file: the index, unless it is longer."""
+
+
+def write_sections(
+    path: AnyPath, sections: Iterable[bytes | pa.Buffer], metadata: Mapping[bytes, bytes]
+) -> None:
+    """Write a file, which appears complete."""
+    sizes, checksums = [], []
+    with written(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
+        for section in sections:
+            file.write(section)
+            sizes.append(len(section))
+            checksums.append(xxhash.xxh3_64_intdigest(section))
+        index = pa.table([sizes, checksums], _INDEX.with_metadata(dict(metadata)))
+        content = arrow_stream(index)
+        header = Header.of(owner(path), TABLE, [content]).packed()
+        for part in (header, content, _SIZE.pack(len(header) + len(content))):
+            file.write(part)
+
+
+class Sections(NamedTuple):
+    """A file in sections."""
+
+    path: AnyPath  # of the file
+    source: Any  # of a file in a store, what is read: a pyarrow file
+    ends: tuple[int, ...]  # where each section begins, and where the last one ends, in bytes
+    checksums: tuple[int, ...]  # of each section
+    metadata: Mapping[bytes, bytes]  # as it was written
+
+    @classmethod
+    def open(cls, path: AnyPath) -> Sections:
+        """Read the index of a file.
+
+        Raises:
+            DamagedError: the index is not as it was written.
+            FileNotFoundError: there is no file.
+        """
+        source, size = _opened(path)
+        tail = _read(path, source, max(0, size - _TAIL_BYTES), size)
+        if tail.size < _SIZE.size:
+            raise damaged(path)
+        (index_bytes,) = _SIZE.unpack(tail[tail.size - _SIZE.size :])
+        end = size - _SIZE.size
+        start = end - index_bytes
+        if not 0 <= start <= end:
+            raise damaged(path)
+        if size - start > tail.size:
+            tail = _read(path, source, start, size)
+        record = tail[tail.size - (size - start) : tail.size - _SIZE.size]
+        header, content = read_header(memoryview(record)), record[HEADER_BYTES:]
+        if header is None or header.key != owner(path) or not header.fits(content):
+            raise damaged(path)
+        index = pa.ipc.open_stream(content).read_all()
+        ends = tuple(accumulate(index["size"].to_pylist(), initial=0))
+        if ends[-1] != start:
+            raise damaged(path)
+        checksums = tuple(index["checksum"].to_pylist())
+        return cls(path, source, ends, checksums, index.schema.metadata)
+
+    def read(self, first: int, stop: int) -> list[pa.Buffer]:
+        """Some neighbouring sections, once their checksums are right; mapped if they are on disk.
+
+        Raises:
+            DamagedError: one of them is not as it was written.
+            FileNotFoundError: the file has been removed since it was opened.
+        """
+        content = _read(self.path, self.source, self.ends[first], self.ends[stop])
+        sections = []
+        for number in range(first, stop):
+            start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
+            sections.append(content[start:end])  # Shorter where the file was cut off since.
+            if xxhash.xxh3_64_intdigest(sections[-1]) != self.checksums[number]:
+                raise damaged(self.path)
+        return sections
+
+
+def arrow_stream(table: pa.Table) -> pa.Buffer:
+    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _opened(path: AnyPath) -> tuple[Any, int]:
+    """What keeps a file in a store open, None of one on disk, and its size."""
+    if not isinstance(path, RemotePath):
+        return None, path.lstat().st_size
+    file = path.open_input()
+    with store_errors(path, "read"):
+        return file, file.size()
+
+
+def _read(path: AnyPath, source: Any, start: int, stop: int) -> pa.Buffer:
+    if not isinstance(path, RemotePath):
+        # What was read of a mapped file counts as memory of this process until it is unmapped, so
+        # it is mapped for each read. Nor does it stay open: there may be thousands.
+        return read_content(path)[start:stop]
+    if start == stop:
+        return pa.py_buffer(b"")  # Google's store refuses to read at the end.
+    try:
+        with store_errors(path, "read"):
+            source.seek(start)
+            return source.read_buffer(stop - start)
+    except (DataError, FileNotFoundError):
+        # A client may report nothing clear of a file that was removed after it was opened.
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist") from None
+        raise

@@ -5,7 +5,7 @@
     ...                                                         │  a range of buckets of all digests
     commit of each chunk <──commit_decisions── decisions <──────┘
 
-A shard is a range of buckets, see `digest_file.py`, whose digests, and what deciding takes beside
+A shard is a range of buckets, see `Digest`, whose digests, and what deciding takes beside
 them, fit into some memory; a small dataset is one shard. Nothing else is read to decide it. Shards
 are independent of each other, so they may be decided one after another, which is what keeps memory
 bounded, or side by side. A killed run resumes at the shards that are missing.

@@ -221,16 +221,18 @@ def write_part(
     plan: Plan,
     place: RunPlace,
     schema: pa.Schema,
-    part: ExportPart,
+    parts: Sequence[ExportPart],
+    number: int,
+    *,
     count: Callable[[int], object] = lambda _: None,
 ) -> WrittenPart:
-    """Write a part of an export from the commits of its chunks.
+    """Write one of the parts of an export from the commits of its chunks.
 
     Raises:
         RejuiceError: in a store, another run has taken the export.
     """
     rows, logs = 0, dict[int, AuditLog]()
-    path = place.export
+    part, path = parts[number], place.export
     if part.number is not None:
         path = path / part.name_of(PART, PART_SUFFIX)
     decisions = part.name_of(DECISIONS_STEM, DECISIONS_SUFFIX)
@@ -295,10 +297,9 @@ def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progres
             advance(plan.source.rows[chunk])
 
         if not is_folder(export):
-            (part,) = parts
-            logs = write_part(plan, place, schema, part, count).logs
+            logs = write_part(plan, place, schema, parts, 0, count=count).logs
         else:
-            work = partial(_write_numbered, plan, place, schema, parts)
+            work = partial(write_part, plan, place, schema, parts)
             for number, written in workers.map((), work, len(parts)):
                 rows[number] = written.rows
                 logs |= written.logs
@@ -311,12 +312,6 @@ def write_parts(plan: Plan, place: RunPlace, workers: Workers, progress: Progres
     for chunk in sorted(logs):  # Not as they finish: sums of floats depend on the order.
         totals.merge(logs[chunk])
     return totals
-
-
-def _write_numbered(
-    plan: Plan, place: RunPlace, schema: pa.Schema, parts: Sequence[ExportPart], number: int
-) -> WrittenPart:
-    return write_part(plan, place, schema, parts[number])
 
 
 # --- Which exports may be replaced ----------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a run did, in numbers: the funnel."""
+"""What a run did: the funnel in numbers, and the audit log, which has each dropped row."""
 
 from __future__ import annotations
 
@@ -330,8 +330,7 @@ def _most_frequent(counts: Mapping[str, int]) -> str:
     return ", ".join([*most, *(["..."] if len(counts) > len(most) else [])])
 
 
-# --- Audit log ------------------------------------------------------------------------
-# The audit log of a run: how many rows each step got, made and dropped, and why it dropped each.
+# --- The audit log: how many rows each step got, made and dropped, and why it dropped each ---
 #
 # One log is filled for each part of a dataset (a chunk, a block, the groups of a training step);
 # the logs of all parts are merged.
@@ -383,10 +382,6 @@ class StepLog:
         self.written.update(change.columns)
         self.seconds += seconds
         self.summaries.append(summary)
-
-    def record_decisions(self, before: Frame, change: Change, first_row: int = 0) -> None:
-        """Record which rows were dropped, and why; see `decisions`."""
-        self.decisions.append(decisions(before, change, self._step, first_row))
 
     def merge(self, other: StepLog) -> None:
         """Add the log of another part."""

@@ -1,6 +1,6 @@
 """Resumable operators: each row is persisted as it finishes, and none is computed twice.
 
-What such an operator computed is kept under a cache key of its own, see `kept/folder.py`; the
+What such an operator computed is kept under a cache key of its own, see `paid_rows.py`; the
 commit of the step is a link to it. A killed run leaves a journal of the rows that were finished;
 the next run computes the others, and writes all of them as one chunk.
 

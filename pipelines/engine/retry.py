@@ -125,12 +125,8 @@ def lacks_steps_before(plan: Plan, step: Step) -> bool:
     every = frozenset(range(len(plan.source.rows)))
     known = every.intersection(*map(plan.committed_chunks, plan.steps_before(step)))
     paths = (plan.path(step, chunk) for chunk in every - known)
-    return any(_failed_rows(step, path).any() for path in paths if path.exists())
-
-
-def _failed_rows(step: Step, path: AnyPath) -> BoolArray:
-    commit = load(path)
-    return failed_rows(step.operator, commit.change, commit.rows_in)
+    commits = (load(path) for path in paths if path.exists())
+    return any(failed_rows(step.operator, each.change, each.rows_in).any() for each in commits)
 
 
 def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:

@@ -45,98 +45,145 @@ from ..dataset.helper_columns import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .frame import Frame
-from .report import NEW_ROW, AuditLog, Summary, summarise
-
-# --- Operator call --------------------------------------------------------------------
-# One operator on one table: what it reads, what it does, and who caused an exception.
-
-# --- Which row an operator fails on, for the message about it -------------------------
-
-ApplyRange = Callable[[int, int], object]
-"""Runs an operator on the rows from one to before another, for what it raises."""
+from .report import NEW_ROW, AuditLog, Summary, decisions, summarise
 
 
-def located(
-    error: OperatorError,
-    operator: Operator,
+class StepResult(NamedTuple):
+    """What a step did to some rows."""
+
+    change: Change  # to the rows
+    rows_in: int  # rows before the step
+    seconds: float  # that the operator took
+    summary: Summary  # figures of each written column, see `summarise`
+
+    @classmethod
+    def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
+        """The result of a change, with its summary."""
+        return cls(change, rows_in, seconds, summarise(change.columns))
+
+
+class AppliedStep(NamedTuple):
+    """A step, the frame before it, what it did, and the frame after it."""
+
+    step: Step
+    before: Frame
+    result: StepResult
+    after: Frame
+
+
+RunStep = Callable[[Step, Frame], StepResult]
+
+
+def run_step(
+    step: Step,
     frame: Frame,
-    first_row: int,
-    apply: ApplyRange | None,
-) -> OperatorError:
-    """An operator's error with the row that it fails on, or the group.
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    summary: bool = True,
+    first_row: int = 0,
+) -> StepResult:
+    """Compute what a step does to a whole frame, whatever its scope.
 
-    The row is searched by halves; all in all, no row is computed more than once again.
+    Raises:
+        RejuiceError: what the operator raised, with the step in front.
+    """
+    start = clock()
+    with prefix_errors_with_step(step):
+        change = compute_change(step.operator, frame, first_row)
+    seconds = clock() - start
+    if not summary:
+        return StepResult(change, frame.num_rows, seconds, {})
+    return StepResult.of(change, frame.num_rows, seconds)
+
+
+def iterate_steps(
+    steps: Sequence[Step], frame: Frame, run: RunStep = run_step
+) -> Iterator[AppliedStep]:
+    """Apply steps one after the other, and stop at each."""
+    for step in steps:
+        result = run(step, frame)
+        after = frame.after(result.change)
+        yield AppliedStep(step, frame, result, after)
+        frame = after
+
+
+def apply_steps(
+    steps: Sequence[Step],
+    frame: Frame,
+    *,
+    run: RunStep = run_step,
+    log: AuditLog | None = None,
+    first_row: int = 0,
+) -> Frame:
+    """Apply steps to a frame.
 
     Returns:
-        What the operator raises on that row alone. Where no row fails alone, the error with the
-        range of rows; where the operator fails without any row, the error as it is.
+        The frame after the last step.
+
+    Raises:
+        RejuiceError: what a step raised.
     """
-    if frame.num_rows == 0 or (apply is not None and _failure(apply, 0, 0)):
-        return error
-    if apply is None:
-        return _add(error, _range(frame, first_row))
-    starts = _starts(operator, frame)
-    first, last = 0, len(starts) - 1
-    while last - first > 1:
-        middle = (first + last) // 2
-        if _failure(apply, starts[first], starts[middle]):
-            last = middle
-        else:
-            first = middle
-    alone = _failure(apply, starts[first], starts[last])
-    if alone is None:
-        return _add(error, _range(frame, first_row))
-    is_group = operator.scope is Scope.GROUP
-    return _add(alone, _name(frame, int(starts[first]), first_row, is_group=is_group))
+    for step in steps:
+        result = run(step, frame)
+        if log is not None:
+            entry = log.step(step.name)
+            entry.count(result.rows_in, result.change, result.seconds, result.summary)
+            entry.decisions.append(decisions(frame, result.change, step.name, first_row))
+        frame = frame.after(result.change)
+    return frame
 
 
-def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
-    """An operator's error with a row of a frame, given its place there; see `located`."""
-    return _add(error, _name(frame, at, first_row, is_group=False))
+def run_in_memory(
+    operators: Sequence[Operator],
+    table: pa.Table,
+    *,
+    keep_stats: bool = False,
+    keep_hashes: bool = False,
+) -> pa.Table:
+    """The rows that are left of `table` after some operators: the reference for every engine.
+
+    Raises:
+        RejuiceError: what an operator raised, with its step in front.
+    """
+
+    def run_and_close(step: Step, frame: Frame) -> StepResult:
+        try:
+            return run_step(step, frame)
+        finally:
+            if isinstance(step.operator, ResumableOperator):
+                step.operator.close()
+
+    frame = apply_steps(number_steps(operators), Frame.of(table), run=run_and_close)
+    names = exported(frame.column_names, keep_stats=keep_stats, keep_hashes=keep_hashes)
+    return filled(frame.select(names))
 
 
-def _starts(operator: Operator, frame: Frame) -> NDArray[np.int64]:
-    """Where the smallest parts start that the operator may be given, and the end of the last."""
-    starts = np.arange(frame.num_rows)
-    if operator.scope is Scope.GROUP and "prompt_id" in frame.column_names:
-        starts = Groups.of(frame.select(["prompt_id"])).starts_G
-    return np.append(starts, frame.num_rows)
+def known_change(change: Change) -> RunStep:
+    """For `apply_steps`: a change that was computed before."""
+    return lambda _, frame: StepResult.of(change, frame.num_rows)
 
 
-def _failure(apply: ApplyRange, start: int, stop: int) -> OperatorError | None:
+@contextmanager
+def prefix_errors_with_step(step: Step) -> Iterator[None]:
+    """Put the step in front of an error."""
     try:
-        apply(int(start), int(stop))
-    except OperatorError as error:
-        return error if error.__cause__ else None
-    except (RejuiceError, OSError, MemoryError):
-        return None
-    return None
+        yield
+    except RejuiceError as error:
+        raise error.at(f"step {step.number} {step.name}") from error.__cause__
 
 
-def _add(error: OperatorError, place: str) -> OperatorError:
-    found = OperatorError(f"{error.found}, {place}", error.right, where=error.where)
-    found.__cause__ = error.__cause__
-    return found
+@contextmanager
+def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
+    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
+    try:
+        yield
+    except RejuiceError as error:
+        in_data = isinstance(error, DataError)
+        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
+        raise error.at(file) from error.__cause__
 
 
-def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
-    """`at row 17, response_id 'a1b2'`: how the audit log and `rejuice explain` name the row."""
-    number = int(frame.source_rows[at])
-    names = [f"row {number + first_row + 1}"] if number >= 0 else []
-    for column in ("prompt_id",) if is_group else ("response_id", "prompt_id"):
-        value = frame.select([column])[column][at].as_py() if column in frame.column_names else None
-        if value is not None:
-            names.append(f"{column} {value!r}")
-            break
-    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or NEW_ROW}"
-
-
-def _range(frame: Frame, first_row: int) -> str:
-    rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
-    return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
-
-
-# --- Operator call --------------------------------------------------------------------
+# --- One operator on one table: what it reads, what it does, and who caused an exception ---
 
 _NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
 _LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
@@ -231,16 +278,12 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
         # What is resumable, or asks a server, is too expensive to be done again for a message.
         is_expensive = isinstance(operator, ResumableOperator) or operator.asks_server
         is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
-        found = located(
-            error, operator, frame, first_row, None if is_expensive else _ranges(operator, table)
-        )
+
+        def apply(start: int, stop: int) -> Change:
+            return apply_operator(operator, table.slice(start, stop - start), stop - start)
+
+        found = located(error, operator, frame, first_row, None if is_expensive else apply)
         raise found from found.__cause__
-
-
-def _ranges(operator: Operator, table: pa.Table) -> ApplyRange:
-    return lambda start, stop: apply_operator(
-        operator, table.slice(start, stop - start), stop - start
-    )
 
 
 def without_dictionaries(change: Change) -> Change:
@@ -285,10 +328,93 @@ def _decoded(column: Any) -> Any:
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
-# --- Apply the steps of a recipe to a frame. Every runner goes through `apply_steps` ---
+# --- Which row an operator fails on, for the message about it ------------------------
 
-# --- Identity -------------------------------------------------------------------------
-# Rows with the same prompt that may be different prompts, because another column differs.
+ApplyRange = Callable[[int, int], object]
+"""Runs an operator on the rows from one to before another, for what it raises."""
+
+
+def located(
+    error: OperatorError,
+    operator: Operator,
+    frame: Frame,
+    first_row: int,
+    apply: ApplyRange | None,
+) -> OperatorError:
+    """An operator's error with the row that it fails on, or the group.
+
+    The row is searched by halves; all in all, no row is computed more than once again.
+
+    Returns:
+        What the operator raises on that row alone. Where no row fails alone, the error with the
+        range of rows; where the operator fails without any row, the error as it is.
+    """
+    if frame.num_rows == 0 or (apply is not None and _failure(apply, 0, 0)):
+        return error
+    if apply is None:
+        return _add(error, _range(frame, first_row))
+    starts = _starts(operator, frame)
+    first, last = 0, len(starts) - 1
+    while last - first > 1:
+        middle = (first + last) // 2
+        if _failure(apply, starts[first], starts[middle]):
+            last = middle
+        else:
+            first = middle
+    alone = _failure(apply, starts[first], starts[last])
+    if alone is None:
+        return _add(error, _range(frame, first_row))
+    is_group = operator.scope is Scope.GROUP
+    return _add(alone, _name(frame, int(starts[first]), first_row, is_group=is_group))
+
+
+def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
+    """An operator's error with a row of a frame, given its place there; see `located`."""
+    return _add(error, _name(frame, at, first_row, is_group=False))
+
+
+def _starts(operator: Operator, frame: Frame) -> NDArray[np.int64]:
+    """Where the smallest parts start that the operator may be given, and the end of the last."""
+    starts = np.arange(frame.num_rows)
+    if operator.scope is Scope.GROUP and "prompt_id" in frame.column_names:
+        starts = Groups.of(frame.select(["prompt_id"])).starts_G
+    return np.append(starts, frame.num_rows)
+
+
+def _failure(apply: ApplyRange, start: int, stop: int) -> OperatorError | None:
+    try:
+        apply(int(start), int(stop))
+    except OperatorError as error:
+        return error if error.__cause__ else None
+    except (RejuiceError, OSError, MemoryError):
+        return None
+    return None
+
+
+def _add(error: OperatorError, place: str) -> OperatorError:
+    found = OperatorError(f"{error.found}, {place}", error.right, where=error.where)
+    found.__cause__ = error.__cause__
+    return found
+
+
+def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
+    """`at row 17, response_id 'a1b2'`: how the audit log and `rejuice explain` name the row."""
+    number = int(frame.source_rows[at])
+    names = [f"row {number + first_row + 1}"] if number >= 0 else []
+    for column in ("prompt_id",) if is_group else ("response_id", "prompt_id"):
+        value = frame.select([column])[column][at].as_py() if column in frame.column_names else None
+        if value is not None:
+            names.append(f"{column} {value!r}")
+            break
+    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or NEW_ROW}"
+
+
+def _range(frame: Frame, first_row: int) -> str:
+    rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
+    return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
+
+
+# --- Rows with the same prompt that may be different prompts, as another column differs ---
 
 _NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
 """Columns that differ in all rows."""
@@ -345,141 +471,3 @@ def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
         if isinstance(step.operator, RecordedRolloutMapper)
         for name in step.operator.reads_of(columns)
     }
-
-
-# --- Apply the steps of a recipe to a frame. Every runner goes through `apply_steps` ---
-
-
-class StepResult(NamedTuple):
-    """What a step did to some rows."""
-
-    change: Change  # to the rows
-    rows_in: int  # rows before the step
-    seconds: float  # that the operator took
-    summary: Summary  # figures of each written column, see `summary.py`
-
-    @classmethod
-    def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
-        """The result of a change, with its summary."""
-        return cls(change, rows_in, seconds, summarise(change.columns))
-
-
-class AppliedStep(NamedTuple):
-    """A step, the frame before it, what it did, and the frame after it."""
-
-    step: Step
-    before: Frame
-    result: StepResult
-    after: Frame
-
-
-RunStep = Callable[[Step, Frame], StepResult]
-
-
-def run_step(
-    step: Step,
-    frame: Frame,
-    *,
-    clock: Callable[[], float] = time.perf_counter,
-    summary: bool = True,
-    first_row: int = 0,
-) -> StepResult:
-    """Compute what a step does to a whole frame, whatever its scope.
-
-    Raises:
-        RejuiceError: what the operator raised, with the step in front.
-    """
-    start = clock()
-    with prefix_errors_with_step(step):
-        change = compute_change(step.operator, frame, first_row)
-    seconds = clock() - start
-    if not summary:
-        return StepResult(change, frame.num_rows, seconds, {})
-    return StepResult.of(change, frame.num_rows, seconds)
-
-
-def iterate_steps(
-    steps: Sequence[Step], frame: Frame, run: RunStep = run_step
-) -> Iterator[AppliedStep]:
-    """Apply steps one after the other, and stop at each."""
-    for step in steps:
-        result = run(step, frame)
-        after = frame.after(result.change)
-        yield AppliedStep(step, frame, result, after)
-        frame = after
-
-
-def apply_steps(
-    steps: Sequence[Step],
-    frame: Frame,
-    *,
-    run: RunStep = run_step,
-    log: AuditLog | None = None,
-    first_row: int = 0,
-) -> Frame:
-    """Apply steps to a frame.
-
-    Returns:
-        The frame after the last step.
-
-    Raises:
-        RejuiceError: what a step raised.
-    """
-    for step in steps:
-        result = run(step, frame)
-        if log is not None:
-            entry = log.step(step.name)
-            entry.count(result.rows_in, result.change, result.seconds, result.summary)
-            entry.record_decisions(frame, result.change, first_row)
-        frame = frame.after(result.change)
-    return frame
-
-
-def run_in_memory(
-    operators: Sequence[Operator],
-    table: pa.Table,
-    *,
-    keep_stats: bool = False,
-    keep_hashes: bool = False,
-) -> pa.Table:
-    """The rows that are left of `table` after some operators: the reference for every engine.
-
-    Raises:
-        RejuiceError: what an operator raised, with its step in front.
-    """
-
-    def run_and_close(step: Step, frame: Frame) -> StepResult:
-        try:
-            return run_step(step, frame)
-        finally:
-            if isinstance(step.operator, ResumableOperator):
-                step.operator.close()
-
-    frame = apply_steps(number_steps(operators), Frame.of(table), run=run_and_close)
-    names = exported(frame.column_names, keep_stats=keep_stats, keep_hashes=keep_hashes)
-    return filled(frame.select(names))
-
-
-def known_change(change: Change) -> RunStep:
-    """For `apply_steps`: a change that was computed before."""
-    return lambda _, frame: StepResult.of(change, frame.num_rows)
-
-
-@contextmanager
-def prefix_errors_with_step(step: Step) -> Iterator[None]:
-    """Put the step in front of an error."""
-    try:
-        yield
-    except RejuiceError as error:
-        raise error.at(f"step {step.number} {step.name}") from error.__cause__
-
-
-@contextmanager
-def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
-    """Put a file in front of an error: the dataset for an error in the data, else the recipe."""
-    try:
-        yield
-    except RejuiceError as error:
-        in_data = isinstance(error, DataError)
-        file = str(recipe.head.dataset_spec) if in_data else recipe.line_of(step)
-        raise error.at(file) from error.__cause__

@@ -1,4 +1,9 @@
-"""Where chunks are run: this process, a pool of processes, or a Ray cluster."""
+"""Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
+
+Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
+start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
+elsewhere are in `workers_on_ray.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +24,6 @@ from ...operators.registry import load_file
 from ...operators.workers import exit_with_parent
 from ..recipe.steps import Step
 from .plan import Plan
-
-# --- Local ----------------------------------------------------------------------------
-# Workers for chunks, on this machine: this thread, a pool of threads, or a pool of processes.
-#
-# Arrow and numpy release the GIL, so threads are enough for most operators and cost nothing to
-# start. Operators that loop over rows in Python declare it (`gil_bound`) and get processes. Workers
-# elsewhere are in `on_ray.py`.
 
 T = TypeVar("T")
 Submit = Callable[[Callable[[int], T], int], "Future[T]"]
@@ -155,6 +153,3 @@ def _start_worker(parent: int, files: Sequence[Path]) -> None:
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.
     for file in files:
         load_file(file)
-
-
-# --- Where chunks are run: this process, a pool of processes, or a Ray cluster --------

@@ -423,7 +423,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 
 def data_juicer_only() -> frozenset[str]:
-    """Top-level keys of Data-Juicer's that are not in `Head`, see `reading.settings`."""
+    """Top-level keys of Data-Juicer's that are not in `Head`, see `data_juicer/settings.py`."""
     return catalogue.settings() - {*Head.model_fields, "process"}
 
 

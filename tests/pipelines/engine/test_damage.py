@@ -33,10 +33,10 @@ def test_every_damaged_file_of_a_cache_is_computed_again(recipe_file, rollouts, 
     export = recipe.head.export_path
     right = export.read_bytes()
     cache = export.parent / ".rejuice"
-    files = sorted(path for path in cache.rglob("*.arrow") if path.is_file())
-    assert len(files) > 12
+    written = sorted(path for path in cache.rglob("*.arrow") if path.is_file())
+    assert len(written) > 12
     warned = []
-    for path in files:
+    for path in written:
         flip(path)
         export.unlink()
         engine.run(recipe, warn=warned.append, **run)

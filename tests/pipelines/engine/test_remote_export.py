@@ -166,7 +166,7 @@ def test_a_folder_that_is_called_as_an_export_of_another_suffix_is_a_dataset(
         check_finished(to_path(fields["export_path"]))
 
 
-def interrupt(*_):
+def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
