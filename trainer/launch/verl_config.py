@@ -125,7 +125,7 @@ def default_ray_address(run: TrainingRun) -> str:
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
-AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
+AGENT_LOOPS = Path(__file__).parents[1] / "verl" / "agent_loops.yaml"
 """Our agent loops, as verl finds them."""
 SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
 """Samples from verl's own servers."""
