@@ -24,116 +24,6 @@ from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
 from .split import HeldOutSet, SplitRecipe, check_section, held_out_sets, split_recipe
 
-# --- Policies: where they are stored, and how they are sampled ------------------------
-
-
-class Policy(NamedTuple):
-    """The policy that samples."""
-
-    name: str  # for the column `policy`
-    tokenizer: Any  # decodes responses
-    end_token_ids: frozenset[int]  # token ids that end a response
-
-    @classmethod
-    def load(cls, name: str) -> Self:
-        """The policy of a folder, a hub name or `embedded`."""
-        from transformers import AutoTokenizer
-
-        path = policy_path(name)
-        tokenizer = AutoTokenizer.from_pretrained(path)
-        ends = {tokenizer.eos_token_id, *_configured_end_ids(path)}
-        return cls(name, tokenizer, frozenset(ends - {None}))
-
-
-class Sampling(NamedTuple):
-    """How responses are sampled, for the column `sampling`."""
-
-    temperature: float  # 1 samples from the policy itself
-    top_p: float  # 1 truncates nothing
-    max_tokens: int  # longest response
-    seed: int | None  # of the run; None: requests have no seeds, and samples cannot be repeated
-
-
-def _configured_end_ids(path: str) -> list[int | None]:
-    """The end tokens in the policy's generation config."""
-    from transformers import GenerationConfig
-
-    try:
-        found = GenerationConfig.from_pretrained(path).eos_token_id
-    except OSError:
-        return []  # Not every policy has the file.
-    return found if isinstance(found, list) else [found]
-
-
-# --- Why training failed, written down where it happens -------------------------------
-# What fails in our code inside verl leaves RUN/error.json: the error in one line, as the command
-# reports it. Without it the command has only verl's log to search.
-
-ERROR_FILE = "error.json"
-"""File in the folder of a run."""
-SAMPLER_FAILED = "rejuice: the sampler failed: "
-"""Beginning of the line in verl's log where the sampler fails; the run may go on."""
-NO_PROMPT_LEFT = "every prompt failed"
-"""Part of the error where it cannot go on."""
-
-_last_sampler_failure: str | None = None
-
-
-class RecordedError(NamedTuple):
-    """An error that our code inside verl has met."""
-
-    message: str  # one line
-    expected: bool  # it is an error of rejuice's own, which says what to do about it
-
-
-def report_sampler_failure(reason: str) -> None:
-    """Print why the sampler failed, and remember it: a step may find no prompt left for it."""
-    global _last_sampler_failure  # The sampler is watched by another thread of this process.
-    _last_sampler_failure = reason = redact(reason)
-    # With its end, or lines of two threads would run into each other.
-    print(f"{SAMPLER_FAILED}{reason}\n", end="", flush=True)
-
-
-@contextmanager
-def errors_recorded(folder: Path) -> Iterator[None]:
-    """Write what is raised inside to `error.json` in the folder of the run, and raise it on."""
-    try:
-        yield
-    except Exception as error:
-        with suppress(OSError):  # On a full disk, the log has to do.
-            _write(folder, _recorded(error))
-        raise
-
-
-def recorded_error(folder: Path) -> RecordedError | None:
-    """The error that the run has left, if any."""
-    try:
-        found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
-        return RecordedError(str(found["message"]), bool(found["expected"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _recorded(error: Exception) -> RecordedError:
-    # Of an error in another process Ray gives its whole traceback as text, and the error as cause.
-    error = getattr(error, "cause", None) or error
-    line = redact(" ".join(str(error).split()))
-    if not isinstance(error, RejuiceError):
-        name = type(error).__name__
-        return RecordedError(f"{name}: {line}" if line else name, expected=False)
-    if NO_PROMPT_LEFT in line and _last_sampler_failure is not None:
-        line = SAMPLER_FAILED.removeprefix("rejuice: ") + _last_sampler_failure
-    return RecordedError(line, expected=True)
-
-
-def _write(folder: Path, error: RecordedError) -> None:
-    temporary = folder / f"{ERROR_FILE}.{os.getpid()}"
-    temporary.write_text(json.dumps(error._asdict()) + "\n", "utf-8")
-    temporary.replace(folder / ERROR_FILE)
-
-
-# --- The folder of a training run, and what the processes of the run read from it -----
-
 RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
 WEIGHTS = "sampler.safetensors"
@@ -254,3 +144,111 @@ def first_steps(config: Train) -> int:
     """How many steps of `verify_init` train on judgements: at least one, and not all."""
     share = round(config.verification.init_share * config.steps)
     return min(max(1, share), max(1, config.steps - 1))
+
+
+# --- Policies: where they are stored, and how they are sampled ------------------------
+
+
+class Policy(NamedTuple):
+    """The policy that samples."""
+
+    name: str  # for the column `policy`
+    tokenizer: Any  # decodes responses
+    end_token_ids: frozenset[int]  # token ids that end a response
+
+    @classmethod
+    def load(cls, name: str) -> Self:
+        """The policy of a folder, a hub name or `embedded`."""
+        from transformers import AutoTokenizer
+
+        path = policy_path(name)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+        ends = {tokenizer.eos_token_id, *_configured_end_ids(path)}
+        return cls(name, tokenizer, frozenset(ends - {None}))
+
+
+class Sampling(NamedTuple):
+    """How responses are sampled, for the column `sampling`."""
+
+    temperature: float  # 1 samples from the policy itself
+    top_p: float  # 1 truncates nothing
+    max_tokens: int  # longest response
+    seed: int | None  # of the run; None: requests have no seeds, and samples cannot be repeated
+
+
+def _configured_end_ids(path: str) -> list[int | None]:
+    """The end tokens in the policy's generation config."""
+    from transformers import GenerationConfig
+
+    try:
+        found = GenerationConfig.from_pretrained(path).eos_token_id
+    except OSError:
+        return []  # Not every policy has the file.
+    return found if isinstance(found, list) else [found]
+
+
+# --- Why training failed, written down where it happens -------------------------------
+# What fails in our code inside verl leaves RUN/error.json: the error in one line, as the command
+# reports it. Without it the command has only verl's log to search.
+
+ERROR_FILE = "error.json"
+"""File in the folder of a run."""
+SAMPLER_FAILED = "rejuice: the sampler failed: "
+"""Beginning of the line in verl's log where the sampler fails; the run may go on."""
+NO_PROMPT_LEFT = "every prompt failed"
+"""Part of the error where it cannot go on."""
+
+_last_sampler_failure: str | None = None
+
+
+class RecordedError(NamedTuple):
+    """An error that our code inside verl has met."""
+
+    message: str  # one line
+    expected: bool  # it is an error of rejuice's own, which says what to do about it
+
+
+def report_sampler_failure(reason: str) -> None:
+    """Print why the sampler failed, and remember it: a step may find no prompt left for it."""
+    global _last_sampler_failure  # The sampler is watched by another thread of this process.
+    _last_sampler_failure = reason = redact(reason)
+    # With its end, or lines of two threads would run into each other.
+    print(f"{SAMPLER_FAILED}{reason}\n", end="", flush=True)
+
+
+@contextmanager
+def errors_recorded(folder: Path) -> Iterator[None]:
+    """Write what is raised inside to `error.json` in the folder of the run, and raise it on."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(OSError):  # On a full disk, the log has to do.
+            _write(folder, _recorded(error))
+        raise
+
+
+def recorded_error(folder: Path) -> RecordedError | None:
+    """The error that the run has left, if any."""
+    try:
+        found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
+        return RecordedError(str(found["message"]), bool(found["expected"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _recorded(error: Exception) -> RecordedError:
+    # Of an error in another process Ray gives its whole traceback as text, and the error as cause.
+    error = getattr(error, "cause", None) or error
+    line = redact(" ".join(str(error).split()))
+    if not isinstance(error, RejuiceError):
+        name = type(error).__name__
+        return RecordedError(f"{name}: {line}" if line else name, expected=False)
+    if NO_PROMPT_LEFT in line and _last_sampler_failure is not None:
+        line = SAMPLER_FAILED.removeprefix("rejuice: ") + _last_sampler_failure
+    return RecordedError(line, expected=True)
+
+
+def _write(folder: Path, error: RecordedError) -> None:
+    temporary = folder / f"{ERROR_FILE}.{os.getpid()}"
+    temporary.write_text(json.dumps(error._asdict()) + "\n", "utf-8")
+    temporary.replace(folder / ERROR_FILE)

@@ -28,13 +28,13 @@ from verl.workers.rollout.replica import RolloutReplica
 from ...operators.agents.runner import AgentRunner
 from ...operators.agents.trajectory import SeededTask, TrajectoryGroup
 from ...operators.errors import FirstFailures
-from ...operators.sampling.engines import process_count
+from ...operators.sampling.engines import policy_path, process_count
 from ...operators.sampling.processes import EngineProcesses
 from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, prompt_seed
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ...operators.workers import usable_cores
-from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, policy_path, report_sampler_failure
+from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, report_sampler_failure
 from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import RejuiceError
+from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe, dump
 from ..launch.prompts import make_held_out, make_prompts
-from ..run import is_prepared, policy_path
+from ..run import is_prepared
 from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
 from .verl_reward import OPERATORS, STEPS, Scoring, scoring
 

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...operators.errors import RejuiceError
+from ...operators.sampling.engines import policy_path
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
-from ..run import CHECKPOINT, policy_path
+from ..run import CHECKPOINT
 from .failure import last_error
 
 NEEDS_TRUST = 3

@@ -21,143 +21,121 @@ from ...operators.errors import DataError, RecipeError, RejuiceError
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.operator import ResumableOperator
+from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import chat_encoder
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.engine.workers_on_ray import on_each_node, reads_text
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
-from ..run import TrainingRun, policy_path
+from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .verl_config import ADDRESS, AGENT_LOOPS, SERVERS_MANAGER, own_overrides, ray_address
 
-# --- Nodes ----------------------------------------------------------------------------
-# Checks, before verl is launched, that all nodes of a cluster see what a run needs.
-#
-# the folder of the run           shared: prompts and recipe are read from it, and checkpoints,
-#                                 steps and the cause of a failure are written to it
-# the policy, operator files      the same on each node: shared, or copied to the same path
 
-_TOKEN = ".shared"
-_SHARE = "put it on a file system that all nodes share"
-_SAME = "let all nodes have the same {} at this path"
+def check_training(
+    run: TrainingRun,
+    dataset: Dataset | None = None,
+    *,
+    may_lack: bool = False,
+    resume: bool = False,
+) -> list[str]:
+    """Check that a run can be made: its datasets, and its keys of verl.
 
-
-class NodeView(NamedTuple):
-    """What a node sees."""
-
-    version: str  # of rejuice
-    reads: bool  # whether it reads the token in the folder of the run
-    answer: str  # name of the file that it has written there
-    error: str | None  # why it could not; None if it could
-    copies: tuple[Mapping[str, int], ...]  # names and sizes of all files of each copy
-
-
-Look = Callable[[Path, Sequence[Path]], NodeView]
-
-
-def look(token: Path, copies: Sequence[Path]) -> NodeView:
-    """What the node that this runs on sees."""
-    reads, error = reads_text(token, token.name), None
-    answer = f"{token.name}-{secrets.token_hex(8)}"
-    if reads:
-        try:
-            token.with_name(answer).write_text(answer, "utf-8")
-        except OSError as reason:
-            error = reason.strerror or str(reason)
-    return NodeView(version("rejuice"), reads, answer, error, tuple(map(_sizes, copies)))
-
-
-def _sizes(path: Path) -> Mapping[str, int]:
-    """The size of a file, or of each file in a folder; nothing if it is not there."""
-    if path.is_file():
-        return {path.name: path.stat().st_size}
-    files = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
-    return {
-        str(file.relative_to(path)): file.stat().st_size
-        for file in files
-        if "__pycache__" not in file.parts
-    }
-
-
-def check_nodes(run: TrainingRun, look: Look = look) -> None:
-    """Check that each node of the Ray cluster sees the folder of the run, and the same files.
+    Returns:
+        A line about each thing that was left out, but `dataset_path`, and about each validation
+        set in which prompts repeat.
 
     Raises:
-        RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what
-            it must.
+        RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
-    wanted, address = run.config.gpu.nodes, ray_address(run)
-    if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
+    may_lack_data = may_lack or resume
+    head = run.recipe.head
+    there = head.dataset_spec.exists() or head.generated_part() is not None
+    if run.config.replay is None and (there or not may_lack_data):
+        checked_schema(run.recipe, dataset)
+    left_out = [*_other_datasets(run, may_lack=may_lack_data)]
+    if not run.config.verl:
+        return left_out
+
+    check_user_keys(run, resume=resume)
+    if may_lack and find_spec("verl") is None:
+        return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
+    from .verl_config import are_known, check_keys, overrides
+
+    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
+        check_keys(overrides(run, resume))
+    return left_out
+
+
+def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
+    """Check the datasets of the `train:` section; lines about them."""
+    replay = run.config.replay
+    if replay is not None:
+        if may_lack and not replay.exists():
+            yield _lacking(replay)
+        else:
+            _check_replay(replay, of_agents=run.split.agents is not None)
+    for held_out in run.held_out:
+        generated = run.recipe.head.generated(held_out.path)
+        if may_lack and not held_out.path.exists() and generated is None:
+            yield _lacking(held_out.path)
+        else:
+            _check_validation(run, held_out)
+            if held_out.path.exists():
+                yield from _repeats(held_out)
+
+
+def _lacking(path: Path) -> str:
+    return f"{path} does not exist yet, so columns were not checked."
+
+
+def _repeats(held_out: HeldOutSet) -> Iterator[str]:
+    """A line where prompts repeat in the first rows of a validation set: each is sampled once."""
+    from ...pipelines.engine.frame import Frame
+    from ...pipelines.engine.steps import apply_steps
+
+    frame = Frame.of(Dataset(held_out.path).first_rows)
+    steps = takewhile(lambda step: isinstance(step.operator, PromptTemplateMapper), held_out.steps)
+    frame = apply_steps(list(steps), frame)
+    if "prompt_id" not in frame.column_names:
         return
-    policy = Path(policy_path(run.policy))
-    copies = (*run.recipe.head.custom_operator_paths, *([policy] if policy.is_dir() else []))
-    token = run.folder / f"{_TOKEN}-{secrets.token_hex(8)}"
-    token.write_text(token.name, "utf-8")
+    counts = Counter[str](frame.select(["prompt_id"])["prompt_id"].to_pylist())
+    if len(counts) < frame.num_rows:
+        from ..report.watch import repeats_line
+
+        n, rows = held_out.settings.n, f"the first {frame.num_rows:,}"
+        yield repeats_line(held_out.split, counts, n, rows)
+
+
+def _check_replay(path: Path, *, of_agents: bool) -> None:
+    from .prompts import check_replayed
+
+    dataset = Dataset(path)
+    try:  # A column may begin further down, but seldom does.
+        check_replayed(path, dataset.first_schema.names, of_agents=of_agents)
+    except DataError:
+        check_replayed(path, dataset.schema.names, of_agents=of_agents)
+
+
+def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
+    """Check that prompts can be made of a validation set, and responses to them graded."""
+    recipe, parts = run.recipe, run.split
+    numbers = {step.number for step in grading_steps(parts.after)}
+    rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
+    head = recipe.head.model_copy(update=_of_file(held_out.path))
+    steps = (*held_out.steps, *rest)
     try:
-        # Not verl's own process: this connection ends before verl starts.
-        with connected_to_ray(address) as started_here:
-            no_address = run.config.verl_keys.get(ADDRESS, address) is None
-            if started_here and wanted == 1 and no_address:
-                return  # There is no cluster to join: verl starts a Ray of its own, too.
-            nodes = [] if started_here else on_each_node(look, token, copies)
-        if len(nodes) < wanted:
-            raise _too_few(wanted, len(nodes))
-        for node, view in nodes:
-            _check_folder(node, view, token)
-            _check_copies(node, view, copies)
-    finally:
-        for file in run.folder.glob(f"{token.name}*"):
-            file.unlink(missing_ok=True)
+        checked_schema(recipe.replace(head=head, steps=steps, table=None))
+    except RecipeError as error:
+        named = held_out.name in run.config.validation
+        where = f"train.validation.{held_out.name}" if named else "train.validation_path"
+        raise error.at(where) from None
 
 
-def _too_few(wanted: int, found: int) -> RejuiceError:
-    if wanted == 1:
-        return RejuiceError(
-            "no Ray cluster runs on this machine, and the run is to join one",
-            "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
-        )
-    if not found:
-        return RejuiceError(
-            f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",
-            "start Ray on all nodes, or lower train.gpu.nodes",
-        )
-    counted = f"{found} node{'' if found == 1 else 's'}"
-    return RejuiceError(
-        f"train.gpu.nodes is {wanted}, and the Ray cluster has {counted}",
-        "add nodes to it, or lower train.gpu.nodes",
-    )
+def _of_file(path: Path) -> dict[str, Any]:
+    """The head of a recipe that reads one file as it is, and not what the recipe's own reads."""
+    return {"dataset_path": path, "dataset": None, "columns": None, "suffixes": ()}
 
-
-def _check_folder(node: str, view: NodeView, token: Path) -> None:
-    folder = f"the folder of the run {token.parent}"
-    if view.version != version("rejuice"):
-        raise RejuiceError(
-            f"node {node} has rejuice {view.version}, this one {version('rejuice')}",
-            "install the same version on all nodes",
-        )
-    if view.error is not None:
-        found = f"node {node} cannot write to {folder}: {view.error}"
-        raise RejuiceError(found, "let it write there")
-    if not view.reads:
-        raise RejuiceError(f"node {node} does not see {folder}", _SHARE)
-    if not reads_text(token.with_name(view.answer), view.answer):
-        raise RejuiceError(f"node {node} has a copy of {folder}", _SHARE)
-
-
-def _check_copies(node: str, view: NodeView, copies: Sequence[Path]) -> None:
-    for path, there in zip(copies, view.copies, strict=True):
-        here = _sizes(path)
-        if not there:
-            what = "folder" if path.is_dir() else "file"
-            raise RejuiceError(f"node {node} does not see {path}", _SAME.format(what))
-        if here != there:
-            file = min(name for name, _ in here.items() ^ there.items())
-            other = path if path.is_file() else path / file
-            found = f"node {node} has another {other} than this one"
-            raise RejuiceError(found, _SAME.format("file"))
-
-
-# --- What `rejuice check` and `rejuice train` check before anything is made -----------
 
 # --- Keys of `train.verl` that cannot work beside the recipe --------------------------
 # verl would accept them, and the run would be another one than the recipe says, or ignore them. One
@@ -427,109 +405,127 @@ def _check_flow(run: TrainingRun, agents: AgentRolloutMapper) -> None:
         raise error.at(run.recipe.where(step)) from error
 
 
-# --- What `rejuice check` and `rejuice train` check before anything is made -----------
+# --- All nodes of a cluster see what a run needs ---------------------------------------
+#
+# the folder of the run           shared: prompts and recipe are read from it, and checkpoints,
+#                                 steps and the cause of a failure are written to it
+# the policy, operator files      the same on each node: shared, or copied to the same path
+
+_TOKEN = ".shared"
+_SHARE = "put it on a file system that all nodes share"
+_SAME = "let all nodes have the same {} at this path"
 
 
-def check_training(
-    run: TrainingRun,
-    dataset: Dataset | None = None,
-    *,
-    may_lack: bool = False,
-    resume: bool = False,
-) -> list[str]:
-    """Check that a run can be made: its datasets, and its keys of verl.
+class NodeView(NamedTuple):
+    """What a node sees."""
 
-    Returns:
-        A line about each thing that was left out, but `dataset_path`, and about each validation
-        set in which prompts repeat.
+    version: str  # of rejuice
+    reads: bool  # whether it reads the token in the folder of the run
+    answer: str  # name of the file that it has written there
+    error: str | None  # why it could not; None if it could
+    copies: tuple[Mapping[str, int], ...]  # names and sizes of all files of each copy
+
+
+Look = Callable[[Path, Sequence[Path]], NodeView]
+
+
+def look(token: Path, copies: Sequence[Path]) -> NodeView:
+    """What the node that this runs on sees."""
+    reads, error = reads_text(token, token.name), None
+    answer = f"{token.name}-{secrets.token_hex(8)}"
+    if reads:
+        try:
+            token.with_name(answer).write_text(answer, "utf-8")
+        except OSError as reason:
+            error = reason.strerror or str(reason)
+    return NodeView(version("rejuice"), reads, answer, error, tuple(map(_sizes, copies)))
+
+
+def _sizes(path: Path) -> Mapping[str, int]:
+    """The size of a file, or of each file in a folder; nothing if it is not there."""
+    if path.is_file():
+        return {path.name: path.stat().st_size}
+    files = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
+    return {
+        str(file.relative_to(path)): file.stat().st_size
+        for file in files
+        if "__pycache__" not in file.parts
+    }
+
+
+def check_nodes(run: TrainingRun, look: Look = look) -> None:
+    """Check that each node of the Ray cluster sees the folder of the run, and the same files.
 
     Raises:
-        RejuiceError: a dataset is not what the run needs, or verl does not know a key.
+        RejuiceError: no cluster is running, it has too few nodes, or one of them does not see what
+            it must.
     """
-    may_lack_data = may_lack or resume
-    head = run.recipe.head
-    there = head.dataset_spec.exists() or head.generated_part() is not None
-    if run.config.replay is None and (there or not may_lack_data):
-        checked_schema(run.recipe, dataset)
-    left_out = [*_other_datasets(run, may_lack=may_lack_data)]
-    if not run.config.verl:
-        return left_out
-
-    check_user_keys(run, resume=resume)
-    if may_lack and find_spec("verl") is None:
-        return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
-    from .verl_config import are_known, check_keys, overrides
-
-    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
-        check_keys(overrides(run, resume))
-    return left_out
-
-
-def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
-    """Check the datasets of the `train:` section; lines about them."""
-    replay = run.config.replay
-    if replay is not None:
-        if may_lack and not replay.exists():
-            yield _lacking(replay)
-        else:
-            _check_replay(replay, of_agents=run.split.agents is not None)
-    for held_out in run.held_out:
-        generated = run.recipe.head.generated(held_out.path)
-        if may_lack and not held_out.path.exists() and generated is None:
-            yield _lacking(held_out.path)
-        else:
-            _check_validation(run, held_out)
-            if held_out.path.exists():
-                yield from _repeats(held_out)
-
-
-def _lacking(path: Path) -> str:
-    return f"{path} does not exist yet, so columns were not checked."
-
-
-def _repeats(held_out: HeldOutSet) -> Iterator[str]:
-    """A line where prompts repeat in the first rows of a validation set: each is sampled once."""
-    from ...pipelines.engine.frame import Frame
-    from ...pipelines.engine.steps import apply_steps
-
-    frame = Frame.of(Dataset(held_out.path).first_rows)
-    steps = takewhile(lambda step: isinstance(step.operator, PromptTemplateMapper), held_out.steps)
-    frame = apply_steps(list(steps), frame)
-    if "prompt_id" not in frame.column_names:
+    wanted, address = run.config.gpu.nodes, ray_address(run)
+    if run.config.profile != "gpu" or (wanted == 1 and address == LOCAL):
         return
-    counts = Counter[str](frame.select(["prompt_id"])["prompt_id"].to_pylist())
-    if len(counts) < frame.num_rows:
-        from ..report.watch import repeats_line
-
-        n, rows = held_out.settings.n, f"the first {frame.num_rows:,}"
-        yield repeats_line(held_out.split, counts, n, rows)
-
-
-def _check_replay(path: Path, *, of_agents: bool) -> None:
-    from .prompts import check_replayed
-
-    dataset = Dataset(path)
-    try:  # A column may begin further down, but seldom does.
-        check_replayed(path, dataset.first_schema.names, of_agents=of_agents)
-    except DataError:
-        check_replayed(path, dataset.schema.names, of_agents=of_agents)
-
-
-def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
-    """Check that prompts can be made of a validation set, and responses to them graded."""
-    recipe, parts = run.recipe, run.split
-    numbers = {step.number for step in grading_steps(parts.after)}
-    rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update=_of_file(held_out.path))
-    steps = (*held_out.steps, *rest)
+    policy = Path(policy_path(run.policy))
+    copies = (*run.recipe.head.custom_operator_paths, *([policy] if policy.is_dir() else []))
+    token = run.folder / f"{_TOKEN}-{secrets.token_hex(8)}"
+    token.write_text(token.name, "utf-8")
     try:
-        checked_schema(recipe.replace(head=head, steps=steps, table=None))
-    except RecipeError as error:
-        named = held_out.name in run.config.validation
-        where = f"train.validation.{held_out.name}" if named else "train.validation_path"
-        raise error.at(where) from None
+        # Not verl's own process: this connection ends before verl starts.
+        with connected_to_ray(address) as started_here:
+            no_address = run.config.verl_keys.get(ADDRESS, address) is None
+            if started_here and wanted == 1 and no_address:
+                return  # There is no cluster to join: verl starts a Ray of its own, too.
+            nodes = [] if started_here else on_each_node(look, token, copies)
+        if len(nodes) < wanted:
+            raise _too_few(wanted, len(nodes))
+        for node, view in nodes:
+            _check_folder(node, view, token)
+            _check_copies(node, view, copies)
+    finally:
+        for file in run.folder.glob(f"{token.name}*"):
+            file.unlink(missing_ok=True)
 
 
-def _of_file(path: Path) -> dict[str, Any]:
-    """The head of a recipe that reads one file as it is, and not what the recipe's own reads."""
-    return {"dataset_path": path, "dataset": None, "columns": None, "suffixes": ()}
+def _too_few(wanted: int, found: int) -> RejuiceError:
+    if wanted == 1:
+        return RejuiceError(
+            "no Ray cluster runs on this machine, and the run is to join one",
+            "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
+        )
+    if not found:
+        return RejuiceError(
+            f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",
+            "start Ray on all nodes, or lower train.gpu.nodes",
+        )
+    counted = f"{found} node{'' if found == 1 else 's'}"
+    return RejuiceError(
+        f"train.gpu.nodes is {wanted}, and the Ray cluster has {counted}",
+        "add nodes to it, or lower train.gpu.nodes",
+    )
+
+
+def _check_folder(node: str, view: NodeView, token: Path) -> None:
+    folder = f"the folder of the run {token.parent}"
+    if view.version != version("rejuice"):
+        raise RejuiceError(
+            f"node {node} has rejuice {view.version}, this one {version('rejuice')}",
+            "install the same version on all nodes",
+        )
+    if view.error is not None:
+        found = f"node {node} cannot write to {folder}: {view.error}"
+        raise RejuiceError(found, "let it write there")
+    if not view.reads:
+        raise RejuiceError(f"node {node} does not see {folder}", _SHARE)
+    if not reads_text(token.with_name(view.answer), view.answer):
+        raise RejuiceError(f"node {node} has a copy of {folder}", _SHARE)
+
+
+def _check_copies(node: str, view: NodeView, copies: Sequence[Path]) -> None:
+    for path, there in zip(copies, view.copies, strict=True):
+        here = _sizes(path)
+        if not there:
+            what = "folder" if path.is_dir() else "file"
+            raise RejuiceError(f"node {node} does not see {path}", _SAME.format(what))
+        if here != there:
+            file = min(name for name, _ in here.items() ^ there.items())
+            other = path if path.is_file() else path / file
+            found = f"node {node} has another {other} than this one"
+            raise RejuiceError(found, _SAME.format("file"))

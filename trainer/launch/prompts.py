@@ -17,6 +17,7 @@ from ...operators.agents.trajectory import FAILURES, POLICY, Turn, turns_of
 from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
+from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Settings
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.dataset.read import read_all
@@ -24,7 +25,7 @@ from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import Step, of_files
-from ..run import TrainingRun, is_prepared, policy_path
+from ..run import TrainingRun, is_prepared
 from ..split import RESPONSES, HeldOutSet
 from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 

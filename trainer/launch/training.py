@@ -1,4 +1,4 @@
-"""Prepare a training run, and launch verl's own `main_ppo` on it."""
+"""Prepare a training run, launch verl's own `main_ppo` on it, and show what came of it."""
 
 from __future__ import annotations
 
@@ -33,123 +33,6 @@ from . import checkpoints, verl_config
 from .checks import check_training
 from .prompts import write_prompts
 from .verl_config import environment, overrides
-
-# --- The end of a run: write its policy and curves, and print a short table -----------
-
-
-def finish(
-    run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
-) -> None:
-    """Write the policy and the curves of a finished run.
-
-    Raises:
-        RejuiceError: the checkpoint cannot be merged.
-        OSError: there is no space left.
-    """
-    step, policy = checkpoints.last(run.folder), run.folder / "policy"
-    if step is not None:
-        shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
-        with Console(stderr=True, quiet=quiet).status("writing the policy"):
-            # It was made by this very run.
-            checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
-    draw([run.folder], run.folder / "curves.png")
-
-
-def show(folder: Path, name: str, console: Console) -> None:
-    """Print the first and last metrics of a run, its time, what it left out, and its files."""
-    points = metrics.read(folder)
-    trained = [point for point in points if point.trained]
-    if not trained:
-        return
-    seconds = sum(point.seconds for point in trained)
-    tokens = sum(point.generated for point in trained)
-    _print(
-        console,
-        f"{name}: {len(trained)} steps in {spell(seconds)}, "
-        f"{seconds / len(trained):.1f} s per step; {tokens:,.0f} tokens generated",
-    )
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("")
-    for head in ("first", "last"):
-        table.add_column(head, justify="right")
-    for figure in (*validation_figures(points), *figures(points)):
-        known = [point for point in points if figure.of(point) is not None]
-        if known:
-            table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
-    console.print(table)
-    for line in left_out_lines(folder):
-        _print(console, line)
-    for what, path in _places(folder):
-        _print(console, f"{what:<12}{path}")
-
-
-def _places(folder: Path) -> list[tuple[str, Path]]:
-    newest = checkpoints.last(folder)
-    places: list[tuple[str, Path]] = [("policy", folder / "policy")]
-    if newest is not None:
-        places.append(("checkpoint", checkpoints.folder_of(folder, newest)))
-    places += [
-        ("curves", folder / "curves.png"),
-        ("steps", folder / "steps"),
-        ("verl's log", folder / "verl.log"),
-    ]
-    return [(what, path) for what, path in places if path.exists()]
-
-
-def _print(console: Console, line: str) -> None:
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-# --- Prepare a training run, and launch verl's own `main_ppo` on it -------------------
-
-# --- The processes of a run, known by their environment -------------------------------
-# If the process that started them is killed, Ray's processes outlive it, and then have no parent
-# that would show to which run they belong.
-
-_PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
-
-
-def of_run(folder: Path) -> list[Any]:
-    """The processes of a run, as psutil's objects, without this one."""
-    import psutil
-
-    found, wanted = [], str(folder)
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == wanted:
-                found.append(process)
-        except psutil.Error:
-            continue  # It has ended, or belongs to another user.
-    return found
-
-
-def end_all(folder: Path, *, but: int | None = None) -> None:
-    """Wait for the processes of a run to end, then terminate those that do not."""
-    import psutil
-
-    def found() -> list[Any]:
-        return [process for process in of_run(folder) if process.pid != but]
-
-    try:
-        _, left = psutil.wait_procs(found(), timeout=_PATIENCE_S)
-        for process in left:
-            _send(process.terminate)
-        psutil.wait_procs(left, timeout=_PATIENCE_S)
-    finally:
-        for process in found():
-            _send(process.kill)
-
-
-def _send(signal: Any) -> None:
-    import psutil
-
-    try:
-        signal()
-    except psutil.NoSuchProcess:
-        return
-
-
-# --- Prepare a training run, and launch verl's own `main_ppo` on it -------------------
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
 _END_OF_FILE = "END_OF_VERL_CONFIG"
@@ -400,3 +283,116 @@ def _found(policy: str) -> str:
     """A policy by an absolute path; what is not a folder is a name on the hub."""
     is_folder = policy not in EMBEDDED_POLICIES and Path(policy).is_dir()
     return str(Path(policy).resolve()) if is_folder else policy
+
+
+# --- The processes of a run, known by their environment -------------------------------
+# If the process that started them is killed, Ray's processes outlive it, and then have no parent
+# that would show to which run they belong.
+
+_PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
+
+
+def of_run(folder: Path) -> list[Any]:
+    """The processes of a run, as psutil's objects, without this one."""
+    import psutil
+
+    found, wanted = [], str(folder)
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(RUN_VARIABLE) == wanted:
+                found.append(process)
+        except psutil.Error:
+            continue  # It has ended, or belongs to another user.
+    return found
+
+
+def end_all(folder: Path, *, but: int | None = None) -> None:
+    """Wait for the processes of a run to end, then terminate those that do not."""
+    import psutil
+
+    def found() -> list[Any]:
+        return [process for process in of_run(folder) if process.pid != but]
+
+    try:
+        _, left = psutil.wait_procs(found(), timeout=_PATIENCE_S)
+        for process in left:
+            _send(process.terminate)
+        psutil.wait_procs(left, timeout=_PATIENCE_S)
+    finally:
+        for process in found():
+            _send(process.kill)
+
+
+def _send(signal: Any) -> None:
+    import psutil
+
+    try:
+        signal()
+    except psutil.NoSuchProcess:
+        return
+
+
+# --- The end of a run: write its policy and curves, and print a short table -----------
+
+
+def finish(
+    run: TrainingRun, *, quiet: bool = False, variables: Mapping[str, str] | None = None
+) -> None:
+    """Write the policy and the curves of a finished run.
+
+    Raises:
+        RejuiceError: the checkpoint cannot be merged.
+        OSError: there is no space left.
+    """
+    step, policy = checkpoints.last(run.folder), run.folder / "policy"
+    if step is not None:
+        shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
+        with Console(stderr=True, quiet=quiet).status("writing the policy"):
+            # It was made by this very run.
+            checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
+    draw([run.folder], run.folder / "curves.png")
+
+
+def show(folder: Path, name: str, console: Console) -> None:
+    """Print the first and last metrics of a run, its time, what it left out, and its files."""
+    points = metrics.read(folder)
+    trained = [point for point in points if point.trained]
+    if not trained:
+        return
+    seconds = sum(point.seconds for point in trained)
+    tokens = sum(point.generated for point in trained)
+    _print(
+        console,
+        f"{name}: {len(trained)} steps in {spell(seconds)}, "
+        f"{seconds / len(trained):.1f} s per step; {tokens:,.0f} tokens generated",
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for head in ("first", "last"):
+        table.add_column(head, justify="right")
+    for figure in (*validation_figures(points), *figures(points)):
+        known = [point for point in points if figure.of(point) is not None]
+        if known:
+            table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
+    console.print(table)
+    for line in left_out_lines(folder):
+        _print(console, line)
+    for what, path in _places(folder):
+        _print(console, f"{what:<12}{path}")
+
+
+def _places(folder: Path) -> list[tuple[str, Path]]:
+    newest = checkpoints.last(folder)
+    places: list[tuple[str, Path]] = [("policy", folder / "policy")]
+    if newest is not None:
+        places.append(("checkpoint", checkpoints.folder_of(folder, newest)))
+    places += [
+        ("curves", folder / "curves.png"),
+        ("steps", folder / "steps"),
+        ("verl's log", folder / "verl.log"),
+    ]
+    return [(what, path) for what, path in places if path.exists()]
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

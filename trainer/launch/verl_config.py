@@ -1,4 +1,8 @@
-"""verl's configuration of a run: RUN/verl.yaml, which Hydra reads on top of verl's own defaults."""
+"""verl's configuration of a run, from its `train:` section.
+
+`overrides` has the keys that differ from verl's defaults; RUN/verl.yaml, which Hydra reads on top
+of these defaults, has them for the run.
+"""
 
 from __future__ import annotations
 
@@ -18,114 +22,21 @@ import yaml
 
 from ...operators.errors import RecipeError, suggest
 from ...operators.json_text import parse_json
+from ...operators.sampling.engines import policy_path
 from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
 from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
 from ..cpu.fork_server import PYTHON
-from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun, policy_path
+from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
 from ..split import advantage_operator, loss_agg_mode
 from . import checkpoints
 from .failure import last_error
 
-# --- Overrides ------------------------------------------------------------------------
-# From a `train:` section to the keys of verl's configuration that differ from its defaults.
-
-# --- Pass size ------------------------------------------------------------------------
-# How many tokens a forward and backward pass on a CPU may have, so that memory suffices.
-#
-# A pass stores activations for its backward pass. Logits count little: verl computes them, and what
-# follows from them, for 512 tokens at a time, whatever the vocabulary.
-
-_BYTES = 4 << 30
-_HEAP = 2
-"""The heap takes about so many bytes for each that is stored: tensors of several sizes come and go.
-With its own mapping for each tensor it would be 1, and an update would take a quarter longer."""
-_MOST = 1 << 16  # More make no pass faster.
-_UNKNOWN_SHAPE = 1 << 10  # of a policy that is not on this machine yet
-_FLOAT32 = 4
-
-
-def tokens_per_pass(policy: str, cpu: Cpu) -> int:
-    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
-    shape = _config(policy_path(policy))
-    if shape is None:
-        return _UNKNOWN_SHAPE
-    layer = _bytes_of_layer(shape)
-    layers = int(shape["num_hidden_layers"])
-    stored = layer * layers
-    if cpu.gradient_checkpointing:
-        # The inputs of all layers, and the activations of the one that is computed again.
-        stored = _FLOAT32 * int(shape["hidden_size"]) * layers + layer
-    return min(_MOST, _BYTES // (_HEAP * stored))
-
-
-def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
-    """What a layer stores for each token.
-
-    Of the MLP the gate before and after its activation, the other projection, and their product;
-    around it and around attention the inputs of norms and projections, queries, keys, values.
-    """
-    hidden = int(shape["hidden_size"])
-    inner = int(shape.get("intermediate_size") or 4 * hidden)
-    return _FLOAT32 * (4 * inner + 16 * hidden)
-
-
-def _config(path: str) -> Mapping[str, Any] | None:
-    """A model's config.json, from its folder or the cache of the hub; None if there is none."""
-    file: Any = Path(path) / "config.json"
-    if not Path(path).is_dir():
-        from huggingface_hub import try_to_load_from_cache
-
-        try:
-            file = try_to_load_from_cache(path, "config.json")
-        except ValueError:  # It is no name of the hub either.
-            return None
-        if not isinstance(file, str):
-            return None
-    try:
-        found: Mapping[str, Any] = parse_json(Path(file).read_text("utf-8"))
-    except FileNotFoundError:
-        return None
-    shape = found.get("text_config") or found
-    return shape if {"hidden_size", "num_hidden_layers"} <= shape.keys() else None
-
-
-# --- Ray address ----------------------------------------------------------------------
-# Which Ray a run trains on: one of its own on this machine, or a cluster that it joins.
-
-ADDRESS = "ray_kwargs.ray_init.address"
-"""The key of verl that goes to `ray.init`. Without one, Ray joins any cluster that was started on
-this machine, or fails where that has ended."""
-
-
-def ray_address(run: TrainingRun) -> str:
-    """The address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
-
-    The user's own in `train.verl` wins.
-    """
-    # Without a value, Ray looks for a cluster as it does for `auto`.
-    return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
-
-
-def default_ray_address(run: TrainingRun) -> str:
-    """`ray_address` of a run whose `train.verl` has none.
-
-    Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu the
-    environment variable RAY_ADDRESS names a cluster.
-    """
-    if run.config.profile == "cpu":
-        return LOCAL
-    named = (os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
-    return AUTO if run.config.gpu.nodes > 1 or named else LOCAL
-
-
-# --- Overrides ------------------------------------------------------------------------
-
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SAMPLER = "trainer.v1.sampler.sampler_kwargs"
-AGENT_LOOPS = Path(__file__).parents[1] / "loop" / "agent_loops.yaml"
+AGENT_LOOPS = Path(__file__).parents[1] / "verl" / "agent_loops.yaml"
 """Our agent loops, as verl finds them."""
 SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
 """Samples from verl's own servers."""
@@ -437,7 +348,96 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
     }
 
 
-# --- Verl config ----------------------------------------------------------------------
+# --- Pass size ------------------------------------------------------------------------
+# How many tokens a forward and backward pass on a CPU may have, so that memory suffices.
+#
+# A pass stores activations for its backward pass. Logits count little: verl computes them, and what
+# follows from them, for 512 tokens at a time, whatever the vocabulary.
+
+_BYTES = 4 << 30
+_HEAP = 2
+"""The heap takes about so many bytes for each that is stored: tensors of several sizes come and go.
+With its own mapping for each tensor it would be 1, and an update would take a quarter longer."""
+_MOST = 1 << 16  # More make no pass faster.
+_UNKNOWN_SHAPE = 1 << 10  # of a policy that is not on this machine yet
+_FLOAT32 = 4
+
+
+def tokens_per_pass(policy: str, cpu: Cpu) -> int:
+    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
+    shape = _config(policy_path(policy))
+    if shape is None:
+        return _UNKNOWN_SHAPE
+    layer = _bytes_of_layer(shape)
+    layers = int(shape["num_hidden_layers"])
+    stored = layer * layers
+    if cpu.gradient_checkpointing:
+        # The inputs of all layers, and the activations of the one that is computed again.
+        stored = _FLOAT32 * int(shape["hidden_size"]) * layers + layer
+    return min(_MOST, _BYTES // (_HEAP * stored))
+
+
+def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
+    """What a layer stores for each token.
+
+    Of the MLP the gate before and after its activation, the other projection, and their product;
+    around it and around attention the inputs of norms and projections, queries, keys, values.
+    """
+    hidden = int(shape["hidden_size"])
+    inner = int(shape.get("intermediate_size") or 4 * hidden)
+    return _FLOAT32 * (4 * inner + 16 * hidden)
+
+
+def _config(path: str) -> Mapping[str, Any] | None:
+    """A model's config.json, from its folder or the cache of the hub; None if there is none."""
+    file: Any = Path(path) / "config.json"
+    if not Path(path).is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        try:
+            file = try_to_load_from_cache(path, "config.json")
+        except ValueError:  # It is no name of the hub either.
+            return None
+        if not isinstance(file, str):
+            return None
+    try:
+        found: Mapping[str, Any] = parse_json(Path(file).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    shape = found.get("text_config") or found
+    return shape if {"hidden_size", "num_hidden_layers"} <= shape.keys() else None
+
+
+# --- Ray address ----------------------------------------------------------------------
+# Which Ray a run trains on: one of its own on this machine, or a cluster that it joins.
+
+ADDRESS = "ray_kwargs.ray_init.address"
+"""The key of verl that goes to `ray.init`. Without one, Ray joins any cluster that was started on
+this machine, or fails where that has ended."""
+
+
+def ray_address(run: TrainingRun) -> str:
+    """The address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
+
+    The user's own in `train.verl` wins.
+    """
+    # Without a value, Ray looks for a cluster as it does for `auto`.
+    return str(run.config.verl_keys.get(ADDRESS, default_ray_address(run)) or AUTO)
+
+
+def default_ray_address(run: TrainingRun) -> str:
+    """`ray_address` of a run whose `train.verl` has none.
+
+    Profile cpu and one node have a Ray of their own, whatever runs beside it. With profile gpu the
+    environment variable RAY_ADDRESS names a cluster.
+    """
+    if run.config.profile == "cpu":
+        return LOCAL
+    named = (os.environ.get("RAY_ADDRESS") or LOCAL) != LOCAL
+    return AUTO if run.config.gpu.nodes > 1 or named else LOCAL
+
+
+# --- RUN/verl.yaml --------------------------------------------------------------------
 
 NAME = "verl"
 """Name of the configuration, for `--config-name`; its file is `verl.yaml`."""

@@ -1,4 +1,4 @@
-"""The advantage of the recipe inside verl.
+"""The advantage of the recipe inside verl, and the loss over the turns of agents.
 
 verl's own `grpo` computes in float32, in which the mean of n equal rewards need not be the reward:
 eight rewards of 0.9 get advantages of 0.056, divided by a standard deviation that is all rounding.

@@ -18,9 +18,10 @@ from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
 from ...operators.agents.trajectory import FAILURES, Trajectory, Turn
 from ...operators.errors import FirstFailures
+from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Failure, Group, Prompt, Sample, prompt_seed
 from ...operators.sampling.tokenizer import chat_encoder
-from ..run import Policy, TrainingRun, policy_path
+from ..run import Policy, TrainingRun
 from .trajectories import NO_ACTION, TRAJECTORY, own_settings
 
 # --- One trajectory of an agent at a time, from verl's own servers: profile `gpu` -----

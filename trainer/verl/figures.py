@@ -1,4 +1,4 @@
-"""Figures of a training step: groups without signal, and why reward components are missing."""
+"""What is recorded of a training step: figures, a table of samples, and files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,38 @@ if TYPE_CHECKING:
     from .groups import StepPart
 
 
-# --- The figures of agents that are logged of a training step, as `rejuice/agent/...` ---
+def response_figures(
+    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+) -> dict[str, float]:
+    """The figures of responses, for the loggers."""
+    table, found = curated.table, dict[str, float]()
+    written = {name for step in steps for name in step.operator.writes()}
+    for name in sorted(written & set(table.column_names)):
+        if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
+            mean = pc.mean(table[name]).as_py()
+            if mean is not None:
+                found[name] = mean
+    # Failures to grade are neither right nor wrong.
+    if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
+        found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
+    if curated.verdicts and table.num_rows:
+        right_N, wrong_N = right_and_wrong(table["verdict"])
+        groups = Groups.of(table)
+        mixed_G = (groups.sum(right_N) > 0) & (groups.sum(wrong_N) > 0)
+        found["mixed_groups"] = float(mixed_G.mean())
+    lengths = pc.list_value_length(rollouts["response_token_ids"])
+    found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
+    found["rows_sampled"] = rollouts.num_rows
+    found["rows_trained"] = table.num_rows
+    for count in curated.decisions["reason"].value_counts().to_pylist():
+        found[f"dropped/{count['values']}"] = count["counts"]
+    found.update(missing_figures(rollouts, steps, curated.written))
+    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+    return found
 
 
 def agent_figures(rollouts: pa.Table) -> dict[str, float]:
-    """The figures of trajectories as they were sampled.
+    """Return the figures of trajectories as they were sampled, for `rejuice/agent/...`.
 
     `turns` and `tool_calls` are means over trajectories, `tool_errors` is the share of calls that
     did not work, where a malformed action counts as a call, too; `finish/*` and `failed/*` count
@@ -63,7 +90,7 @@ def agent_figures(rollouts: pa.Table) -> dict[str, float]:
     return found
 
 
-# --- Signal figures -------------------------------------------------------------------
+# --- Groups without signal, and missing reward components -----------------------------
 
 _REWARD, _MISSING = "reward_", "_missing"
 
@@ -126,6 +153,113 @@ def missing_figures(
 
 def _is_reason(name: str) -> bool:
     return name.startswith(_REWARD) and name.endswith(_MISSING)
+
+
+# --- The figures of a validation set --------------------------------------------------
+# Of a prompt with n graded responses, c of them right:
+#
+#     mean@n   the mean accuracy
+#     pass@k   1 - C(n - c, k) / C(n, k): the chance that one of k of them is right
+#              (Chen et al. 2021, https://arxiv.org/abs/2107.03374)
+#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the
+#              answers
+#
+# Those of a set are means over its prompts. A response that could not be graded is neither right
+# nor wrong, and counts in none of them.
+
+_ROUNDING = 1e-12  # a variance below it is rounding error
+
+
+class AccuracyInterval(NamedTuple):
+    """A mean, and where it is with 95% confidence."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, mean_P: Array, responses: int) -> AccuracyInterval:
+        """The mean of the accuracies of prompts, which are independent of one another.
+
+        The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
+        independent responses as would have the variance that the prompts have; with one response
+        each it is Wilson's own. Where all prompts are alike, each counts as one response.
+        https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
+        """
+        prompts, mean = len(mean_P), float(mean_P.mean())
+        variance = float(mean_P.var()) / prompts
+        if mean_P.min() < 0 or mean_P.max() > 1:
+            return cls(mean, mean - Z_95 * sqrt(variance), mean + Z_95 * sqrt(variance))
+        n = min(mean * (1 - mean) / variance, responses) if variance > _ROUNDING else prompts
+        return cls(mean, *wilson_interval(mean, n))
+
+
+@cache
+def pass_at_k(n: int, right: int, k: int) -> float:
+    """The chance that one of k out of n responses is right, of which so many are.
+
+    Example:
+        >>> pass_at_k(4, 1, 2)
+        0.5
+    """
+    return 1 - comb(n - right, k) / comb(n, k)
+
+
+def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
+    """Whether the most frequent answer is right; the share of them that are where several tie.
+
+    Responses without an answer do not vote; where none votes, the majority is wrong.
+
+    Example:
+        >>> majority(["3", "4", "3", None], [True, False, True, False])
+        1.0
+        >>> majority(["3", "4"], [True, False])
+        0.5
+    """
+    pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
+    votes = Counter(answer for answer, _ in pairs)
+    right = {answer for answer, is_right in pairs if is_right}
+    winners = [answer for answer, count in votes.items() if count == max(votes.values())]
+    return sum(answer in right for answer in winners) / len(winners) if winners else 0.0
+
+
+def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
+    """The figures of a set, by names such as `mean@8`.
+
+    Args:
+        graded: the responses that have an accuracy; rows of a prompt are adjacent.
+        n: responses that were requested to each prompt. A prompt of which fewer than k could be
+            graded has no part in pass@k.
+    """
+    accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
+    found, right_N = (
+        AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N)),
+        _right(graded, accuracy_N),
+    )
+    figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
+    rights = np.split(right_N, groups.starts_G[1:])
+    for k in _powers(n):
+        chances = [pass_at_k(len(each), int(each.sum()), k) for each in rights if len(each) >= k]
+        if chances:
+            figures[f"pass@{k}"] = float(np.mean(chances))
+    if n > 1 and "extracted_answer" in graded.column_names:
+        texts = np.array(same_text(graded["extracted_answer"]).to_pylist(), object)
+        votes = zip(np.split(texts, groups.starts_G[1:]), rights, strict=True)
+        figures[f"maj@{n}"] = float(np.mean([majority(*each) for each in votes]))
+    return figures
+
+
+def _right(graded: pa.Table, accuracy_N: Array) -> Array:
+    """Which responses are right: by their verdicts; without these, those of accuracy 1."""
+    if "verdict" in graded.column_names:
+        return right_and_wrong(graded["verdict"])[0]
+    full_N: Array = accuracy_N >= 1
+    return full_N
+
+
+def _powers(n: int) -> list[int]:
+    """Powers of 2 below n, and n; none of one response."""
+    return [k for k in (2**power for power in range(1, n.bit_length())) if k < n] + [n] * (n > 1)
 
 
 # --- Sample table ---------------------------------------------------------------------
@@ -317,7 +451,7 @@ def _cell(value: str | float | None) -> str:
 
 
 # --- Step files -----------------------------------------------------------------------
-# The files that are kept of a training step, and the figures that are logged of it.
+# They are written while the policy is updated.
 
 
 class Clock:
@@ -404,140 +538,3 @@ def _write(folder: Path, tables: Mapping[str, pa.Table], recipe: str) -> None:
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet")
     (folder / "recipe.yaml").write_text(recipe, "utf-8")
-
-
-def response_figures(
-    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
-) -> dict[str, float]:
-    """The figures of responses, for the loggers."""
-    table, found = curated.table, dict[str, float]()
-    written = {name for step in steps for name in step.operator.writes()}
-    for name in sorted(written & set(table.column_names)):
-        if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
-            mean = pc.mean(table[name]).as_py()
-            if mean is not None:
-                found[name] = mean
-    # Failures to grade are neither right nor wrong.
-    if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
-        found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
-    if curated.verdicts and table.num_rows:
-        right_N, wrong_N = right_and_wrong(table["verdict"])
-        groups = Groups.of(table)
-        mixed_G = (groups.sum(right_N) > 0) & (groups.sum(wrong_N) > 0)
-        found["mixed_groups"] = float(mixed_G.mean())
-    lengths = pc.list_value_length(rollouts["response_token_ids"])
-    found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
-    found["rows_sampled"] = rollouts.num_rows
-    found["rows_trained"] = table.num_rows
-    for count in curated.decisions["reason"].value_counts().to_pylist():
-        found[f"dropped/{count['values']}"] = count["counts"]
-    found.update(missing_figures(rollouts, steps, curated.written))
-    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
-    return found
-
-
-# --- A validation: the groups of its sets, and the figures of each set ----------------
-# Of a prompt with n graded responses, c of them right:
-#
-#     mean@n   the mean accuracy
-#     pass@k   1 - C(n - c, k) / C(n, k): the chance that one of k of them is right
-#              (Chen et al. 2021, https://arxiv.org/abs/2107.03374)
-#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the
-#              answers
-#
-# Those of a set are means over its prompts. A response that could not be graded is neither right
-# nor wrong, and counts in none of them.
-
-_ROUNDING = 1e-12  # a variance below it is rounding error
-
-
-class AccuracyInterval(NamedTuple):
-    """A mean, and where it is with 95% confidence."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, mean_P: Array, responses: int) -> AccuracyInterval:
-        """The mean of the accuracies of prompts, which are independent of one another.
-
-        The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
-        independent responses as would have the variance that the prompts have; with one response
-        each it is Wilson's own. Where all prompts are alike, each counts as one response.
-        https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
-        """
-        prompts, mean = len(mean_P), float(mean_P.mean())
-        variance = float(mean_P.var()) / prompts
-        if mean_P.min() < 0 or mean_P.max() > 1:
-            return cls(mean, mean - Z_95 * sqrt(variance), mean + Z_95 * sqrt(variance))
-        n = min(mean * (1 - mean) / variance, responses) if variance > _ROUNDING else prompts
-        return cls(mean, *wilson_interval(mean, n))
-
-
-@cache
-def pass_at_k(n: int, right: int, k: int) -> float:
-    """The chance that one of k out of n responses is right, of which so many are.
-
-    Example:
-        >>> pass_at_k(4, 1, 2)
-        0.5
-    """
-    return 1 - comb(n - right, k) / comb(n, k)
-
-
-def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
-    """Whether the most frequent answer is right; the share of them that are where several tie.
-
-    Responses without an answer do not vote; where none votes, the majority is wrong.
-
-    Example:
-        >>> majority(["3", "4", "3", None], [True, False, True, False])
-        1.0
-        >>> majority(["3", "4"], [True, False])
-        0.5
-    """
-    pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
-    votes = Counter(answer for answer, _ in pairs)
-    right = {answer for answer, is_right in pairs if is_right}
-    winners = [answer for answer, count in votes.items() if count == max(votes.values())]
-    return sum(answer in right for answer in winners) / len(winners) if winners else 0.0
-
-
-def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
-    """The figures of a set, by names such as `mean@8`.
-
-    Args:
-        graded: the responses that have an accuracy; rows of a prompt are adjacent.
-        n: responses that were requested to each prompt. A prompt of which fewer than k could be
-            graded has no part in pass@k.
-    """
-    accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
-    found, right_N = (
-        AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N)),
-        _right(graded, accuracy_N),
-    )
-    figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
-    rights = np.split(right_N, groups.starts_G[1:])
-    for k in _powers(n):
-        chances = [pass_at_k(len(each), int(each.sum()), k) for each in rights if len(each) >= k]
-        if chances:
-            figures[f"pass@{k}"] = float(np.mean(chances))
-    if n > 1 and "extracted_answer" in graded.column_names:
-        texts = np.array(same_text(graded["extracted_answer"]).to_pylist(), object)
-        votes = zip(np.split(texts, groups.starts_G[1:]), rights, strict=True)
-        figures[f"maj@{n}"] = float(np.mean([majority(*each) for each in votes]))
-    return figures
-
-
-def _right(graded: pa.Table, accuracy_N: Array) -> Array:
-    """Which responses are right: by their verdicts; without these, those of accuracy 1."""
-    if "verdict" in graded.column_names:
-        return right_and_wrong(graded["verdict"])[0]
-    full_N: Array = accuracy_N >= 1
-    return full_N
-
-
-def _powers(n: int) -> list[int]:
-    """Powers of 2 below n, and n; none of one response."""
-    return [k for k in (2**power for power in range(1, n.bit_length())) if k < n] + [n] * (n > 1)

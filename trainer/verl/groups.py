@@ -1,4 +1,4 @@
-"""The answers of a training step, or its judgements, from rollouts to the rows that train."""
+"""The finished groups of a training step or of a validation, and what of them trains."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from ..run import NO_PROMPT_LEFT
 from .advantage import TrajectoryKey
 from .curation import Curated, Curation, curate, drop_rows, values_table
 from .trajectories import Rollouts, plain, write, write_turns
-
-# --- The groups of a step that are finished so far, and which of their rows can train ---
 
 TOKENS = "response_token_ids"
 _NO_ROLLOUTS = pa.schema(
@@ -212,9 +210,6 @@ def format_drop_counts(curated: Curated) -> str:
     counts = curated.decisions["reason"].value_counts().to_pylist()
     by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
     return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
-
-
-# --- Step part ------------------------------------------------------------------------
 
 
 class StepPart(NamedTuple):

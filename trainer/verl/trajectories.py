@@ -1,4 +1,8 @@
-"""Groups of responses on their way into TransferQueue, as verl's agent loops would put them."""
+"""Rows of TransferQueue: put there as verl's agent loops would, read as tables, given rewards.
+
+Prompts come from verl as a `PromptBatch`. What was sampled to them is put into TransferQueue, read
+as `Rollouts` once a group is complete, and gets its rewards back there.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ class Rollouts(NamedTuple):
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
 
 
-# --- Trajectories ---------------------------------------------------------------------
+# --- Prompts from verl, and what is sampled to them -----------------------------------
 
 _READ = {"train": ("extra_info",), "val": ("extra_info", "data_source", "reward_model")}
 """Fields of a prompt that are read again with its responses. verl passes every field that it finds
@@ -258,7 +262,7 @@ def plain(value: Any) -> Any:
     return getattr(value, "data", value)
 
 
-# --- Rollouts -------------------------------------------------------------------------
+# --- Finished groups as a table of the row contract, and rewards on the way back ------
 # Trajectories of verl as a table of the row contract, and rewards on the way back to verl.
 
 _TOKENS = {

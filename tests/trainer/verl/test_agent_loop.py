@@ -7,9 +7,9 @@ import pytest
 from loop_worker import LoopWorker
 from training_stage import PLAIN
 
+from rejuice.operators.sampling.engines import policy_path
 from rejuice.operators.sampling.protocol import prompt_seed
 from rejuice.operators.sampling.tokenizer import chat_encoder
-from rejuice.trainer.run import policy_path
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
