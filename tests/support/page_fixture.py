@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from rejuice.operators.groups import Groups
 from rejuice.pipelines.analysis.figures import set_figures
-from rejuice.pipelines.analysis.page.content import (
+from rejuice.pipelines.analysis.page.build import (
     PageColumn,
     PageCurves,
     PageData,
     PageSet,
     PageStep,
 )
-from rejuice.pipelines.analysis.page.evidence import COLUMN as EVIDENCE
+from rejuice.pipelines.analysis.page.rows import COLUMN as EVIDENCE
 from rejuice.pipelines.analysis.page.rows import slug_column
 from rejuice.pipelines.analysis.rows import RowTable
 from rejuice.pipelines.engine.report import StepReport

@@ -14,7 +14,7 @@ from rejuice.pipelines.analysis.figures import (
     histogram,
     set_figures,
 )
-from rejuice.pipelines.analysis.page.evidence import WrittenValues
+from rejuice.pipelines.analysis.page.rows import WrittenValues
 from rejuice.pipelines.analysis.rows import row_table
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps, run_step
