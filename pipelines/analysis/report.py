@@ -552,8 +552,8 @@ def _missing_counts(report: Report) -> dict[str, dict[str, int]]:
     found = dict[str, dict[str, int]]()
     for step in report.steps:
         for name, figures in step.columns.items():
-            if name.startswith(_REWARD) and name.endswith(MISSING) and figures.get("counts"):
-                found[name.removeprefix(_REWARD).removesuffix(MISSING)] = figures["counts"]
+            if (component := _component(name)) and figures.get("counts"):
+                found[component] = figures["counts"]
     return found
 
 
