@@ -1,23 +1,45 @@
-"""Audit the verdicts of a stored run: a sample for a person to label, error rates, weak tests."""
+"""Audit the verdicts of a stored run: a sample for a person to label, error rates, weak tests.
+
+What a sample is drawn from is in `verdicts.py`; signs of reward hacking are in `signs.py`.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
+import pyarrow as pa
 
 from ...operators import DataError
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array, uniform_N
+from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
+from .signs import ALPHA, SignResult
 from .stored import Stored
-from .verdicts import GradedRows, as_graded, decisions, no_answer, verifier_of
+from .verdicts import (
+    CHANGE,
+    Agreement,
+    CheckedRate,
+    FailingPair,
+    GradedRows,
+    MetamorphicResult,
+    as_graded,
+    decisions,
+    no_answer,
+    verifier_of,
+)
 
 # --- Strata ---------------------------------------------------------------------------
 # A stratified sample of graded rows, and rates with intervals from what a person makes of it.
@@ -174,7 +196,7 @@ def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
     return ErrorRate(rate, Interval95(share * low, share * high + (1 - share)), rows - rows_known)
 
 
-# --- Tests of a stored run that a program passes without solving its problem ----------
+# --- Weak tests: a program passes them without solving its problem --------------------
 
 MOST_TESTS = 300
 """Tests that are run on made programs; of more, a seeded sample."""
@@ -242,3 +264,384 @@ def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness,
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = list(pool.map(examine, cases))
     return [(case, why) for case, why in zip(cases, found, strict=True) if why is not None]
+
+
+# --- Labels: the file for a person to label, and reading it back ----------------------
+# One JSON object per line:
+#
+#     {"kind": "sample", "set": "", "row": 3, "stratum": "right, recheck wrong",
+#      "stratum_rows": 11, "response_id": ..., "prompt": ..., "response": ..., "reference": ...,
+#      "extracted_answer": ..., "verdict": "correct", "recheck": "wrong_answer", "label": null}
+#
+# The person sets `label` to `right`, `wrong` or `unsure`: whether the *response* is right. Lines of
+# kind `metamorphic` are pairs that failed a check, to look at; they take no label.
+
+LABELS = ("right", "wrong", "unsure")
+_SAMPLE, _FAILING = "sample", "metamorphic"
+_SHOWN = ("set", "row", "response_id", "prompt", "response", "reference", "extracted_answer")
+
+
+def sample_lines(
+    graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
+) -> Iterator[str]:
+    """A line for each row of a sample, without a label."""
+    sizes = Counter(strata_N.tolist())
+    names = [name for name in _SHOWN if name in graded.table.column_names]
+    taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
+    for row, values in zip(rows, taken.to_pylist(), strict=True):
+        stratum = int(strata_N[row])
+        yield _line(
+            {
+                "kind": _SAMPLE,
+                "stratum": STRATA[stratum],
+                "stratum_rows": sizes[stratum],
+                **values,
+                "verdict": graded.table["verdict"][row].as_py(),
+                "recheck": recheck_N[row],
+                "label": None,
+            }
+        )
+
+
+def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
+    """A line for each pair that failed a metamorphic check."""
+    for each in failing:
+        yield _line({"kind": _FAILING, **each._asdict()})
+
+
+def write_lines(path: Path, lines: Sequence[str]) -> None:
+    """Write a file of lines.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    except OSError as error:
+        raise DataError(f"{path} cannot be written", error.strerror or "") from error
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to write over labels, or over a file that no audit has written.
+
+    Raises:
+        DataError: such a file is at the path.
+    """
+    if not path.exists():
+        return
+    other = "give another --output"
+    try:
+        lines = [line for _, line in _objects(path)]
+    except DataError:
+        lines = [{}]
+    if not all(line.get("kind") in (_SAMPLE, _FAILING) for line in lines):
+        raise DataError(f"{path} is there, and was not written by an audit", other)
+    if any(line.get("label") for line in lines):
+        raise DataError(f"{path} has labels", f"read it with --labels, or {other}")
+
+
+class LabelledErrors(NamedTuple):
+    """What labels say about a verifier."""
+
+    labelled: int  # rows that are right or wrong by their label
+    unsure: int  # rows with that label; they count as without one
+    unlabelled: int  # rows of the sample without a label
+    errors: ErrorRate  # the rate of wrong verdicts among all
+    false_right: ErrorRate  # among the responses graded right, those that are wrong
+    false_wrong: ErrorRate  # among the responses graded wrong, those that are right
+
+
+def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
+    """The error rates that follow from a labelled file.
+
+    Strata and their sizes are those of the file, as the sample was drawn from them.
+
+    Raises:
+        DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
+    """
+    rows = _RowsByPlace(graded)
+    seen: dict[int, int] = {}
+    labels: Counter[str | None] = Counter()
+    sizes: dict[str, int] = {}
+    known: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    for number, line in _objects(path):
+        if line.get("kind") == _FAILING:
+            continue
+        where = f"{path}, line {number}"
+        label, stratum = _label(line, where), _stratum(line, where)
+        row = rows.find(line, where)
+        if row in seen:
+            found = f"the row is on line {seen[row]}, too"
+            raise DataError(found, "label it once", where=where)
+        seen[row] = number
+        if sizes.setdefault(stratum, line["stratum_rows"]) != line["stratum_rows"]:
+            raise DataError("stratum_rows is not as above", "leave it as it was", where=where)
+        labels[label] += 1
+        if label in ("right", "wrong"):
+            known[stratum] += 1
+            errors[stratum] += (label == "right") != (stratum in RIGHT_STRATA)
+    if not seen:
+        raise DataError(f"{path} has no rows to label", "give the file that an audit has written")
+    counted = {name: Counted(size, known[name], errors[name]) for name, size in sizes.items()}
+    right = _with_removed(counted, RIGHT_STRATA, rows.right, path)
+    wrong = _with_removed(counted, WRONG_STRATA, graded.table.num_rows - rows.right, path)
+    return LabelledErrors(
+        known.total(),
+        labels["unsure"],
+        labels[None],
+        error_rate({**right, **wrong}),
+        error_rate(right),
+        error_rate(wrong),
+    )
+
+
+def _with_removed(
+    counted: Mapping[str, Counted], names: Sequence[str], rows: int, path: Path
+) -> dict[str, Counted]:
+    """Some strata, with those whose lines were removed from the file as one without a label."""
+    there = {name: counted[name] for name in names if name in counted}
+    removed = rows - sum(each.rows for each in there.values())
+    if removed < 0:
+        raise DataError("it is of a run with more rows", "give its own labels", where=str(path))
+    return {**there, f"removed, {names[0]}": Counted(removed, 0, 0)} if removed else there
+
+
+class _RowsByPlace:
+    """The rows of a run by set and place."""
+
+    def __init__(self, graded: GradedRows) -> None:
+        names = ("set", "row", "response_id", "verdict")
+        lists = [graded.table[name].to_pylist() for name in names]
+        self._at = {(a, b): at for at, (a, b) in enumerate(zip(*lists[:2], strict=True))}
+        self._ids, self._verdicts = lists[2], lists[3]
+        self.right = self._verdicts.count("correct")
+
+    def find(self, line: Mapping[str, Any], where: str) -> int:
+        key = (line.get("set"), line.get("row"))
+        at = self._at.get(key) if all(isinstance(each, str | int) for each in key) else None
+        same = at is not None and (
+            self._ids[at] == line.get("response_id") and self._verdicts[at] == line.get("verdict")
+        )
+        if at is None or not same:
+            raise DataError("the row is not in this run", "give its own labels", where=where)
+        return at
+
+
+def _label(line: Mapping[str, Any], where: str) -> str | None:
+    label = line.get("label")
+    if label is None or label == "":
+        return None
+    if label not in LABELS:
+        shown = ascii(label)[:40]
+        raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
+    return str(label)
+
+
+def _stratum(line: Mapping[str, Any], where: str) -> str:
+    stratum, size = line.get("stratum"), line.get("stratum_rows")
+    if stratum not in STRATA or not isinstance(size, int) or size < 1:
+        found = "stratum or stratum_rows is not as it was written"
+        raise DataError(found, "change nothing but label", where=where)
+    return str(stratum)
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines, with the number of their line."""
+    try:
+        lines = path.read_bytes().split(b"\n")  # Nothing else ends a line, U+2028 does not.
+    except OSError as error:
+        raise DataError(f"{path} cannot be read", error.strerror or "") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            found = None
+        if not isinstance(found, dict):
+            right = "write one JSON object on each line"
+            raise DataError("this is no JSON object", right, where=f"{path}, line {number}")
+        yield number, found
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    """JSON on one line, readable, in which nothing can change a terminal or the order of text."""
+    text = json.dumps(values, ensure_ascii=False, default=str)
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+# --- Print the signs of reward hacking ------------------------------------------------
+
+_HEADING = "signs        "
+_INDENT = " " * len(_HEADING)
+
+
+def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
+    """The p-values of each set, what was found, and at which false alarm rate."""
+    sets = dict.fromkeys(each.set for each in signs)
+    start = _HEADING
+    for name in sets:
+        of_set = [each for each in signs if each.set == name]
+        tested = ", ".join(_p_value(each) for each in of_set if each.p is not None)
+        of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
+        yield f"{start}{of}{tested or 'none could be computed'}"
+        start = _INDENT
+        yield from _reasons(of_set)
+    m = sum(each.p is not None for each in signs)
+    for each in signs:
+        if each.alarm:
+            of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
+            effect = f"effect {each.effect:.2f}"
+            yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
+    if m:
+        found = "found" if any(each.alarm for each in signs) else "nothing found"
+        yield (
+            f"{_INDENT}{found} at a family-wise false alarm rate of {ALPHA:.0%} (Holm over {m}): "
+            f"of clean runs, at most 1 in {round(1 / ALPHA)} has an alarm"
+        )
+
+
+def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
+    """The rows behind a sign, as JSON lines, those that add most to it first.
+
+    Raises:
+        DataError: there is no such sign.
+    """
+    known = dict.fromkeys(map(_slug, signs))
+    wanted = name.replace(" ", "_")
+    if wanted not in known:
+        raise DataError(f"--rows {_visible(name)}", f"write one of {', '.join(known)}")
+    for each in signs:
+        if _slug(each) == wanted:
+            for row in each.rows:
+                yield json.dumps({"response_id": row, "sign": each.name, "set": each.set})
+
+
+def _p_value(sign: SignResult) -> str:
+    assert sign.p is not None
+    text = f"{sign.p:.4f}" if sign.p < 0.01 else f"{sign.p:.2f}"
+    return f"{_visible(sign.name)} {text}{' *' if sign.alarm else ''}"
+
+
+def _reasons(signs: Sequence[SignResult]) -> Iterator[str]:
+    without = [f"{_visible(each.name)}: {each.reason}" for each in signs if each.p is None]
+    if without:
+        yield f"{_INDENT}no p-value of {', '.join(without)}"
+    for each in signs:
+        if each.p is not None and each.reason:
+            yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
+
+
+def _slug(sign: SignResult) -> str:
+    return _visible(sign.name).replace(" ", "_")
+
+
+def _visible(text: str) -> str:
+    """A name as it is, or with what a terminal would not print as escapes."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+# --- Print what an audit of verdicts has found ----------------------------------------
+
+_MOST_WEAK, _WIDTH = 10, 80
+_WEAK: Mapping[Weakness, str] = {
+    "nan": "passed by NaN",
+    "cleared": "passed by clearing the argument",
+    "object": "the program sees the expected value, where it returns an object of its own",
+}
+
+
+def agreement_lines(
+    path: Path, graded: GradedRows, found: Agreement, no_answer: int
+) -> Iterator[str]:
+    """How often two verifiers agree."""
+    rows, name = graded.table.num_rows, graded.verifier
+    left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
+    yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
+    if found.interval is None:
+        yield f"verifiers    {name} alone: math-verify decides none of {rows:,}"
+        return
+    share = _share(found.agree / found.both, found.interval)
+    both = f"{found.both:,} graded by both, {found.agree:,} agree ({share})"
+    yield f"verifiers    {name} and math-verify: {both}"
+    yield (
+        f"disagree     right to wrong {found.to_wrong:,}, wrong to right {found.to_right:,}; "
+        f"without a second verdict {found.undecided:,}, without an answer {no_answer:,}"
+    )
+
+
+def sample_line(rows: int, output: Path) -> str:
+    """Where the sample is."""
+    return f'sample       {rows:,} rows in {output}: set "label" to right, wrong or unsure'
+
+
+def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
+    """Error rates by labels; without labels, that there are none."""
+    if found is None:
+        yield "error rate   not known without labels: two verifiers may err alike"
+        return
+    yield (
+        f"labels       {found.labelled:,} right or wrong, {found.unsure:,} unsure, "
+        f"{found.unlabelled:,} without"
+    )
+    yield f"error rate   of {verifier} {_rate(found.errors)}"
+    yield f"false right  {_rate(found.false_right)} of those graded right"
+    yield f"false wrong  {_rate(found.false_wrong)} of those graded wrong"
+    if rows := found.errors.unlabelled:
+        yield (
+            f"no label     in the strata of {rows:,} rows: the intervals allow for any rate there, "
+            "the rates leave them out"
+        )
+
+
+def metamorphic_lines(
+    found: MetamorphicResult | None, verifier: str, listed: Path | None
+) -> Iterator[str]:
+    """Rates of failed metamorphic checks."""
+    if found is None:
+        yield f"metamorphic  not computed: {verifier} is not math_verify_mapper"
+        return
+    of = "" if found.pairs == found.distinct else f" of {found.distinct:,}"
+    yield f"metamorphic  {found.pairs:,}{of} distinct pairs of answer and reference"
+    keep = [each for each in found.rates if each.check not in CHANGE]
+    change = [each for each in found.rates if each.check in CHANGE]
+    yield "  must leave the verdict"
+    yield from _checks(keep, "change")
+    yield "  must change a right one"
+    yield from _checks(change, "stay right")
+    if found.failing and listed:
+        yield f"  {len(found.failing):,} failing pairs are at the end of {listed}"
+
+
+def weak_test_lines(found: TestAudit | None) -> Iterator[str]:
+    """Tests that a program passes without solving its problem; nothing where there are no tests."""
+    if found is None:
+        return
+    if found.failed:
+        yield f"tests        not run on programs that solve nothing: {found.failed}"
+        return
+    of = "" if found.examined == found.distinct else f" of {found.distinct:,}"
+    yield f"tests        {found.examined:,}{of} distinct assertions, {len(found.weak):,} weak"
+    for each in found.weak[:_MOST_WEAK]:
+        shown = " ".join(each.test.split())
+        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+        yield f"  {'; '.join(_WEAK[why] for why in each.why)}: {visible(shown, one_line=True)}"
+    if len(found.weak) > _MOST_WEAK:
+        yield f"  and {len(found.weak) - _MOST_WEAK:,} more"
+
+
+def _checks(rates: Sequence[CheckedRate], failing: str) -> Iterator[str]:
+    for each in rates:
+        share = each.interval and _share(each.failing / each.pairs, each.interval)
+        counted = f"{each.failing:,} of {each.pairs:,} {failing} ({share})" if share else "no pair"
+        yield f"    {each.check:<18}{counted}"
+
+
+def _rate(found: ErrorRate) -> str:
+    return "unknown" if math.isnan(found.rate) else _share(found.rate, found.interval, " (", ")")
+
+
+def _share(share: float, interval: Interval95, opening: str = ", ", closing: str = "") -> str:
+    low, high = (f"{100 * end:.1f}" for end in interval)
+    return f"{share:.1%}{opening}95% {low} to {high}{closing}"

@@ -28,7 +28,7 @@ from ..recipe.steps import Step
 from .figures import average_ranks, column_values, group_figures, pass_rates, variance_shares
 from .rows import KEPT, RowTable
 
-# --- Recipes in words: what each field of the second is, where it differs, what it means --
+# --- Recipes in words: the fields that differ, and what they mean ---------------------
 
 _WIDEST_FIELD = 100
 _PLACES = ("project_name", "export_path", "process", "train")

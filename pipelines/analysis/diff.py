@@ -40,8 +40,6 @@ from .comparison import (
 from .rows import RowTable, stored_rows
 from .stored import Stored, StoredSet
 
-# --- Diff -----------------------------------------------------------------------------
-
 
 class Diff(NamedTuple):
     """Two recipes, and what their runs made of rows."""

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...operators import ResumableOperator
 from ...operators.columns import flat
 from ...operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from ...operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
@@ -33,6 +32,7 @@ from ...operators.verifier.answer import FoundAnswer, find_answer
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
+from .stored import IDS
 
 # --- By which rule an answer was found, and where it stands in the response -----------
 
@@ -179,7 +179,13 @@ def _signatures(digest: pa.Table) -> Array:
 
 # --- What the values that a step wrote rest on: `evidence(step, rows)` ----------------
 
-_IDS = ("response_id", "prompt_id")
+_WITH_EVIDENCE = (
+    MathVerifyMapper,
+    JudgedMapper,
+    DiversityRewardMapper,
+    ExactDeduplicator,
+    MinhashDeduplicator,
+)
 
 
 def evidence(
@@ -194,59 +200,27 @@ def evidence(
         >>> evidence(verify, pa.table({"response": ["so it is 42"], "reference": ["42"]}))
         {'found_by': ['last_number'], 'found_at': ['9:11']}
     """
-    from ...operators.mapper.diversity_reward_mapper import DiversityRewardMapper
-    from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-
     operator = step.operator
     if isinstance(operator, MathVerifyMapper):
         return answer_evidence(operator, table)
+    if isinstance(operator, JudgedMapper):
+        return judge_evidence(operator, table)
     if isinstance(operator, DiversityRewardMapper):
         cheap = operator.backend == "hashed_ngram"
         return diversity_evidence(operator, table) if cheap or models else {}
-    if isinstance(operator, ResumableOperator):
-        return _of_judge(operator, table)
-    return {} if reasons is None else _of_deduplicator(operator, table, reasons)
+    if isinstance(operator, ExactDeduplicator | MinhashDeduplicator) and reasons is not None:
+        return repeat_evidence(operator, table, reasons)
+    return {}
 
 
 def has_evidence(step: Step, frame: Frame) -> bool:
     """Whether a step may have any on such rows: the ids are there, and all that it reads."""
     names = {"response_id", *step.operator.reads()}
-    return names <= {*frame.column_names} and _kind(step)
+    return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:
     """Some of the rows that a step had, for `evidence`: the ids, and what the step reads."""
-    names = [name for name in _IDS if name in applied.before.column_names]
+    names = [name for name in IDS if name in applied.before.column_names]
     wanted = dict.fromkeys((*names, *applied.step.operator.reads()))
     return applied.before.select(wanted).take(pa.array(rows))
-
-
-def _kind(step: Step) -> bool:
-    """Whether the operator is of a class that has evidence."""
-    classes = {
-        "MathVerifyMapper",
-        "DiversityRewardMapper",
-        "JudgedMapper",
-        "ExactDeduplicator",
-        "MinhashDeduplicator",
-    }
-    return any(base.__name__ in classes for base in type(step.operator).__mro__)
-
-
-def _of_judge(operator: ResumableOperator, table: pa.Table) -> Mapping[str, pa.Array]:
-    from ...operators.servers.judged_mapper import JudgedMapper
-
-    if not isinstance(operator, JudgedMapper):
-        return {}
-
-    return judge_evidence(operator, table)
-
-
-def _of_deduplicator(operator: Any, table: pa.Table, reasons: Any) -> Mapping[str, pa.Array]:
-    from ...operators.deduplicator.exact_deduplicator import ExactDeduplicator
-    from ...operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
-
-    if not isinstance(operator, ExactDeduplicator | MinhashDeduplicator):
-        return {}
-
-    return repeat_evidence(operator, table, reasons)

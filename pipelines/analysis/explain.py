@@ -28,7 +28,7 @@ from ..recipe.steps import StoredOperator
 from .evidence import evidence, has_evidence, seen_by
 from .stored import IDS, Stored, StoredSet
 
-# --- The evidence of one row in lines, for `rejuice explain` --------------------------
+# --- The evidence of one row in lines -------------------------------------------------
 
 _MOST_SEARCHED = 20_000
 """Rows that are compared with a dropped one; of more, only those of its prompt."""
@@ -145,7 +145,7 @@ def _compared(table: pa.Table, at: int) -> list[str]:
     ]
 
 
-# --- The way of one row through the steps of a stored set -----------------------------
+# --- The path of one row through the steps of a stored set ----------------------------
 # id ──ids of each part──> part ──source, results──> AppliedStep... ──> RowPath
 
 ROW = "row"
@@ -384,7 +384,7 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
     return text if len(text) <= widest else f"{text[:widest]}… ({len(text):,} characters)"
 
 
-# --- Explain what a recipe will do, and what a finished run did to one row ------------
+# --- The text that `rejuice explain` prints -------------------------------------------
 
 _MOST_ROWS = 20
 _MOST_LINES = 40

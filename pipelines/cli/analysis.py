@@ -93,8 +93,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests
-    from ..analysis.show_audit import sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.signs import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -119,15 +118,19 @@ def audit(
 def _audit_verdicts(
     path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> None:
-    from ..analysis.audit import draw, strata
-    from ..analysis.labels import (
+    from ..analysis.audit import (
+        agreement_lines,
         check_replaceable,
+        draw,
+        error_lines,
         failing_lines,
         labelled_errors,
+        metamorphic_lines,
+        sample_line,
         sample_lines,
+        strata,
         write_lines,
     )
-    from ..analysis.show_audit import agreement_lines, error_lines, metamorphic_lines, sample_line
     from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
     if output is not None:
@@ -400,7 +403,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from ..analysis.funnel import show_funnel, show_training
+    from ..analysis.report import show_funnel, show_training
     from ..console import Console
     from ..dataset.files import run_folder
     from ..engine.report import Report

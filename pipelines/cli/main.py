@@ -91,7 +91,7 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from ..analysis.funnel import show_funnel
+    from ..analysis.report import show_funnel
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints

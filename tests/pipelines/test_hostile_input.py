@@ -15,7 +15,7 @@ from rejuice.operators import LengthFilter, RejuiceError
 from rejuice.operators.errors import shown
 from rejuice.operators.json_text import is_very_deep, parse_json
 from rejuice.operators.sampling.recording import Recording
-from rejuice.pipelines.analysis.page.content import embedded_json
+from rejuice.pipelines.analysis.page.build import embedded_json
 from rejuice.pipelines.dataset.write import written_columns
 from rejuice.pipelines.engine.finished import _checksum, read_manifest
 from rejuice.pipelines.engine.report import Report, decided_rows

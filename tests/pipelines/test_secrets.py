@@ -29,7 +29,7 @@ from rich.text import Text
 from rejuice.operators import RecipeError, RejuiceError, logs
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.logs import REDACTED, know, know_named, logger, redact, redact_bytes
-from rejuice.pipelines.analysis.page.content import embedded_json, packed_json
+from rejuice.pipelines.analysis.page.build import embedded_json, packed_json
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.data_juicer.failures import ServerLostError, _watched, watching
 from rejuice.pipelines.data_juicer.steps import refuse_credentials

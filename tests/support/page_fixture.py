@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from rejuice.operators.groups import Groups
 from rejuice.pipelines.analysis.figures import set_figures
-from rejuice.pipelines.analysis.page.content import (
+from rejuice.pipelines.analysis.page.build import (
     PageColumn,
     PageCurves,
     PageData,
     PageSet,
     PageStep,
 )
-from rejuice.pipelines.analysis.page.evidence import COLUMN as EVIDENCE
+from rejuice.pipelines.analysis.page.rows import COLUMN as EVIDENCE
 from rejuice.pipelines.analysis.page.rows import slug_column
 from rejuice.pipelines.analysis.rows import RowTable
 from rejuice.pipelines.engine.report import StepReport
@@ -85,7 +85,7 @@ def page_data(hostile=True, title=None, training=False):
     rows = RowTable(table, Groups.of(table), components)
     funnel = [_step("math_verify_mapper", 12, {}), _step(attack(5), 12, {attack(1): 4})]
     lengths_N = np.asarray(table["tokens"]).astype(np.int32)
-    figures = {**set_figures(rows, funnel, lengths_N).as_json(), "length_unit": "tokens"}
+    figures = {**set_figures(rows, funnel).as_json(), "length_unit": "tokens"}
     group_texts = pa.table(
         {
             "prompt_id": table["prompt_id"].take(pa.array([0, 4, 8])),

@@ -51,8 +51,8 @@ def test_tiny(rejuice, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/labels.py", "read it with --labels, or {…}")
-@pytest.mark.recommended("pipelines/analysis/labels.py", "give another --output")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "read it with --labels, or {…}")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "give another --output")
 def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     run_tiny(tmp_path)
     rejuice("audit", "tiny.yaml")
@@ -220,8 +220,8 @@ def test_the_help_loads_nothing_heavy(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/show_audit.py", "rows: add --rows {…}")
-@pytest.mark.recommended("pipelines/analysis/show_audit.py", "--rows {…}")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "rows: add --rows {…}")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "--rows {…}")
 def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):
     """In each group the wrong half is boxed, and the right half is not."""
     rows = [

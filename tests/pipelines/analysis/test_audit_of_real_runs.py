@@ -8,8 +8,14 @@ from labelled import label, lines_of
 from real_responses import RECIPE, overrides
 from typer.testing import CliRunner
 
-from rejuice.pipelines.analysis.audit import STRATA, draw, strata
-from rejuice.pipelines.analysis.labels import labelled_errors, sample_lines, write_lines
+from rejuice.pipelines.analysis.audit import (
+    STRATA,
+    draw,
+    labelled_errors,
+    sample_lines,
+    strata,
+    write_lines,
+)
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.verdicts import agreement, graded_rows, rechecked
 from rejuice.pipelines.cli.main import app

@@ -14,7 +14,7 @@ from rejuice.pipelines.analysis.figures import (
     histogram,
     set_figures,
 )
-from rejuice.pipelines.analysis.page.evidence import WrittenValues
+from rejuice.pipelines.analysis.page.rows import WrittenValues
 from rejuice.pipelines.analysis.rows import row_table
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps, run_step
@@ -32,6 +32,7 @@ def rewarded(seed, groups=30, n=6, **fields):
         {
             "prompt_id": np.repeat([f"p{g}" for g in range(groups)], n),
             "response_id": [f"r{at}" for at in range(rows)],
+            "response": ["abc"] * rows,
             "verdict": np.where(right_N, "correct", "wrong_answer"),
             "reward_accuracy": pa.array(right_N.astype(float)),
             "reward_accuracy_missing": pa.nulls(rows, pa.string()),
@@ -72,7 +73,7 @@ def test_parts_of_an_advantage_add_up_to_it(seed):
     advantage_N = np.asarray(rows.table["advantage"])
     known_N = np.isfinite(advantage_N)
     np.testing.assert_allclose(sum(parts.values())[known_N], advantage_N[known_N], atol=1e-9)
-    figures = set_figures(rows, (), np.full(len(advantage_N), 3, np.int32))
+    figures = set_figures(rows, ())
     shares = [each.variance_share for each in figures.components.values()]
     assert sum(shares) == pytest.approx(1)
     assert sum(each.mass_share for each in figures.components.values()) == pytest.approx(1)
@@ -82,9 +83,11 @@ def test_parts_of_an_advantage_add_up_to_it(seed):
 
 def test_a_component_without_weight_is_looked_at_all_the_same():
     seen = {"reward_seen": [0.5, 1.5], "reward_seen_missing": pa.nulls(2, pa.string())}
-    table = pa.table({"prompt_id": ["a", "a"], "response_id": ["1", "2"], **seen})
+    table = pa.table(
+        {"prompt_id": ["a", "a"], "response_id": ["1", "2"], "response": ["a", "b"], **seen}
+    )
     rows = row_table(Frame.of(table), ())
-    figures = set_figures(rows, (), np.array([1, 1], np.int32)).components["seen"]
+    figures = set_figures(rows, ()).components["seen"]
     assert (figures.n, figures.mean) == (2, 1.0)
     assert np.isnan(figures.variance_share)
 

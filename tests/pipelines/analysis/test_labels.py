@@ -7,12 +7,13 @@ from labelled import label, lines_of
 from tiny_run import run_tiny
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.audit import draw, strata
-from rejuice.pipelines.analysis.labels import (
+from rejuice.pipelines.analysis.audit import (
     check_replaceable,
+    draw,
     failing_lines,
     labelled_errors,
     sample_lines,
+    strata,
     write_lines,
 )
 from rejuice.pipelines.analysis.stored import open_stored

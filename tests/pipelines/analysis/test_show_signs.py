@@ -5,8 +5,8 @@ import json
 import pytest
 
 from rejuice.operators import DataError
-from rejuice.pipelines.analysis.show_audit import sign_lines, sign_row_lines
-from rejuice.pipelines.analysis.sign_tests import SignResult
+from rejuice.pipelines.analysis.audit import sign_lines, sign_row_lines
+from rejuice.pipelines.analysis.signs import SignResult
 
 FORMAT = SignResult("format without accuracy", "", 0.0002, 0.31, alarm=True, rows=("a1", "b2"))
 SIGNS = (

@@ -10,7 +10,7 @@ from real_responses import RECIPE, overrides
 from tiny_run import AFTER, run_tiny, write_tiny
 from trained_run import write_trained
 
-from rejuice.pipelines.analysis.show_audit import sign_lines
+from rejuice.pipelines.analysis.audit import sign_lines
 from rejuice.pipelines.analysis.signs import audit_signs, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.runs import open_run

@@ -7,8 +7,7 @@ import page_fixture
 import pyarrow as pa
 import pytest
 
-from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.content import PageCurves, PageStep
+from rejuice.pipelines.analysis.page.build import PageCurves, PageStep, build_page
 from rejuice.pipelines.analysis.rows import BY_TRAINING
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

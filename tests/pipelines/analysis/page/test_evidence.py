@@ -10,11 +10,9 @@ import tiny_run
 from fake_judge import FakeJudge, verdict
 
 from rejuice.pipelines.analysis.evidence import evidence, seen_by
-from rejuice.pipelines.analysis.page import evidence as module
-from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.content import drawn
-from rejuice.pipelines.analysis.page.evidence import COLUMN, WrittenValues, evidence_of
-from rejuice.pipelines.analysis.page.rows import page_of
+from rejuice.pipelines.analysis.page import rows as module
+from rejuice.pipelines.analysis.page.build import build_page, drawn
+from rejuice.pipelines.analysis.page.rows import COLUMN, WrittenValues, evidence_of, page_of
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.steps import iterate_steps

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from rejuice.operators import Change
-from rejuice.pipelines.analysis.page.content import excerpts, joined, texts
-from rejuice.pipelines.analysis.page.evidence import WrittenValues
+from rejuice.pipelines.analysis.page.build import excerpts, joined, texts
+from rejuice.pipelines.analysis.page.rows import WrittenValues
 from rejuice.pipelines.engine.frame import Frame
 
 STRUCT = pa.struct([("a", pa.int64())])

@@ -1,36 +1,40 @@
-"""Why no group of some rows has a signal: what the likeliest cause is, with an example.
-
-steps on a part ──GradedPart.of──> rows as last graded ──add──> a signal: no other part is read
-                                                      └──> figures, which add up over parts
-
-A group has a signal where an advantage is not 0. Where no step computes advantages, two of its
-rewards must differ or, where there are none, two of its verdicts. The rows are those that a step
-has graded, dropped later or not. So the finding depends on neither chunks nor workers.
-"""
+"""What `rejuice report` and the end of a run print: the funnel, and why no group has a signal."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from rich.console import Console
+from rich.text import Text
 
 from ...operators import Change, RejuiceError
 from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
 from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
-from ..console import listed
-from ..dataset.remote import AnyPath
+from ..console import LOG_WIDTH, figures_table, listed, print_lines, widen_log
+from ..dataset.files import run_folder
+from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
-from ..engine.report import MISSING, Report, StepReport
+from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
 from ..engine.steps import AppliedStep
-from .stored import StoredSet, open_stored
+from .figures import SetFigures, set_figures
+from .rows import BY_TRAINING, RowTable, stored_rows
+from .stored import SetKind, Stored, StoredSet, open_stored
 
-# --- No signal ------------------------------------------------------------------------
+# --- Why no group of some rows has a signal: the likeliest cause, with an example -----
+# steps on a part ──GradedPart.of──> rows as last graded ──add──> a signal: no other part is read
+#                                                       └──> figures, which add up over parts
+#
+# A group has a signal where an advantage is not 0. Where no step computes advantages, two of its
+# rewards must differ or, where there are none, two of its verdicts. The rows are those that a step
+# has graded, dropped later or not. So the finding depends on neither chunks nor workers.
 
 Cause = Literal[
     "missing",  # of rewards
@@ -377,8 +381,7 @@ def _texts(frame: Frame, name: str, rows: pa.Array) -> list[str]:
     return [text or "" for text in column.cast(pa.string()).to_pylist()]
 
 
-# --- Show no signal -------------------------------------------------------------------
-# One line where no group of a run has a signal: the likeliest cause, with an example.
+# --- One line where no group of a run has a signal ------------------------------------
 
 _MOST_CHARACTERS = 60
 
@@ -487,3 +490,261 @@ def _quoted(text: str, *, from_end: bool = False) -> str:
         most = _MOST_CHARACTERS - 3
         line = f"...{line[-most:]}" if from_end else f"{line[:most]}..."
     return f"'{visible(line, one_line=True)}'"
+
+
+# --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
+
+_GRADED = ("verdict", "reward", "advantage")
+"""Columns that are shown even if they are the same in all rows, as each component is: GRPO learns
+nothing then."""
+_MOST_MESSAGES = 3
+"""Lines about what Data-Juicer has logged, for each step."""
+
+
+def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
+    """Print how many rows reached each step, how many remained, and why the others were dropped."""
+    if console.quiet:
+        return
+    widen_log(console)
+    print_steps(report.project_name, report.steps, console)
+    lines = (*missing_line(_missing_counts(report)), *_closing(report))
+    signal = no_signal_of_report(report, path or to_path(report.export_path))
+    print_lines((*lines, *signal), console)
+
+
+def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
+    """Print a line for each step; in a narrow terminal drop reasons are below the table."""
+    is_narrow = console.width < LOG_WIDTH
+    # Names and values are the user's: in a `Text`, brackets are not rich's markup.
+    headings = ("rows in", "added", "dropped", "rows out", "seconds")
+    table = figures_table("step", *headings, title=Text(title))
+    for heading in () if is_narrow else ("drop reasons", "details"):
+        table.add_column(heading, overflow="fold")
+    for step in steps:
+        cells = (
+            Text(step.step),
+            f"{step.rows_in:,}",
+            f"{step.added:,}" if step.added else "",
+            f"{sum(step.dropped.values()):,}" if step.dropped else "",
+            f"{step.rows_out:,}",
+            "cached" if step.cached else f"{step.seconds:.2f}",
+            Text(listed(step.dropped)),
+            Text(_details(step)),
+        )
+        table.add_row(*cells[: len(table.columns)])
+    console.print(table)
+    if is_narrow:
+        dropped = [f"{x.step} dropped: {listed(x.dropped)}" for x in steps if x.dropped]
+        print_lines(dropped, console)
+        console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
+
+
+def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Why rewards are missing, if any is: by component, how many for each reason."""
+    by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
+    if by_component:
+        yield f"missing rewards: {'; '.join(by_component)}"
+
+
+def _missing_counts(report: Report) -> dict[str, dict[str, int]]:
+    """By component; of a column that several steps write, the last one counts."""
+    found = dict[str, dict[str, int]]()
+    for step in report.steps:
+        for name, figures in step.columns.items():
+            if (component := _component(name)) and figures.get("counts"):
+                found[component] = figures["counts"]
+    return found
+
+
+def _closing(report: Report) -> Iterator[str]:
+    folder = run_folder(to_path(report.export_path))
+    if not report.rows_out:
+        last = next(step for step in report.steps if not step.rows_out)
+        yield f"No row is left: {last.step} dropped the last ones."
+    yield f"{report.rows_out:,} rows in {report.export_path}"
+    yield f"audit log and report: {folder}"
+    for step in report.steps:
+        yield from _logged(step)
+    row = next(_traceable(folder), None) if report.cache and report.dropped else None
+    if row is not None:
+        words = [report.export_path, *(["--"] if row.startswith("-") else []), row]
+        yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
+
+
+def _logged(step: StepReport) -> Iterator[str]:
+    """What Data-Juicer has logged while it did the work of a step, a line for each message."""
+    for message, n in list(step.logged.items())[:_MOST_MESSAGES]:
+        times = "once" if n == 1 else f"{n:,} times"
+        yield f"{step.step}: Data-Juicer logged {times}: {message}"
+    more = len(step.logged) - _MOST_MESSAGES
+    if more > 0:
+        messages = "message is" if more == 1 else "messages are"
+        yield f"{step.step}: {more} more {messages} in report.json"
+
+
+def _traceable(folder: AnyPath) -> Iterator[str]:
+    """The ids of dropped rows; a row that an operator made without one cannot be named."""
+    return (row for row in decided_rows(folder) if row and row != NEW_ROW)
+
+
+def _details(step: StepReport) -> str:
+    """What was retried, the columns that the step wrote, and its notes.
+
+    Columns with a single value are left out, unless they are what a row is graded by.
+    """
+    parts = [f"retried: {step.retried:,}"] if step.retried else []
+    for name, figures in step.columns.items():
+        component = name.startswith(_REWARD) and not name.endswith(MISSING)
+        if shown := _figures(figures, with_single=component or name in _GRADED):
+            parts.append(f"{name}: {shown}")
+    parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
+    return "; ".join(parts)
+
+
+def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
+    """The figures of a column; empty where it has a single value that is left out, or none."""
+    counts = figures.get("counts", {})
+    if counts:
+        return listed(counts) if with_single or len(counts) > 1 else ""
+    if {"mean", "std", "min", "max"} <= figures.keys():
+        mean = f"{round(figures['mean'], 3) + 0.0:.3f}"  # No -0.000.
+        if figures["min"] != figures["max"]:
+            return f"{mean} ± {figures['std']:.3f}"
+        return mean if with_single else ""
+    null = figures.get("null", 0)
+    return f"missing {null:,}" if with_single and null else ""
+
+
+# --- The funnel of a set: what each step let through, and what training dropped -------
+
+TRAINING = "training"
+"""The name in decisions of what training itself drops, such as groups that are too many."""
+
+
+def set_funnel(rows: RowTable, parts: Iterable[Sequence[AppliedStep]]) -> list[StepReport]:
+    """The funnel of a set whose report is not on file; seconds are 0, as they are not either."""
+    log = AuditLog()
+    for applied in parts:
+        for each in applied:
+            result = each.result
+            log.step(each.step.name).count(
+                result.rows_in, result.change, result.seconds, result.summary
+            )
+    return [*(entry.report() for entry in log.steps.values()), *_by_training(rows)]
+
+
+def summed(funnels: Iterable[Sequence[StepReport]]) -> list[StepReport]:
+    """One funnel of several, such as those of the steps of a training run."""
+    found = dict[str, StepReport]()
+    for step in (step for funnel in funnels for step in funnel):
+        before = found.get(step.step)
+        if before is None:
+            found[step.step] = step
+            continue
+        reasons = dict.fromkeys([*before.dropped, *step.dropped])
+        counts = ("rows_in", "rows_out", "added")
+        found[step.step] = before.model_copy(
+            update={name: getattr(before, name) + getattr(step, name) for name in counts}
+            | {"dropped": {r: before.dropped.get(r, 0) + step.dropped.get(r, 0) for r in reasons}}
+        )
+    last = found.pop(TRAINING, None)  # Not every step of training drops any.
+    return [*found.values(), *([last] if last else [])]
+
+
+def _by_training(rows: RowTable) -> list[StepReport]:
+    """What training itself dropped, as the last line of the funnel."""
+    fate = rows.table["fate"]
+    reasons = rows.table["reason"].cast(pa.string()).filter(pc.equal(fate, BY_TRAINING))
+    if not len(reasons):
+        return []
+    dropped = {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
+    kept = pc.sum(pc.less(fate, BY_TRAINING)).as_py() or 0
+    return [
+        StepReport(
+            step=TRAINING,
+            rows_in=kept + len(reasons),
+            rows_out=kept,
+            added=0,
+            dropped=dropped,
+            seconds=0.0,
+            cached=False,
+            notes={},
+            columns={},
+            written=[],
+        )
+    ]
+
+
+# --- Print what became of the rows of a training run, or of one of its steps ----------
+
+
+class _SetReport(NamedTuple):
+    figures: SetFigures
+    rows: int
+    kept: int
+
+
+def show_training(stored: Stored, console: Console) -> int:
+    """Print the funnel, groups, components and missing rewards of all sets of each kind together.
+
+    Returns:
+        How many rows are left.
+    """
+    widen_log(console)
+    kept = 0
+    for kind in ("answers", "judgements"):
+        sets = [one for one in stored.sets if one.kind == kind]
+        if sets:
+            kept += _show_kind(kind, sets, console)
+    if not stored.sets:
+        console.print(Text(f"{stored.path} keeps no rollouts (train.keep_rollouts: false)"))
+        return 1  # Nothing is known of its rows.
+    return kept
+
+
+def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> int:
+    known = [one for one in sets if not one.incomplete]
+    reports = [_report(one) for one in known]
+    if known:
+        names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
+        print_steps(names, summed(each.figures.funnel for each in reports), console)
+        print_lines((*_lines(kind, reports), *no_signal_of_sets(known)), console)
+    unknown = [one for one in sets if one.incomplete]
+    print_lines([f"left out: {one.incomplete}" for one in unknown], console)
+    others = sum(int(one.final().num_rows) for one in unknown)
+    return others + sum(each.kept for each in reports)
+
+
+def _report(one: StoredSet) -> _SetReport:
+    rows = stored_rows(one)
+    funnel = set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
+    figures = set_figures(rows, funnel)
+    return _SetReport(figures, rows.table.num_rows, int(rows.kept_N.sum()))
+
+
+def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
+    """Groups, and each component: its mean, its share of the advantages, and why it is missing."""
+    kept, rows = sum(each.kept for each in reports), sum(each.rows for each in reports)
+    yield f"{kept:,} of {rows:,} {kind} left"
+    groups = [each.figures.groups for each in reports]
+    total = [sum(of_all) for of_all in zip(*(each[:6] for each in groups), strict=True)]
+    has_advantages = any(sum(each.figures.advantages.counts) for each in reports)
+    signal = f"{total[5]:,} without signal" if has_advantages else "no step computes advantages"
+    yield (
+        f"groups       {total[0]:,}: {total[1]:,} all right, {total[3]:,} mixed, "
+        f"{total[2]:,} all wrong, {total[4]:,} not graded; {signal}"
+    )
+    names = dict.fromkeys(name for each in reports for name in each.figures.components)
+    for name in names:
+        found = [x.figures.components[name] for x in reports if name in x.figures.components]
+        n = sum(each.n for each in found)
+        mean = sum(each.mean * each.n for each in found if each.n) / n if n else float("nan")
+        shares = [each.variance_share for each in found if np.isfinite(each.variance_share)]
+        share = f"; {np.mean(shares):.0%} of the advantages' variance" if shares else ""
+        mean_text = f"{mean:.3f}" if n else "-"
+        yield f"{name:<12} mean {mean_text} of {n:,}{share}"
+    missing = {name: Counter[str]() for name in names}
+    for each in reports:
+        for name, component in each.figures.components.items():
+            missing[name].update(component.missing)
+    yield from missing_line({name: dict(counts) for name, counts in missing.items() if counts})
