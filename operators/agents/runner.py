@@ -104,14 +104,7 @@ def turns_at_a_time(engine: Engine) -> int:
 
 
 class ServerSampler:
-    """Samples each turn by a request of its own, as soon as it is due.
-
-    Args:
-        engine: whose requests, retries and probes are used.
-        client: of the running event loop.
-        settings: of every turn.
-        report: called with the number of sampled tokens.
-    """
+    """Samples each turn by a request of its own, as soon as it is due."""
 
     def __init__(
         self,
@@ -147,13 +140,8 @@ class EngineSampler:
     trajectories have begun in place of those that have ended. It has all turns that wait then, in
     the order of their seeds. So the waves of two runs are the same where no tool takes time, and
     with an engine in one process the last bits of log-probabilities, which depend on the batch.
-    Whoever waits for a tool is in a later wave.
-
-    Args:
-        engine: nothing else uses it meanwhile.
-        settings: of every turn.
-        report: called with numbers of sampled tokens, from the thread.
-        catch_up: awaited before each wave.
+    Whoever waits for a tool is in a later wave. Nothing else uses the engine meanwhile; `report` is
+    called from the thread.
     """
 
     def __init__(

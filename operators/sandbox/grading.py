@@ -221,12 +221,7 @@ class Program(NamedTuple):
 
 
 class AssertRunner:
-    """Runs tests of one kind of limits. Thread-safe.
-
-    Args:
-        sandbox: runs the processes.
-        limits: of the program, for one test.
-    """
+    """Runs tests; `limits` are those of the program for one test. Thread-safe."""
 
     def __init__(self, sandbox: Sandbox, limits: SandboxLimits) -> None:
         self._sandbox = sandbox
@@ -411,13 +406,9 @@ class Submission(NamedTuple):
 
 
 class Grader:
-    """Runs tests, each in a process of its own.
+    """Runs tests, each in a process of its own; `limits` are those of the program for one test.
 
-    Args:
-        sandbox: runs the processes. Thread-safe.
-        limits: of a program, for one test.
-        tolerance: see `same_output`.
-        run_all: whether tests are run after one that did not pass.
+    With `run_all`, tests are run after one that did not pass, too.
     """
 
     def __init__(

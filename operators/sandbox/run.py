@@ -82,12 +82,9 @@ class Stop:
 
 
 class RunningProgram:
-    """Follows one program until it has ended.
+    """Follows one program until it has ended, by its stdout and stderr and by its link.
 
-    Args:
-        link: to the fork server and, until it is confined, the process.
-        streams: descriptors from which its stdout and stderr are read.
-        limits: what it may use.
+    The link is to the fork server and, until the process is confined, to that.
     """
 
     def __init__(self, link: socket.socket, streams: list[int], limits: SandboxLimits) -> None:

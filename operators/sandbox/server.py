@@ -39,14 +39,10 @@ class _Child(NamedTuple):
 
 
 class ForkServer:
-    """Serves requests until the process of the caller has ended or has closed its end.
-
-    Args:
-        control: where requests come from.
-        caller: a descriptor of the caller's process.
-    """
+    """Serves requests until the process of the caller has ended or has closed its end."""
 
     def __init__(self, control: socket.socket, caller: int) -> None:
+        # `caller` is a descriptor of that process.
         self._control, self._caller, self._pid = control, caller, os.getpid()
         self._children = dict[int, _Child]()  # by each of both descriptors
         self._poll = select.poll()

@@ -91,15 +91,7 @@ class Request(Generic[T]):
 class OpenAIClient:
     """Connections to one server, or to several alike, and their recent state; for one event loop.
 
-    Attributes:
-        name: the address, or all of them.
-        waits: logs that it is waited for.
-
-    Args:
-        options: which server, and how to retry.
-        connections: most at a time.
-        clock: in seconds.
-        key: of the server, where no environment variable has it; empty: none is sent.
+    `key` is that of the server where no environment variable has it; empty: none is sent.
 
     Raises:
         EngineError: the environment variable named for the key is not set.
@@ -448,12 +440,7 @@ class AttemptBudget(stop_base):
 
 
 class GiveUp(stop_base):
-    """Stops where the next attempt would begin too late.
-
-    Args:
-        give_up_s: after it was created.
-        clock: in seconds.
-    """
+    """Stops where the next attempt would begin later than `give_up_s` after this was created."""
 
     def __init__(self, give_up_s: float, clock: Callable[[], float]) -> None:
         self._give_up_s, self._clock = give_up_s, clock
@@ -535,12 +522,7 @@ def _message(error: Exception) -> str:
 
 
 class SharedClient:
-    """A client whose users wait for each other where the server would have too many requests.
-
-    Attributes:
-        client: open.
-        slots: taken for the time of a request.
-    """
+    """An open client; its users take one of `slots` for the time of a request."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.client = OpenAIClient(options, options.concurrency)

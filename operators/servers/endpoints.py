@@ -43,39 +43,20 @@ class HeldTooLongError(Exception):
 
 
 class Endpoint:
-    """One address, and how it fares.
-
-    Attributes:
-        base: it, without a slash at the end.
-        in_flight: requests that it has not answered.
-        failures: in a row.
-        aside_since: when it was set aside; None: it is not.
-        unreachable: whether it was because it could not be reached.
-        reason: why.
-        hold_until: no request is sent before.
-    """
+    """One address, and how it fares."""
 
     def __init__(self, base: str) -> None:
-        self.base, self.in_flight, self.failures = base, 0, 0
-        self.aside_since: float | None = None
-        self.unreachable, self.reason = False, ""
-        self.hold_until = self.hold_began = -inf
+        self.base = base  # without a slash at the end
+        self.in_flight = 0  # requests that it has not answered
+        self.failures = 0  # in a row
+        self.aside_since: float | None = None  # when it was set aside; None: it is not
+        self.unreachable, self.reason = False, ""  # why it was set aside
+        self.hold_until = self.hold_began = -inf  # no request is sent before the first
         self.holds, self.pauses, self.last_used = 0, 0, 0
 
 
 class Endpoints:
-    """All addresses of a client, for one event loop.
-
-    Args:
-        options: which, and how long to wait.
-        clock: in seconds.
-        probe: whether an address can be reached.
-
-    Attributes:
-        all: the addresses.
-        name: of all together, for messages.
-        waits: logs that all are waited for.
-    """
+    """All addresses of a client, for one event loop; `probe` says whether one can be reached."""
 
     def __init__(
         self,
@@ -274,11 +255,6 @@ _INTERVAL_S = 15.0
 
 class WaitLog:
     """Logs what is waited for, how long already, and how long at most.
-
-    Args:
-        address: of the server.
-        log: called with each line.
-        clock: in seconds.
 
     Example:
         >>> waits = WaitLog("http://localhost:8000/v1", log=print, clock=lambda: 100.0)

@@ -86,14 +86,8 @@ REASONS: Mapping[str, str] = {
 class ScoringRequest:
     """A request to score a response, and how to read the answer.
 
-    Args:
-        body: of the HTTP request: model, messages and parameters.
-        revision: identifies the weights behind the name of the model.
-        read: the scores in an answer; raises MalformedError if they cannot be read.
-        tries: how often to send it, each time with another seed, until the verdict can be read.
-
-    Attributes:
-        key: the same for requests with the same answer.
+    It is sent up to `tries` times, each with another seed, until `read` gives the scores instead of
+    a MalformedError. `revision` identifies the weights behind the name of the model.
     """
 
     def __init__(
@@ -104,7 +98,7 @@ class ScoringRequest:
         tries: int,
     ) -> None:
         self.body, self.read, self.tries = body, read, tries
-        self.key = key_of(body, revision)
+        self.key = key_of(body, revision)  # the same for requests with the same answer
 
     def bodies(self) -> Iterator[Mapping[str, Any]]:
         """The body of each try."""
@@ -115,13 +109,9 @@ class ScoringRequest:
 
 
 class ScoringBatch:
-    """Requests that are given up together, once the server is down; those of another are tried.
+    """Requests that are given up together, once the server is down; those of another are tried."""
 
-    Attributes:
-        down: the message, once it is.
-    """
-
-    down = ""
+    down = ""  # the message, once it is
 
 
 class ScoringOutcome(NamedTuple):
@@ -141,11 +131,6 @@ class ScoringOutcome(NamedTuple):
 
 def open_judge(server: ServerOptions, cache: Path | None, *, keeps_failures: bool = False) -> Judge:
     """The judge at that server, with that cache; the same one until it is released.
-
-    Args:
-        server: as for `Judge`.
-        cache: likewise.
-        keeps_failures: likewise, unless it is open already.
 
     Raises:
         EngineError: it cannot be opened.
@@ -182,10 +167,7 @@ def _close_all() -> None:
 class Judge:
     """A scorer behind a server; see `open_judge`. Thread-safe.
 
-    Args:
-        server: which server, and how to retry.
-        cache: file in which its answers are stored; None stores none.
-        keeps_failures: whether the cache also gets what came instead of a score.
+    `cache` has its answers and, if it `keeps_failures`, what came instead of a score.
     """
 
     def __init__(
