@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import ray
-
 from ...operators.errors import RejuiceError
 from ...operators.json_text import parse_json
 from ...operators.logs import redact
@@ -24,6 +22,8 @@ from ...operators.logs import redact
 
 def reason_of(error: Exception) -> str:
     """What `ray.get` raised for a call of an actor, as one line."""
+    import ray  # Not above: `rejuice check` reads the names of this module, perhaps without Ray.
+
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         return "its process was killed; the machine is out of memory"
     if isinstance(error, ray.exceptions.ActorUnavailableError):
