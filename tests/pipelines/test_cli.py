@@ -345,7 +345,6 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
             {"diversity_reward_mapper": {}},
             {"exact_deduplicator": {"within": "all"}},
             {"minhash_deduplicator": {}},
-            {"text_length_filter": {"text_key": "response"}},
         ],
         [{**row, "reference": "1"} for row in rollouts(3).drop_columns(["verdict"]).to_pylist()],
     )

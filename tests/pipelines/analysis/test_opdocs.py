@@ -78,6 +78,7 @@ def test_an_entry_by_hand():
 @pytest.mark.recommended(
     "pipelines/analysis/reference.py", "Not installed, and needed by default: `pip install {…}`."
 )
+@pytest.mark.slow
 def test_an_entry_of_data_juicers_by_hand(monkeypatch):
     monkeypatch.setattr(static_checks, "find_spec", lambda name: None)
     text = reference.entry("llm_quality_score_filter")

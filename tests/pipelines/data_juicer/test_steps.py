@@ -49,13 +49,17 @@ def reasons(change):
 # What is known without importing
 
 
-def test_nothing_is_imported_to_look_at_names():
+def test_nothing_is_imported_for_recipes_without_them():
     code = (
-        "import sys; from rejuice.pipelines.data_juicer import steps;"
-        "from rejuice.pipelines.data_juicer import catalogue;"
-        "assert catalogue.exists('text_length_filter') and not catalogue.exists('no_filter');"
-        "catalogue.names(); catalogue.settings();"
-        "print({'data_juicer', 'datasets', 'torch', 'ray'} & set(sys.modules))"
+        "import sys; from rejuice.pipelines import Recipe; from rejuice.operators import RecipeError\n"
+        "from rejuice.pipelines.analysis import reference\n"
+        "from rejuice.pipelines.data_juicer import catalogue\n"
+        "Recipe([{'length_filter': {'min': 1}}], 'a.jsonl', keep_stats_in_res_ds=True)\n"
+        "try: Recipe(['lenght_filter'], 'a.jsonl')\n"
+        "except RecipeError as error: assert 'length_filter' in str(error)\n"
+        "reference.listing(); assert 'text_length_filter' in str(reference.recipe_schema())\n"
+        "assert catalogue.exists('text_length_filter') and not catalogue.exists('no_filter')\n"
+        "print({'data_juicer', 'datasets'} & set(sys.modules))"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, errors="replace", check=True
