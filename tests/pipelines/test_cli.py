@@ -355,7 +355,7 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
 
 UNUSED_BY_CHECK = (
     "email.parser", "math_verify", "rejuice.operators.verifier",
-    "rejuice.pipelines.engine.cache", "rejuice.pipelines.engine.plan", "rejuice.pipelines.engine.runner",
+    "rejuice.pipelines.engine.cache", "rejuice.pipelines.engine.plan", "rejuice.pipelines.engine.run",
     "rich.console", "sympy",
 )  # fmt: skip
 """What `rejuice check` once loaded to no use."""

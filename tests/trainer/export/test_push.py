@@ -180,7 +180,7 @@ def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatc
 def test_a_single_file_of_a_store_whose_run_was_stopped_is_not_pushed(in_store, hub, monkeypatch):
     path = f"{in_store.head.export_path}.parquet"
     recipe = load(in_store.path, {"export_path": path})
-    monkeypatch.setattr("rejuice.pipelines.engine.export.Report.of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("rejuice.pipelines.engine.report.Report.of", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         engine.run(recipe)
     assert to_path(path).exists()
