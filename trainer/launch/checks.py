@@ -24,7 +24,6 @@ from ...operators.operator import ResumableOperator
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import chat_encoder
 from ...pipelines.dataset.read import Dataset
-from ...pipelines.engine.workers_on_ray import on_each_node, reads_text
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
 from ..run import TrainingRun
@@ -431,6 +430,8 @@ Look = Callable[[Path, Sequence[Path]], NodeView]
 
 def look(token: Path, copies: Sequence[Path]) -> NodeView:
     """What the node that this runs on sees."""
+    from ...pipelines.engine.workers_on_ray import reads_text
+
     reads, error = reads_text(token, token.name), None
     answer = f"{token.name}-{secrets.token_hex(8)}"
     if reads:
@@ -473,6 +474,8 @@ def check_nodes(run: TrainingRun, look: Look = look) -> None:
             no_address = run.config.verl_keys.get(ADDRESS, address) is None
             if started_here and wanted == 1 and no_address:
                 return  # There is no cluster to join: verl starts a Ray of its own, too.
+            from ...pipelines.engine.workers_on_ray import on_each_node
+
             nodes = [] if started_here else on_each_node(look, token, copies)
         if len(nodes) < wanted:
             raise _too_few(wanted, len(nodes))
@@ -514,6 +517,8 @@ def _check_folder(node: str, view: NodeView, token: Path) -> None:
         raise RejuiceError(found, "let it write there")
     if not view.reads:
         raise RejuiceError(f"node {node} does not see {folder}", _SHARE)
+    from ...pipelines.engine.workers_on_ray import reads_text
+
     if not reads_text(token.with_name(view.answer), view.answer):
         raise RejuiceError(f"node {node} has a copy of {folder}", _SHARE)
 
