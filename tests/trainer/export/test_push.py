@@ -161,7 +161,7 @@ def test_what_is_not_finished_in_a_store_is_not_pushed(in_store, hub, monkeypatc
     export = in_store.head.export_path
     refused = f"the run that writes {export} has not ended; run its recipe again"
     # As a run that is killed between its parts, and one that is killed before its report.
-    for stopped in ("finish.write_parts_list", "finish.Report.of"):
+    for stopped in ("export.write_parts_list", "report.Report.of"):
         (run_folder(export) / "manifest.json").unlink()
         with monkeypatch.context() as patch:
             patch.setattr(f"rejuice.pipelines.engine.{stopped}", lambda *_, **__: 1 / 0)
