@@ -76,7 +76,7 @@ class Code(NamedTuple):
 
 
 def parse_code(name: str, file: str, is_package: bool) -> Code:
-    """What a source file contributes."""
+    """Return what a source file contributes."""
     content = Path(file).read_bytes()
     try:
         with warnings.catch_warnings():
@@ -115,7 +115,7 @@ def parse_code(name: str, file: str, is_package: bool) -> Code:
 
 
 def _running(body: Iterable[Any], *, top: bool = False) -> Iterator[Any]:
-    """The statements that do something: no docstrings, nothing for type checkers only."""
+    """Yield the statements that do something: no docstrings, nothing for type checkers only."""
     for node in body:
         if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
             yield from _running(node.orelse, top=top)
@@ -142,7 +142,7 @@ def _is_for_type_checkers(test: ast.expr) -> bool:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it that run."""
+    """Yield a node and all below it that run."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -151,7 +151,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imports(node: ast.AST, package: str) -> Iterator[Import]:
-    """What a node imports, at once or when one of its functions is called."""
+    """Yield what a node imports, at once or when one of its functions is called."""
     stack = [node]
     while stack:
         node = stack.pop()
@@ -176,7 +176,7 @@ def _attributes(tree: ast.Module) -> Iterator[Import]:
 def _bindings(
     body: Iterable[Any], package: str, *, lazy: bool = False
 ) -> Iterator[tuple[str, Import | None]]:
-    """The names that a module's statements bind, in any order; of a star import, `*`.
+    """Yield the names that a module's statements bind, in any order; of a star import, `*`.
 
     If `lazy`, those that are imported for type checkers count: `__getattr__` gives them.
     """
@@ -272,7 +272,7 @@ class ParsedFiles:
         self._used: set[str] = set()
 
     def find(self, name: str, file: Path, parse: Callable[[], Any]) -> Any:
-        """The entry of a file, which `parse` makes where there is none: JSON values."""
+        """Return the entry of a file, which `parse` makes where there is none: JSON values."""
         stat = file.stat()
         state = [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
         key = f"{name} {file}"
@@ -340,7 +340,7 @@ class _Module(NamedTuple):
 
 
 def code_digest(modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None) -> str | None:
-    """A digest of the code of some loaded modules and of what they import.
+    """Return a digest of the code of some loaded modules and of what they import.
 
     Args:
         modules: names in `sys.modules`, or in `rejuice`.
@@ -358,12 +358,12 @@ def code_digest(modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = 
 def modules_of(
     modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None
 ) -> frozenset[str]:
-    """The modules whose code counts in `code_digest`, but for those run on the way only."""
+    """Return the modules whose code counts in `code_digest`, but for those run on the way only."""
     return frozenset(_Walk(frozenset(map(_importable_name, modules)), rejuice).whole)
 
 
 def _importable_name(name: str) -> str:
-    """The name of a module; that of `python -m package.module` is not `__main__`."""
+    """Return the name of a module; that of `python -m package.module` is not `__main__`."""
     spec = getattr(sys.modules.get(name), "__spec__", None) if name == "__main__" else None
     return spec.name if spec is not None and "." in spec.name else name
 
@@ -458,7 +458,7 @@ class _Walk:
         return self._found[name]
 
     def _beside(self, name: str, top: str) -> _Module | None:
-        """A module in the folder of a lone file, or within a package there."""
+        """Return a module in the folder of a lone file, or within a package there."""
         if name != top:
             return self._locate(name) if self._find(top) else None
         for folder in self._folders:
@@ -470,7 +470,7 @@ class _Walk:
         return None
 
     def _locate(self, name: str) -> _Module | None:
-        """A module by its name, without importing it."""
+        """Return a module by its name, without importing it."""
         loaded = sys.modules.get(name)
         file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
         if file or folders:
@@ -484,7 +484,7 @@ class _Walk:
 
 
 def _given(name: str, modules: Mapping[str, Code]) -> _Module | None:
-    """A module of which only the code is known."""
+    """Return a module of which only the code is known."""
     code = modules.get(name)
     if code is None:
         return None
@@ -600,7 +600,7 @@ _LARGEST_HASHED = 64 << 20  # bytes
 
 
 def cache_key_json(operator: Operator) -> str:
-    """The operator's name and its cache-key fields, as canonical JSON."""
+    """Return the operator's name and its cache-key fields, as canonical JSON."""
     return json.dumps({operator.name(): operator.cache_key_fields()}, sort_keys=True)
 
 
@@ -656,7 +656,7 @@ def former_code_version(operator_class: type[Operator]) -> str | None:
 
 @cache
 def part_version(part_class: type[Named]) -> str:
-    """The version of the code of a part of an operator, such as a tool, as `code_version`.
+    """Return the version of the code of a part of an operator, such as a tool, as `code_version`.
 
     It is what the class states itself, in `code`. Otherwise it is a digest of the module of the
     class, and of those of the classes that it inherits from, up to one that states its own.
@@ -667,7 +667,7 @@ def part_version(part_class: type[Named]) -> str:
 
 
 def file_state(file: Path) -> str:
-    """A hash of a file's content; of a large file, its size and modification time."""
+    """Return a hash of a file's content; of a large file, its size and modification time."""
     stat = file.stat()
     if stat.st_size > _LARGEST_HASHED:
         return f"{stat.st_size} {stat.st_mtime_ns}"
@@ -675,7 +675,7 @@ def file_state(file: Path) -> str:
 
 
 def _nearest_code(kind: type[Named]) -> tuple[str, str | None]:
-    """The name of the nearest base class that states its version, and the version."""
+    """Return the name of the nearest base class that states its version, and the version."""
     for base in kind.__mro__:
         if (stated := vars(base).get("code")) is not None:
             return base.__name__, str(stated)
@@ -697,12 +697,12 @@ def _unstated(kind: type[Named]) -> tuple[set[str], str | None]:
 
 
 def _modules_of_bases(operator_class: type[Operator]) -> set[str]:
-    """The modules of a class and of all operator classes that it inherits from."""
+    """Return the modules of a class and of all operator classes that it inherits from."""
     return {base.__module__ for base in operator_class.__mro__ if issubclass(base, Operator)}
 
 
 def _is_own_resumable(operator_class: type[Operator]) -> bool:
-    """Whether it is a resumable operator of a user."""
+    """Return whether it is a resumable operator of a user."""
     is_own = not _is_of_rejuice(operator_class.__module__)
     return is_own and issubclass(operator_class, ResumableOperator)
 
@@ -718,7 +718,7 @@ def _digest(
     rejuice: Mapping[str, Code] | None = None,
     stated: str | None = None,
 ) -> str | None:
-    """A digest of the code of an operator, and of the versions of what it depends on.
+    """Return a digest of the code of an operator, and of the versions of what it depends on.
 
     Returns:
         Hexadecimal digits; None where the code is in no file.
@@ -736,7 +736,7 @@ def _digest(
 def _dependencies(
     operator_class: type[Operator], modules: set[str], rejuice: Mapping[str, Code] | None = None
 ) -> list[str]:
-    """What the operator depends on, and the operators of the modules that it uses."""
+    """Return what the operator depends on, and the operators of the modules that it uses."""
     found = set(operator_class.depends_on)
     for name in modules_of(modules, rejuice=rejuice) - set(modules):
         for each in list(vars(sys.modules.get(name, object)).values()):

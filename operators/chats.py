@@ -50,7 +50,7 @@ class Chats(NamedTuple):
     calls_M: Array  # bool[M], whether a message has tool calls and no text
 
     def without_last_of(self, role: str) -> Chats:
-        """The chats without their last message, where it is of a role."""
+        """Return the chats without their last message, where it is of a role."""
         ends_N = np.cumsum(self.sizes_N)
         last_N = np.flatnonzero(self.sizes_N)
         at = ends_N[last_N] - 1
@@ -67,7 +67,7 @@ class Chats(NamedTuple):
         )
 
     def that_ask(self) -> Chats:
-        """The chats with no message where only the system says something, or nobody does."""
+        """Return the chats with no message where only the system says something, or nobody does."""
         says = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(self.contents), ""), False)
         asks_M = np.asarray(pc.and_(says, pc.not_equal(self.roles, "system")))
         ends_N = np.cumsum(self.sizes_N)
@@ -96,7 +96,7 @@ class Chats(NamedTuple):
 
 
 def chats_of(column: pa.Array) -> Chats | None:
-    """The chats of a column, however the dataset writes them; None if it has none.
+    """Return the chats of a column, however the dataset writes them; None if it has none.
 
     Texts are chats if one of them is a JSON list of messages.
 
@@ -155,7 +155,7 @@ def _plain_roles(roles: pa.Array) -> pa.Array:
 
 
 def responses_in(texts: pa.Array) -> pa.Array:
-    """Texts, string[M], where that of a whole chat as JSON is its last message's.
+    """Return texts, string[M], where that of a whole chat as JSON is its last message's.
 
     A response may be JSON, too, but no list of messages that begins with the user's or the
     system's. Each text is looked at alone, so that none depends on those beside it.
@@ -171,7 +171,7 @@ def responses_in(texts: pa.Array) -> pa.Array:
 
 
 def _final(text: str) -> str | None:
-    """The response at the end of a chat as JSON text; the same text if it is none."""
+    """Return the response at the end of a chat as JSON text; the same text if it is none."""
     chat = _chat_in(text)
     role = (chat[0].get("role") or chat[0].get("from")) if chat else None
     if not isinstance(role, str) or _ROLES.get(role.lower(), "assistant") == "assistant":
@@ -222,7 +222,7 @@ def _note(unseen: dict[str, int], name: str, values: pa.Array, rows: Array) -> N
 
 
 def _present(values: pa.Array) -> Array:
-    """Where there is a value, bool[M]; empty lists and objects are none."""
+    """Return where there is a value, bool[M]; empty lists and objects are none."""
     there = np.asarray(values.is_valid())
     if is_list(values.type):
         there = there & (np.asarray(pc.fill_null(pc.list_value_length(values), 0)) > 0)
@@ -280,7 +280,7 @@ def _read_text(text: str) -> Any:
 
 
 def _as_text(message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose values are texts, but for content parts, so that all have one type."""
+    """Return a message whose values are texts, but for content parts, so that all have one type."""
     texts = {}
     for name, value in message.items():
         if name == "content" and not isinstance(value, list):
@@ -316,7 +316,7 @@ def _as_json(values: Sequence[Any]) -> str:
 
 
 def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
-    r"""The template with each placeholder replaced, string[N]; null where a value is null.
+    r"""Return the template with each placeholder replaced, string[N]; null where a value is null.
 
     All placeholders are filled in at once: one that occurs in a value is plain text.
 
@@ -331,12 +331,12 @@ def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
 
 
 def user_messages(texts: pa.Array) -> pa.Array:
-    """Prompts of one user message each, MESSAGES[N]."""
+    """Return prompts of one user message each, MESSAGES[N]."""
     return nest_messages(user_roles(len(texts)), texts, np.ones(len(texts), np.int64))
 
 
 def user_roles(n: int) -> pa.Array:
-    """The role `user`, n times."""
+    """Return the role `user`, n times."""
     return pa.repeat(pa.scalar("user"), n)
 
 

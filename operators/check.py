@@ -143,7 +143,7 @@ class RowTypes:
         self._types: dict[str, pa.DataType] = {}
 
     def check(self, change: Change) -> Change:
-        """The change to a row, once it is known to be like that to the rows before it.
+        """Return the change to a row, once it is known to be like that to the rows before it.
 
         Raises:
             OperatorError: it has other columns, or one of another type.
@@ -173,7 +173,7 @@ def shard_values(operator: Operator, digest: pa.Table) -> Array | None:
 
 
 def check_shard(operator: Operator, change: Change) -> Change:
-    """A change to a shard of the rows, once it is known to make no rows.
+    """Return a change to a shard of the rows, once it is known to make no rows.
 
     Raises:
         OperatorError: it does.

@@ -52,7 +52,7 @@ class Feed(Generic[T]):
         self.under_way, self.exhausted = 0, False
 
     def take(self) -> Numbered[T] | None:
-        """The next item; None if there are no more, or none at present.
+        """Return the next item; None if there are no more, or none at present.
 
         Raises:
             ValueError: the iterable gave None while no item was under way.
@@ -74,7 +74,7 @@ class Feed(Generic[T]):
         return self._number - 1, item
 
     def take_up_to(self, number: int) -> list[Numbered[T]]:
-        """The next items, at most so many, as far as there are any for now."""
+        """Return the next items, at most so many, as far as there are any for now."""
         taken = list[Numbered[T]]()
         while len(taken) < number and (following := self.take()) is not None:
             taken.append(following)
@@ -120,7 +120,7 @@ which does not count as an index."""
 def results_of_chunks(
     chunks: Iterator[RowsOfChunk | None], items_of: ItemsOf[T, R], compute: ResultsOf[T, R]
 ) -> Iterator[tuple[int, RowsOfChunk, R]]:
-    """The result of each row, as they finish; of one call of the engine as a rule.
+    """Yield the result of each row, as they finish; of one call of the engine as a rule.
 
     Yields:
         The number of a table, from 0, the table with some rows, and the result that they have.
@@ -194,6 +194,6 @@ class _Items(Generic[T, R]):
                 return
 
     def take_known(self) -> Iterator[tuple[int, RowsOfChunk, R]]:
-        """What is known without the engine, each once."""
+        """Yield what is known without the engine, each once."""
         while self._known:
             yield self._known.popleft()

@@ -84,7 +84,7 @@ RIGHT, WRONG = "correct", ("wrong_answer", "no_answer")
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of this type are strings."""
+    """Return whether values of this type are strings."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -103,17 +103,17 @@ def common_type(kinds: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether values of this type are lists."""
+    """Return whether values of this type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def flat(column: Any) -> pa.Array:
-    """A column in one piece."""
+    """Return a column in one piece."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def at_path(table: pa.Table, path: str) -> pa.Array:
-    """A column, or with dots a field of its objects, in lists, too.
+    """Return a column, or with dots a field of its objects, in lists, too.
 
     `response.body.choices` is a field of a field. Of a list of objects `choices.text` is the list
     of their texts. A column whose own name has dots is found by that name.
@@ -143,7 +143,7 @@ def find_path(table: pa.Table, path: str) -> pa.Array | None:
 
 
 def column_of(path: str, columns: Collection[str]) -> str | None:
-    """The column in which a path begins: of several the one with the longest name.
+    """Return the column in which a path begins: of several the one with the longest name.
 
     Example:
         >>> column_of("reward_model.ground_truth", ["prompt", "reward_model"])
@@ -153,7 +153,7 @@ def column_of(path: str, columns: Collection[str]) -> str | None:
 
 
 def columns_of(paths: Iterable[str], columns: Collection[str] | None = None) -> tuple[str, ...]:
-    """The columns that paths need, each once.
+    """Return the columns that paths need, each once.
 
     Args:
         paths: as in `at_path`.
@@ -167,7 +167,7 @@ def columns_of(paths: Iterable[str], columns: Collection[str] | None = None) -> 
 
 
 def beginnings(path: str) -> list[str]:
-    """The names of columns in which a path may begin, the longest first.
+    """Return the names of columns in which a path may begin, the longest first.
 
     Example:
         >>> beginnings("a.b.c")
@@ -191,7 +191,7 @@ def with_items(lists: pa.Array, items: pa.Array, kind: pa.ListType | None = None
 
 
 def field_at(values: pa.Array, path: str) -> pa.Array | None:
-    """The field of objects at a path, as in `at_path`; None where they have none."""
+    """Return the field of objects at a path, as in `at_path`; None where they have none."""
     kind = values.type
     if not path or pa.types.is_null(kind):
         return values
@@ -227,7 +227,7 @@ def content_ids(parts: Iterable[Sequence[str | None]]) -> pa.Array:
 
 
 def of_task(table: pa.Table, task: str) -> BoolArray:
-    """Which rows belong to a task, bool[N]; a null belongs to none."""
+    """Return which rows belong to a task, bool[N]; a null belongs to none."""
     return np.asarray(pc.fill_null(pc.equal(table["task"].cast(pa.string()), task), False))
 
 
@@ -243,14 +243,14 @@ def right_and_wrong(verdicts: pa.ChunkedArray) -> tuple[BoolArray, BoolArray]:
 
 
 def component_columns(component: str) -> tuple[str, str]:
-    """The two columns of a reward component: its value, and why the value is missing."""
+    """Return the two columns of a reward component: its value, and why the value is missing."""
     return f"reward_{component}", f"reward_{component}_missing"
 
 
 def component(
     name: str, values_N: NDArray[Any], missing: pa.Array | None = None
 ) -> dict[str, pa.Array]:
-    """Both columns of a reward component.
+    """Return both columns of a reward component.
 
     Args:
         name: the component, such as `accuracy`.
@@ -264,7 +264,7 @@ def component(
 
 
 def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """The numbers of column `name`, float64[N], nan where there is none.
+    """Return the numbers of column `name`, float64[N], nan where there is none.
 
     Raises:
         DataError: the column does not hold numbers.

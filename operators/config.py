@@ -117,13 +117,13 @@ def _check_path(path: Path) -> None:
 
 
 def deciding_fields(config: Config) -> dict[str, Any]:
-    """The fields of a config as JSON, without those that do not decide results: the names in
+    """Return the fields of a config as JSON, without those that do not decide results: the names in
     `excluded_from_cache_key` of the config, and of configs within it."""
     return config.model_dump(mode="json", exclude=_excluded(config))
 
 
 def _excluded(value: Any) -> dict[Any, Any]:
-    """What `model_dump` is to leave out."""
+    """Return what `model_dump` is to leave out."""
     if isinstance(value, Config):
         names: frozenset[str] = getattr(value, "excluded_from_cache_key", frozenset())
         parts: dict[Any, Any] = {
@@ -151,7 +151,7 @@ def field_docs(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _own_docs(model: type) -> dict[str, str]:
-    """The docstring of each field that the class itself declares, empty where it has none.
+    """Return the docstring of each field that the class itself declares, empty where it has none.
 
     Raises:
         OSError, TypeError, SyntaxError: the source of the class is in no file.
@@ -184,5 +184,5 @@ class Named(Config, ABC):
 
     @classmethod
     def name(cls) -> str:
-        """The recipe key: the class name in snake case."""
+        """Return the recipe key: the class name in snake case."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()

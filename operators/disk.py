@@ -16,7 +16,7 @@ import xxhash
 
 
 def in_user_cache(name: str) -> Path:
-    """A file in rejuice's folder in the user's cache folder."""
+    """Return a file in rejuice's folder in the user's cache folder."""
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "rejuice" / name
 
@@ -86,7 +86,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_file(path: Path) -> bytes:
-    """What a file holds that rejuice keeps.
+    """Return what a file holds that rejuice keeps.
 
     Raises:
         FileNotFoundError: there is none.
@@ -150,12 +150,12 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, key: bytes, kind: int, parts: Sequence[Any], number: int = 0) -> Header:
-        """The header of a payload, which is given in parts."""
+        """Return the header of a payload, which is given in parts."""
         assert len(key) == KEY_BYTES, "a key has 32 bytes"
         return cls(key, number, kind, sum(map(len, parts)), _checksum(parts))
 
     def packed(self) -> bytes:
-        """The bytes of the header."""
+        """Return the bytes of the header."""
         high, low = divmod(self.size, 1 << 32)
         header = _HEADER.pack(
             MAGIC, 0, self.number, self.kind, 0, high, low, self.key, self.checksum
@@ -163,17 +163,17 @@ class Header(NamedTuple):
         return MAGIC + _header_checksum(header) + header[8:]
 
     def fits(self, payload: Any) -> bool:
-        """Whether a payload is as it was written."""
+        """Return whether a payload is as it was written."""
         return len(payload) == self.size and _checksum([payload]) == self.checksum
 
 
 def key_of(*names: str) -> bytes:
-    """The key of what is called by these names, such as a folder and a file in it."""
+    """Return the key of what is called by these names, such as a folder and a file in it."""
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).digest()
 
 
 def read_header(data: Any, at: int = 0) -> Header | None:
-    """The header that begins at a place of some bytes; None: none does, or it is damaged."""
+    """Return the header that begins at a place of some bytes; None: none does, or it is damaged."""
     header = bytes(data[at : at + HEADER_BYTES])
     if not header.startswith(MAGIC) or len(header) < HEADER_BYTES:
         return None
@@ -192,7 +192,7 @@ class FoundRecord(NamedTuple):
 
 
 def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[FoundRecord]:
-    """The records in some bytes that are undamaged, in their order.
+    """Yield the records in some bytes that are undamaged, in their order.
 
     What a process was writing when it was killed stands at the end, and is no record.
     """
@@ -210,7 +210,7 @@ def records_in(data: memoryview, *, trusted: bool = False) -> Iterator[FoundReco
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """The place of the first magic from here on; the end where there is none."""
+    """Return the place of the first magic from here on; the end where there is none."""
     while start < len(data):
         found = bytes(data[start : start + _BLOCK]).find(MAGIC)
         if found >= 0:

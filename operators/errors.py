@@ -69,7 +69,7 @@ class RejuiceError(Exception):
         return _rebuild, (type(self), self.found, self.right, self.where)
 
     def at(self, where: str) -> RejuiceError:
-        """The same error, with `where` put in front of its own location."""
+        """Return the same error, with `where` put in front of its own location."""
         joined = ", ".join(part for part in (where, self.where) if part)
         return type(self)(self.found, self.right, where=joined)
 
@@ -109,7 +109,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as messages quote it: as Python writes it, and cut off where it is long."""
+    """Return a value as messages quote it: as Python writes it, and cut off where it is long."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # It has an integer of more digits than Python writes.

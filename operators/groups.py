@@ -35,12 +35,12 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, table: pa.Table, key: str = "prompt_id") -> Groups:
-        """Groups of consecutive rows with the same `key` (a null equals a null)."""
+        """Return groups of consecutive rows with the same `key` (a null equals a null)."""
         return cls.of_column(table[key])
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray | pa.Array) -> Groups:
-        """Groups of consecutive equal values of one column."""
+        """Return groups of consecutive equal values of one column."""
         n = len(column)
         if n == 0:
             empty = np.zeros(0, np.int64)
@@ -105,7 +105,7 @@ class Groups(NamedTuple):
 
 
 def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
-    """One reproducible uniform number in [0, 1) per row.
+    """Return one reproducible uniform number in [0, 1) per row.
 
     It depends only on (seed, salt, prompt_id, index within the group), so a result does not change
     with chunk size, worker count or engine.
@@ -128,7 +128,7 @@ def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
 
 
 def uniform_of(bits: Array) -> Array:
-    """Numbers in [0, 1) of random bits, float64 from uint64."""
+    """Return numbers in [0, 1) of random bits, float64 from uint64."""
     # The top 53 bits, as many as a float64 holds.
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -154,14 +154,14 @@ def mix(z: Array) -> Array:
 
 
 def scoped_keys(keys_N: Array, prompt_ids: pa.ChunkedArray) -> Array:
-    """Keys that are equal only where the key and the prompt are equal, uint64[N]."""
+    """Return keys that are equal only where the key and the prompt are equal, uint64[N]."""
     groups = Groups.of_column(prompt_ids)
     prompts_G = mix(hash_each(prompt_ids.take(pa.array(groups.starts_G))))
     return mix(keys_N + prompts_G[groups.codes_N])
 
 
 def group_starts(table: pa.Table) -> pa.Array:
-    """Whether a row is the first of its prompt, bool[N]."""
+    """Return whether a row is the first of its prompt, bool[N]."""
     starts_N = np.zeros(table.num_rows, bool)
     starts_N[Groups.of(table).starts_G] = True
     return pa.array(starts_N)

@@ -53,7 +53,7 @@ class JsonObject(NamedTuple):
 
 
 def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
-    r"""The JSON objects in a text, in order, without those within others.
+    r"""Return the JSON objects in a text, in order, without those within others.
 
     Example:
         >>> json_objects('No {braces}. {"answer": {"apples": 3}}')
@@ -77,7 +77,7 @@ def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
 
 
 def json_value(text: str) -> Any:
-    """A text that is JSON as a whole.
+    """Return a text that is JSON as a whole.
 
     Raises:
         ValueError: it is no JSON, or nested too deep.
@@ -117,7 +117,7 @@ def _with_kept_backslashes(text: str, *, is_program: bool) -> str:
 
 
 def _restored(value: Any) -> Any:
-    """A value of JSON with its backslashes."""
+    """Return a value of JSON with its backslashes."""
     if isinstance(value, str):
         return value.replace(_KEPT, "\\")
     if isinstance(value, dict):
@@ -136,7 +136,7 @@ _DEEP = 2048
 
 
 def parse_json(text: str | bytes) -> Any:
-    """What a JSON text holds, as `json.loads`.
+    """Return what a JSON text holds, as `json.loads`.
 
     Raises:
         ValueError: it is not JSON, its values are nested too deeply, or a whole number has too many
@@ -155,7 +155,7 @@ def _integer(digits: str) -> int:
 
 
 def is_very_deep(text: bytes) -> bool:
-    """Whether values are nested so deeply that Arrow's parser would overflow its stack."""
+    """Return whether values are nested so deeply that Arrow's parser would overflow its stack."""
     start, length = 0, 2 * _DEEP  # Only in a line that is so long.
     while len(text) - start >= length:
         newline = text.rfind(b"\n", start, start + length)
@@ -176,7 +176,7 @@ def _end_of_object(text: bytes, start: int) -> int:
 
 
 def _is_between(text: bytes, newline: int) -> bool:
-    """Whether the end of a line is between two objects, and not within one."""
+    """Return whether the end of a line is between two objects, and not within one."""
     before, after = text[max(0, newline - 8) : newline], text[newline + 1 : newline + 9]
     ends, begins = before.rstrip(b" \t\r"), after.lstrip(b" \t\r\n")
     return ends.endswith(b"}") and (begins.startswith(b"{") or newline + 1 == len(text))

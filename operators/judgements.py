@@ -36,18 +36,18 @@ _OTHER, _GENERATED, _NO, _YES = range(4)
 
 
 def read(mode: Mode) -> Columns:
-    """Columns that `digest` needs."""
+    """Return columns that `digest` needs."""
     ids = ("prompt_id", "task", "response_id", "judged_response_id")
     return (*ids, "judgement", *(JUDGED_COLUMN[text] for text in _texts(mode)))
 
 
 def _texts(mode: Mode) -> tuple[Mode, ...]:
-    """What judgements are found by: the same response first, then the same answer."""
+    """Return what judgements are found by: the same response first, then the same answer."""
     return ("response", "answer") if mode == "response" else ("answer",)
 
 
 def digest(table: pa.Table, mode: Mode) -> pa.Table:
-    """The digest of whole groups, row by row: 17 bytes each, 25 with `mode: response`.
+    """Return the digest of whole groups, row by row: 17 bytes each, 25 with `mode: response`.
 
     Returns:
         `role`: a generated response, a judgement Yes, a judgement No, or none of these.
@@ -74,7 +74,7 @@ def digest(table: pa.Table, mode: Mode) -> pa.Table:
 
 
 def generated(digests: pa.Table) -> Array:
-    """Which rows are responses of `task: generate`, bool[N]."""
+    """Return which rows are responses of `task: generate`, bool[N]."""
     generated_N: Array = np.asarray(digests["role"]) == _GENERATED
     return generated_N
 
@@ -91,7 +91,7 @@ class Judged(NamedTuple):
         return self._share(0.0)
 
     def smoothed(self, prior: float) -> Array:
-        """The share of Yes after adding `prior` judgements of each kind, float64[N].
+        """Return the share of Yes after adding `prior` judgements of each kind, float64[N].
 
         0.5 where there is no judgement at all.
         """
@@ -105,7 +105,7 @@ class Judged(NamedTuple):
 
 
 def judged(digests: pa.Table) -> Judged:
-    """The judgements of each response.
+    """Return the judgements of each response.
 
     A response without its own takes those of the responses to its prompt with the same text (with
     `mode: response`), then those of the responses with the same answer. Rows that are not of `task:
@@ -139,7 +139,7 @@ def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
 
 
 def _keys(column: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Keys, uint64[N], and which of them are not null, bool[N]."""
+    """Return keys, uint64[N], and which of them are not null, bool[N]."""
     return np.asarray(pc.fill_null(column, 0)), np.asarray(column.is_valid())
 
 

@@ -23,7 +23,7 @@ _MAY_BE_HIDDEN = re.compile(r"[^ -~]")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    r"""A text with what cannot be seen as escapes, such as `\u001b`.
+    r"""Return a text with what cannot be seen as escapes, such as `\u001b`.
 
     Example:
         >>> visible("a\u202eb")
@@ -116,12 +116,12 @@ def know_named(fields: Any) -> None:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a field or a variable is named as one with a secret, such as `api_key`."""
+    """Return whether a field or a variable is named as one with a secret, such as `api_key`."""
     return bool(_SECRET_NAME.search(name))
 
 
 def redact(text: str) -> str:
-    """A text without the secrets that are known."""
+    """Return a text without the secrets that are known."""
     for form in _forms(_secrets()):
         if form.part in text:
             text = form.in_text.sub(REDACTED, text)
@@ -129,7 +129,7 @@ def redact(text: str) -> str:
 
 
 def redact_bytes(body: bytes) -> bytes:
-    """An answer without the secrets that are known; JSON stays JSON."""
+    """Return an answer without the secrets that are known; JSON stays JSON."""
     for form in _forms(_secrets()):
         if form.raw_part in body:
             body = form.in_bytes.sub(_unless_escaped, body)
@@ -137,7 +137,7 @@ def redact_bytes(body: bytes) -> bytes:
 
 
 def _secrets() -> tuple[str, ...]:
-    """All that are known now: the environment may have changed."""
+    """Return all that are known now: the environment may have changed."""
     found = dict(_known)
     for name in _NAMES:
         found[os.environ.get(name, "").strip()] = None
@@ -164,7 +164,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _forms(secrets: tuple[str, ...]) -> tuple[_Form, ...]:
-    """The longest first: one may be a part of another."""
+    """Return the longest first: one may be a part of another."""
     found = sorted({each for secret in secrets for each in _written(secret)}, key=len)
     return tuple(map(_form, reversed(found)))
 
@@ -192,7 +192,7 @@ def _form(text: str) -> _Form:
 
 
 def _pattern(character: str) -> str:
-    """A character as it is, and as JSON, URLs and HTML write it."""
+    """Return a character as it is, and as JSON, URLs and HTML write it."""
     if character.isascii() and character.isalnum():
         return character
     code = f"{ord(character):x}"

@@ -63,7 +63,7 @@ class Change(NamedTuple):
     failed: NDArray[np.int64] | None = None
 
     def drops_all(self) -> bool:
-        """Whether every row is dropped."""
+        """Return whether every row is dropped."""
         return self.reasons is not None and not self.reasons.null_count
 
 
@@ -146,11 +146,11 @@ class Operator(Named):
         return False
 
     def reads(self) -> Columns:
-        """Columns that must be in the table."""
+        """Return columns that must be in the table."""
         return ()
 
     def failed_values(self) -> Mapping[str, frozenset[str]]:
-        """Columns in which some values say that the row has failed for a reason that another
+        """Return columns in which some values say that the row has failed for a reason that another
         attempt may not meet, with these values: `--retry_missing` computes such rows again, too."""
         return {}
 
@@ -181,11 +181,11 @@ class Operator(Named):
         return list(dict.fromkeys((*paths, *named, *optional)))
 
     def writes(self) -> Columns:
-        """Columns the operator adds or replaces."""
+        """Return columns the operator adds or replaces."""
         return ()
 
     def replaces(self) -> Columns:
-        """Columns of `writes` that may be in the input: by default those that it also reads.
+        """Return columns of `writes` that may be in the input: by default those that it also reads.
 
         A recipe is refused if a step would replace any other column, of the dataset or of another
         operator. Columns that the same operator, or the run that made the dataset, has written may
@@ -195,7 +195,7 @@ class Operator(Named):
         return tuple(name for name in self.writes() if reads == ALL or name in reads)
 
     def removes(self) -> Columns:
-        """Columns of the input that the output no longer has."""
+        """Return columns of the input that the output no longer has."""
         return ()
 
     def drops_within_groups(self) -> bool:
@@ -208,7 +208,7 @@ class Operator(Named):
         return self.kind is not Kind.MAPPER
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        """What decides the result, as JSON: all fields. Kept results are found again by it.
+        """Return what decides the result, as JSON: all fields. Kept results are found again by it.
 
         Leave out fields that only say how the work is done (an address, a number of workers), and
         add what the fields do not show (the content of a file that they name).
@@ -354,7 +354,7 @@ class ResumableOperator(Operator):
         return 1, 0
 
     def has_results(self) -> bool:
-        """Whether it may find results without computing them, as in a cache of its own."""
+        """Return whether it may find results without computing them, as in a cache of its own."""
         return False
 
     def close(self) -> None:
@@ -366,11 +366,11 @@ class Mapper(Operator):
 
     @abstractmethod
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        """The columns named in `writes`, each with `table.num_rows` values."""
+        """Return the columns named in `writes`, each with `table.num_rows` values."""
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """The columns of `map`."""
+        """Return the columns of `map`."""
         return Change(columns=self.map(table))
 
 
@@ -385,7 +385,7 @@ class Filter(Operator):
 
     @final
     def apply(self, table: pa.Table) -> Change:
-        """The reasons of `decide`."""
+        """Return the reasons of `decide`."""
         return Change(reasons=self.decide(table))
 
 
@@ -441,7 +441,7 @@ def surviving_rows(change: Change, n: int) -> NDArray[np.int64] | None:
 def split(
     change: Change, starts: Sequence[int], only: Container[int] | None = None
 ) -> Iterator[Change]:
-    """The changes to parts of the rows, of which `change` is the change to all.
+    """Yield the changes to parts of the rows, of which `change` is the change to all.
 
     Args:
         change: to all rows.
@@ -500,7 +500,7 @@ def concatenate(changes: Sequence[Change], sizes: Sequence[int]) -> Change:
 
 
 def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -> Change:
-    """The change to all rows, from the changes to parts whose rows lie between each other.
+    """Return the change to all rows, from the changes to parts whose rows lie between each other.
 
     Args:
         changes: to each part, without parents.
@@ -516,7 +516,7 @@ def interleave(changes: Sequence[Change], rows: Sequence[NDArray[np.integer]]) -
 
 
 def merge_logged(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """How often each kind of message was logged in all parts, the most frequent first.
+    """Return how often each kind of message was logged in all parts, the most frequent first.
 
     Messages that differ only in numbers and ids are of one kind, which has the text of that one of
     them that sorts first. Of too many kinds, the rarer ones are counted together.

@@ -17,12 +17,12 @@ _QUOTED = re.compile(r"\s*\[\s*[\"']")
 
 
 def has_box(text: str) -> bool:
-    r"""Whether a text has a `\boxed{`, closed or not."""
+    r"""Return whether a text has a `\boxed{`, closed or not."""
     return bool(_BOX.search(text))
 
 
 def last_box(text: str) -> str | None:
-    r"""The content of the last `\boxed{}` of a text; None where its braces are not balanced.
+    r"""Return the content of the last `\boxed{}` of a text; None where its braces are not balanced.
 
     Example:
         >>> last_box(r"First 3, so $\boxed{\frac{1}{2}}$ for {x}.")
@@ -40,7 +40,7 @@ def last_box(text: str) -> str | None:
 
 
 def listed_answers(text: str) -> list[str] | None:
-    """The right answers in a JSON list that begins with a string; None if a text is none.
+    """Return the right answers in a JSON list that begins with a string; None if a text is none.
 
     A list of numbers is one answer, such as an interval. `['12']` is how Python writes a list.
 
@@ -70,7 +70,7 @@ def as_text(answers: Sequence[str]) -> str:
 
 
 def alternatives(reference: str) -> list[str]:
-    """The answers each of which is right, in the order in which they are compared.
+    """Return the answers each of which is right, in the order in which they are compared.
 
     Example:
         >>> alternatives("11 or 13"), alternatives('["12", "twelve"]')

@@ -34,7 +34,7 @@ _N = TypeVar("_N", bound=Named)
 
 
 def build(kind: type[_N], fields: Mapping[str, Any]) -> _N:
-    """An operator, a tool or a flow from recipe fields.
+    """Return an operator, a tool or a flow from recipe fields.
 
     Raises:
         RecipeError: a field is unknown (with a suggestion), missing or of the wrong type.
@@ -46,7 +46,7 @@ def build(kind: type[_N], fields: Mapping[str, Any]) -> _N:
 
 
 def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
-    """The first problem that pydantic found, in the words of a recipe."""
+    """Return the first problem that pydantic found, in the words of a recipe."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden" and len(first["loc"]) > 1:
@@ -67,7 +67,7 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
 
 
 def _subfields(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of a field that is a model itself; none where it is not."""
+    """Return names of the fields of a field that is a model itself; none where it is not."""
     for name in path:
         info = model.model_fields.get(str(name))
         inner = info.annotation if info else None
@@ -116,7 +116,7 @@ class Registry(Generic[T]):
         }
 
     def find(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T] | None:
-        """The class of that name, or None where nobody registered it.
+        """Return the class of that name, or None where nobody registered it.
 
         Args:
             name: the recipe key.
@@ -134,7 +134,7 @@ class Registry(Generic[T]):
         return self._load(points[0]) if points else None
 
     def get(self, name: str, custom: Mapping[str, type[T]] | None = None) -> type[T]:
-        """The class of that name.
+        """Return the class of that name.
 
         Args:
             name: the recipe key.
@@ -167,7 +167,7 @@ class Registry(Generic[T]):
         return usable, unusable
 
     def load_files(self, paths: Iterable[Path]) -> dict[str, type[T]]:
-        """The classes of this kind that Python files, or folders of them, define, by name.
+        """Return the classes of this kind that Python files, or folders of them, define, by name.
 
         Raises:
             RecipeError: a path is missing, does not import, defines no operator, tool or flow, or
@@ -215,7 +215,7 @@ load_files = OPERATORS.load_files
 
 @cache
 def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """All entry points of a group by name, sorted; nothing is imported."""
+    """Return all entry points of a group by name, sorted; nothing is imported."""
     found: dict[str, list[EntryPoint]] = {}
     for point in sorted(entry_points(group=group), key=lambda point: point.name):
         found.setdefault(point.name, []).append(point)
@@ -223,7 +223,7 @@ def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
-    """The entry points of one name, without those that a distribution has listed twice."""
+    """Return the entry points of one name, without those that a distribution has listed twice."""
     if len(points) == 1:  # Nearly always; to ask for the owner is to parse its metadata.
         return tuple(points)
     by_owner = {(owner(point), point.value): point for point in points}
@@ -231,7 +231,7 @@ def _distinct(points: list[EntryPoint]) -> tuple[EntryPoint, ...]:
 
 
 def owner(point: EntryPoint) -> str:
-    """The distribution of an entry point and its version, such as `rejuice 0.4.0`."""
+    """Return the distribution of an entry point and its version, such as `rejuice 0.4.0`."""
     dist = point.dist
     return "an unknown distribution" if dist is None else f"{dist.name} {dist.version}"
 
@@ -246,7 +246,7 @@ def load_file(path: Path) -> dict[str, type[Operator]]:
 
 
 def _defined_in(path: Path) -> list[tuple[Path, type[Named]]]:
-    """The operators, tools and flows of a file, or of the files of a folder."""
+    """Return the operators, tools and flows of a file, or of the files of a folder."""
     found = []
     for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
         module = _import_file(file)

@@ -54,7 +54,7 @@ _OPENS_ANSWER = re.compile(r"\s*<\|(?:START_RESPONSE|response)\|>")
 
 
 def final_channel(text: str) -> str | None:
-    """A response in the harmony format from its last channel `final` on; others as they are.
+    """Return a response in the harmony format from its last channel `final` on; others as they are.
 
     Returns:
         None if it has channels, and none is `final`.
@@ -75,7 +75,7 @@ def final_channel(text: str) -> str | None:
 
 
 def after_thoughts(text: str) -> str | None:
-    """What follows the last thought of a response; None inside one that is not closed.
+    """Return what follows the last thought of a response; None inside one that is not closed.
 
     Example:
         >>> after_thoughts("7?</think>It is 12."), after_thoughts("[THINK]7?")
@@ -96,7 +96,7 @@ def after_thoughts(text: str) -> str | None:
 
 
 def _may_have_thought(text: str) -> bool:
-    """Whether a text may have one of the tags: most have none, and are done with at once."""
+    """Return whether a text may have one of the tags: most have none, and are done with at once."""
     # A search for one character takes a quarter of the time of a search for several.
     return (
         "hink" in text
@@ -119,7 +119,7 @@ def without_thoughts(text: str) -> str:
 
 
 def continued(prefix: str | None, responses: Sequence[str | None]) -> list[str | None]:
-    """Responses behind what their prompts end with, where they do not repeat it.
+    """Return responses behind what their prompts end with, where they do not repeat it.
 
     Example:
         >>> continued("<think>", ["7?</think>12", "<think>7?</think>12", None])

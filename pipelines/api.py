@@ -161,7 +161,7 @@ def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
 
 
 def _about_the_table(error: RejuiceError, path: str | None) -> RejuiceError:
-    """The error, without the name of a temporary file."""
+    """Return the error, without the name of a temporary file."""
     if path is None:
         return error
     found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))

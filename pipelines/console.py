@@ -36,7 +36,7 @@ class Console(console.Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of something; texts as they may be printed."""
+        """Yield the segments of something; texts as they may be printed."""
         if isinstance(renderable, str):
             renderable = shown(renderable)
         elif isinstance(renderable, Text) and (safe := shown(renderable.plain)) != renderable.plain:
@@ -59,7 +59,7 @@ def print_lines(lines: Iterable[str], console: console.Console) -> None:
 
 
 def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
-    """A table without lines: a column of names, and columns of figures on the right."""
+    """Return a table without lines: a column of names, and columns of figures on the right."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for heading in others:
@@ -68,7 +68,7 @@ def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """How often each value occurs.
+    """Return how often each value occurs.
 
     Example:
         >>> listed({"wrong_answer": 1200, "correct": 3})
@@ -78,5 +78,5 @@ def listed(counts: Mapping[str, int]) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number with three digits; `-` where it is not known."""
+    """Return a number with three digits; `-` where it is not known."""
     return "-" if math.isnan(value) else f"{value:.3f}"

@@ -35,7 +35,7 @@ ESTIMATOR = "rejuice"
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether the folder has everything that a run needs to be launched."""
+    """Return whether the folder has everything that a run needs to be launched."""
     return (folder / "prompts" / "train.parquet").exists()
 
 
@@ -50,7 +50,7 @@ class TrainingRun(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, recipe: Recipe) -> TrainingRun:
-        """The run of a recipe; nothing is written.
+        """Return the run of a recipe; nothing is written.
 
         Raises:
             RecipeError: the recipe cannot be used for training.
@@ -64,7 +64,7 @@ class TrainingRun(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path) -> TrainingRun:
-        """The run of a folder."""
+        """Return the run of a folder."""
         return cls.of(folder, load(folder / "recipe.yaml"))
 
     @property
@@ -73,24 +73,24 @@ class TrainingRun(NamedTuple):
         return self.config.policy or self.split.rollout.model
 
     def progress(self, step: int) -> float:
-        """How far training is at a step, from 0 at the first to 1 at the last."""
+        """Return how far training is at a step, from 0 at the first to 1 at the last."""
         return (step - 1) / max(1, self.config.steps - 1)
 
     def prompts(self, split: str) -> pa.Table:
-        """The prompts of `train` or of a validation set, mapped from their file."""
+        """Return the prompts of `train` or of a validation set, mapped from their file."""
         import pyarrow.feather as feather  # It loads what `rejuice check` does not need.
 
         return feather.read_table(self.folder / "prompts" / f"{split}.arrow", memory_map=True)
 
     def sampler(self) -> tuple[Policy, Sampling]:
-        """The policy, and its sampling parameters."""
+        """Return the policy, and its sampling parameters."""
         rollout, config = self.split.rollout, self.config
         seed = config.seed if config.seeds_requests else None
         sampling = Sampling(rollout.temperature, rollout.top_p, rollout.max_tokens, seed)
         return Policy.load(self.policy), sampling
 
     def saved_steps(self) -> list[int]:
-        """The steps with a checkpoint, from one of which a resume continues.
+        """Return the steps with a checkpoint, from one of which a resume continues.
 
         verl removes the weights of old ones, and leaves the rest of their folders.
         """
@@ -98,11 +98,11 @@ class TrainingRun(NamedTuple):
         return sorted(int(each.parent.name.removeprefix(CHECKPOINT)) for each in weights)
 
     def step_folder(self, step: int) -> Path:
-        """The folder of a step."""
+        """Return the folder of a step."""
         return self.folder / "steps" / f"{step:06d}"
 
     def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:
-        """A recipe, as YAML, that repeats on a step's rollouts what training did to them."""
+        """Return a recipe, as YAML, that repeats on a step's rollouts what training did to them."""
         folder = self.step_folder(step) / part
         head = {
             "project_name": self.folder.name,
@@ -127,7 +127,7 @@ class StepPlan(NamedTuple):
 
 
 def plan_step(config: Train, step: int) -> StepPlan:
-    """The plan of `step`, from 1 to `config.steps`."""
+    """Return the plan of `step`, from 1 to `config.steps`."""
     schedule = config.schedule
     if schedule == "verify_alter":
         every = config.verification.every
@@ -141,7 +141,7 @@ def plan_step(config: Train, step: int) -> StepPlan:
 
 
 def first_steps(config: Train) -> int:
-    """How many steps of `verify_init` train on judgements: at least one, and not all."""
+    """Return how many steps of `verify_init` train on judgements: at least one, and not all."""
     share = round(config.verification.init_share * config.steps)
     return min(max(1, share), max(1, config.steps - 1))
 
@@ -158,7 +158,7 @@ class Policy(NamedTuple):
 
     @classmethod
     def load(cls, name: str) -> Self:
-        """The policy of a folder, a hub name or `embedded`."""
+        """Return the policy of a folder, a hub name or `embedded`."""
         from transformers import AutoTokenizer
 
         path = policy_path(name)
@@ -177,7 +177,7 @@ class Sampling(NamedTuple):
 
 
 def _configured_end_ids(path: str) -> list[int | None]:
-    """The end tokens in the policy's generation config."""
+    """Return the end tokens in the policy's generation config."""
     from transformers import GenerationConfig
 
     try:
@@ -228,7 +228,7 @@ def errors_recorded(folder: Path) -> Iterator[None]:
 
 
 def recorded_error(folder: Path) -> RecordedError | None:
-    """The error that the run has left, if any."""
+    """Return the error that the run has left, if any."""
     try:
         found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
         return RecordedError(str(found["message"]), bool(found["expected"]))

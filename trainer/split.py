@@ -131,7 +131,7 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
 
 
 def loss_agg_mode(found: SplitRecipe, config: Train) -> LossAggMode:
-    """How token losses are aggregated, whether the recipe says so or not."""
+    """Return how token losses are aggregated, whether the recipe says so or not."""
     return config.loss_agg_mode or ("token-mean" if found.agents is None else TURN_MEAN)
 
 
@@ -196,13 +196,13 @@ def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
 
 
 def advantage_operator(steps: Iterable[Step]) -> GrpoAdvantageMapper:
-    """The recipe's own advantage; GRPO's if it has none."""
+    """Return the recipe's own advantage; GRPO's if it has none."""
     found = [step.operator for step in steps if isinstance(step.operator, GrpoAdvantageMapper)]
     return found[-1] if found else GrpoAdvantageMapper()
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
-    """Whether steps write the column `reward`."""
+    """Return whether steps write the column `reward`."""
     return any("reward" in step.operator.writes() for step in steps)
 
 
@@ -245,7 +245,7 @@ def _parts(recipe: Recipe) -> SplitRecipe:
 
 
 def _where(recipe: Recipe, step: Step) -> str:
-    """Where a message points that names the step itself."""
+    """Return where a message points that names the step itself."""
     return f"{recipe.line_of(step)}, step {step.number}"
 
 
@@ -352,14 +352,14 @@ def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], recip
 
 
 def _drops(operator: Operator) -> bool:
-    """Whether it may drop rows; where it names no reasons, only its kind tells."""
+    """Return whether it may drop rows; where it names no reasons, only its kind tells."""
     if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
         return False
     return bool(operator.reasons) or operator.kind is not Kind.MAPPER
 
 
 def grading_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps that grade a response, for validation, where nothing is dropped.
+    """Return the steps that grade a response, for validation, where nothing is dropped.
 
     Raises:
         RecipeError: there is none, or one needs to see more than one response.
@@ -398,7 +398,7 @@ class HeldOutSet(NamedTuple):
 
 
 def held_out_sets(parts: SplitRecipe, config: Train, where: str) -> tuple[HeldOutSet, ...]:
-    """The validation sets of a recipe.
+    """Return the validation sets of a recipe.
 
     Raises:
         RecipeError: a set overrides what is not there.
@@ -447,7 +447,7 @@ def _with(step: Step, fields: Mapping[str, Any]) -> Step:
 
 
 def answers_only(recipe: Recipe) -> SplitRecipe:
-    """The parts of a recipe in which the policy answers, and judges nothing.
+    """Return the parts of a recipe in which the policy answers, and judges nothing.
 
     Raises:
         RecipeError: the recipe cannot be used for training, it is about agents, or the policy

@@ -46,7 +46,7 @@ _NOT_PASSED = ("prompt_token_ids", "response_logprobs", "sampling")
 
 
 def reward_funcs(recipe: PathLike, *, policy: str | None = None) -> list[RecipeReward]:
-    """What `GRPOTrainer(reward_funcs=...)` takes: one function, the `reward` of a recipe.
+    """Return what `GRPOTrainer(reward_funcs=...)` takes: one function, the `reward` of a recipe.
 
     It is one function and not one for each component, because TRL sums several with `nansum`: a
     missing component would count as 0 beside one that is present, whatever the weights.
@@ -75,7 +75,7 @@ def reward_funcs(recipe: PathLike, *, policy: str | None = None) -> list[RecipeR
 
 
 def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any:
-    """The prompts of a recipe as a `datasets.Dataset`: `prompt`, and all other columns.
+    """Return the prompts of a recipe as a `datasets.Dataset`: `prompt`, and all other columns.
 
     TRL passes the columns to the reward with each completion. A repeated prompt is kept once: the
     recipe would see two groups of it in a batch as one.
@@ -166,7 +166,7 @@ class RecipeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,  # TRL's protocol: the columns of the dataset.
     ) -> list[float | None]:
-        """The rewards of completions; None if a step has dropped it or gives it no reward.
+        """Return the rewards of completions; None if a step has dropped it or gives it no reward.
 
         Raises:
             RejuiceError: a step fails, as the recipe may demand for missing components, or groups
@@ -273,7 +273,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _rows_of(rollouts: pa.Table, curated: Curated) -> list[int]:
-    """The rollout to which each remaining row belongs."""
+    """Return the rollout to which each remaining row belongs."""
     row_of = {name: row for row, name in enumerate(rollouts["response_id"].to_pylist())}
     left = curated.table["response_id"].to_pylist()
     if len(set(left)) < len(left) or not set(left) <= row_of.keys():

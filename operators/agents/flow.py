@@ -63,11 +63,11 @@ class Flow(Budgets, Named):
         """
 
     def models(self) -> Mapping[str, Model]:
-        """The frozen models that `play.ask` reaches, by role."""
+        """Return the frozen models that `play.ask` reaches, by role."""
         return {}
 
     def reads(self) -> tuple[str, ...]:
-        """Columns of the dataset that the flow reads from `task.columns`."""
+        """Return columns of the dataset that the flow reads from `task.columns`."""
         return ()
 
     def cache_key_fields(self) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ _N = TypeVar("_N", bound=Named)
 
 
 def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
-    """The flow of a recipe.
+    """Return the flow of a recipe.
 
     Raises:
         RecipeError: there is no such flow, a field does not fit, or it reads the reference.
@@ -100,7 +100,7 @@ def build_flow(entry: Mapping[str, Any], files: Sequence[Path] = ()) -> Flow:
 def build_tools(
     entries: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
 ) -> tuple[Tool, ...]:
-    """The tools of a recipe.
+    """Return the tools of a recipe.
 
     Raises:
         RecipeError: there is no such tool, two have the same name, a field does not fit, or one

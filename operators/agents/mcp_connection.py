@@ -87,7 +87,7 @@ async def _receive(lines: asyncio.StreamReader, put: Any) -> None:
 
 
 async def _line(lines: asyncio.StreamReader) -> bytes:
-    """The next line; empty: there is none, or it is too long."""
+    """Return the next line; empty: there is none, or it is too long."""
     try:
         return await lines.readuntil()
     except asyncio.IncompleteReadError as error:
@@ -128,7 +128,7 @@ async def _end(program: asyncio.subprocess.Process) -> None:
 
 
 async def _ends(program: asyncio.subprocess.Process) -> bool:
-    """Whether a program ends soon."""
+    """Return whether a program ends soon."""
     # Not by its `wait`, which waits for the end of pipes, too: what it has started may hold them.
     for _ in range(round(_GRACE_S / _POLL_S)):
         if program.returncode is not None:
@@ -143,7 +143,7 @@ def _signal(program: asyncio.subprocess.Process, number: int) -> None:
 
 
 def http_client(own_headers: Mapping[str, str], timeout_s: float) -> httpx2.AsyncClient:
-    """A client of HTTP whose answers are bounded."""
+    """Yield a client of HTTP whose answers are bounded."""
     import httpx2
 
     class Bounded(httpx2.AsyncHTTPTransport):
@@ -206,7 +206,7 @@ class McpLink:
         self._connecting = asyncio.Lock()
 
     async def ask(self, work: Callable[[Client], Awaitable[T]], *, again: bool) -> T:
-        """What `work` returns.
+        """Return what `work` returns.
 
         Args:
             work: with a client that is connected.

@@ -69,7 +69,7 @@ class FrozenModel(DialectServer):
         return self
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        """What decides the answers, as JSON: where the server is does not."""
+        """Return what decides the answers, as JSON: where the server is does not."""
         return {**deciding_fields(self), "code": self.code}
 
     def preflight(self) -> None:
@@ -83,7 +83,7 @@ class FrozenModel(DialectServer):
         check_server(self, self.model)
 
     async def ask(self, messages: Messages) -> str:
-        """The model's answer to a chat.
+        """Return the model's answer to a chat.
 
         Raises:
             ModelError: there is none after the attempts that the options allow, or the server is

@@ -59,7 +59,7 @@ class GrowingChat:
     def after(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], stopped: bool, text: str
     ) -> tuple[int, ...]:
-        """The next prompt.
+        """Return the next prompt.
 
         Args:
             prompt_ids: int[P], the prompt before it.
@@ -74,7 +74,7 @@ class GrowingChat:
         return (*prompt_ids, *token_ids, *between)
 
     def _leaves_out_thought(self, opened: str, closed: str) -> bool:
-        """Whether a message with a thought is written as one with another thought."""
+        """Return whether a message with a thought is written as one with another thought."""
         texts = (f"{opened}\n{thought}\n{closed}\n\nb" for thought in "ce")
         one, other = (self._ids((("assistant", text), _MORE)) for text in texts)
         return one == other
@@ -85,7 +85,7 @@ class GrowingChat:
 
 @lru_cache(maxsize=4)
 def growing_chat(encode: Encode | None) -> GrowingChat:
-    """The `GrowingChat` of a template, which is checked once.
+    """Return the `GrowingChat` of a template, which is checked once.
 
     Raises:
         EngineError: it lacks the prefix property, or None: the template is on the server.
@@ -186,7 +186,7 @@ class Model(Protocol):
     """A frozen model."""
 
     async def ask(self, messages: Messages) -> str:
-        """Its answer.
+        """Return its answer.
 
         Raises:
             ModelError: it gives none.
@@ -281,7 +281,7 @@ class Play:
         return self._toolbox.functions
 
     async def act(self, messages: Messages) -> Action:
-        """The policy's answer to a chat: a turn that is trained.
+        """Return the policy's answer to a chat: a turn that is trained.
 
         Raises:
             TrajectoryEnd: a budget is used up.
@@ -290,7 +290,7 @@ class Play:
         return await self._act(chat, partial(self._encoded, chat))
 
     async def reply(self, text: str) -> Action:
-        """The policy's next action in the same chat, after one more message from the user.
+        """Return the policy's next action in the same chat, after one more message from the user.
 
         The chat grows by token ids: what was sampled is not tokenised again.
 
@@ -330,7 +330,7 @@ class Play:
         return Action(sample.text, sample.finish_reason == "length")
 
     async def ask(self, role: str, messages: Messages) -> str:
-        """The answer of a frozen model, which is recorded and never trained.
+        """Return the answer of a frozen model, which is recorded and never trained.
 
         Args:
             role: a key of `Flow.models`.
@@ -348,7 +348,7 @@ class Play:
         return text
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Observation:
-        """The observation of a tool call.
+        """Return the observation of a tool call.
 
         Args:
             tool: its name, as the policy wrote it.
@@ -361,7 +361,7 @@ class Play:
         return await self._call(self._toolbox.call, tool, arguments, given)
 
     async def call_text(self, tool: str, text: str) -> Observation:
-        """The observation of a tool call with plain text, see `Toolbox.call_text`.
+        """Return the observation of a tool call with plain text, see `Toolbox.call_text`.
 
         Raises:
             TrajectoryEnd: as `call`.
@@ -459,7 +459,7 @@ class Play:
         return None if self._encode is None else tuple(self._encode(messages))
 
     def _grown(self, text: str) -> tuple[int, ...]:
-        """The prompt of a chat that has grown by the last action and a message."""
+        """Return the prompt of a chat that has grown by the last action and a message."""
         last = next(turn for turn in reversed(self.turns) if turn.role == POLICY)
         chat = growing_chat(self._encode)
         if last.prompt_token_ids is None or last.token_ids is None:
@@ -469,7 +469,7 @@ class Play:
         return chat.after(last.prompt_token_ids, last.token_ids, stopped, text)
 
     def _not_sampled(self, failure: Failure) -> TrajectoryEnd:
-        """The end of a trajectory whose next turn could not be sampled."""
+        """Return the end of a trajectory whose next turn could not be sampled."""
         if self._acted == 0:
             self.first_failure = failure
         if failure.reason == "prompt_too_long":
@@ -478,7 +478,7 @@ class Play:
 
 
 def as_utf8(text: str) -> str:
-    """A text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
+    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
     return text.encode(errors="replace").decode()
 
 

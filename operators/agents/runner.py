@@ -97,7 +97,7 @@ async def turn_sampler(
 
 
 def turns_at_a_time(engine: Engine) -> int:
-    """How many trajectories keep an engine busy."""
+    """Return how many trajectories keep an engine busy."""
     from ..sampling.openai_engine import OpenAIEngine
 
     return engine.options.concurrency if isinstance(engine, OpenAIEngine) else _WAVE
@@ -202,7 +202,7 @@ class EngineSampler:
                 return
 
     def _next_wave(self) -> Sequence[_WaitingTurn]:
-        """The turns that wait, in an order that does not depend on which came first."""
+        """Return the turns that wait, in an order that does not depend on which came first."""
         # A trajectory that has ended meanwhile, such as by its time limit, waits no more.
         wave = [turn for turn in self._waiting if not turn.found.done()]
         wave.sort(key=lambda turn: _order(turn.prompt))
@@ -275,7 +275,7 @@ async def play_trajectory(
     seed: int,
     index: int,
 ) -> Trajectory:
-    """One trajectory of a task; whatever goes wrong in it is its finish reason.
+    """Return one trajectory of a task; whatever goes wrong in it is its finish reason.
 
     Raises:
         EngineError: the engine itself has failed.
@@ -348,7 +348,7 @@ class AgentRunner:
         self._thread: LoopThread | None = None
 
     def run(self, tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Outcome]:
-        """Groups as they finish, each with the index of its task; every index exactly once.
+        """Yield groups as they finish, each with the index of its task; every index exactly once.
 
         Sampled tokens are reported to `token_count.token_listener()`.
 
@@ -454,7 +454,7 @@ class AgentRunner:
 
 
 def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | None]:
-    """The n trajectories of each task; None where there is none."""
+    """Yield the n trajectories of each task; None where there is none."""
     numbers = count()
     for seeded in tasks:
         if seeded is None:
@@ -465,7 +465,7 @@ def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | Non
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:
-    """What a flow returned, None where it was ended.
+    """Return what a flow returned, None where it was ended.
 
     Raises:
         EngineError: the engine has failed, whatever the flow made of it.
@@ -493,7 +493,7 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
 
 
 def _bug(flow: Flow, error: BaseException) -> OperatorError:
-    """The error to raise if a flow raised something, with the line of its code."""
+    """Return the error to raise if a flow raised something, with the line of its code."""
     frames = extract_tb(error.__traceback__)
     own = getattr(sys.modules.get(type(flow).__module__), "__file__", "")
     at = ([frame for frame in frames if frame.filename == own] or frames)[-1]
@@ -519,7 +519,7 @@ def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Message
 
 
 def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
-    """What tools give the policy to call.
+    """Return what tools give the policy to call.
 
     Raises:
         ToolError: a tool cannot say what it has.

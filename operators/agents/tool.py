@@ -41,7 +41,7 @@ class Observation(NamedTuple):
     status: Status = "ok"
 
     def redacted(self) -> Observation:
-        """The same without the secrets that are known: a server may repeat its key."""
+        """Return the same without the secrets that are known: a server may repeat its key."""
         return self._replace(text=redact(self.text))
 
 
@@ -97,7 +97,7 @@ class Tool(Named):
 
     @abstractmethod
     async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
-        """What the policy sees.
+        """Return what the policy sees.
 
         Declare the arguments that the policy fills in as parameters with types; describe one by
         `Annotated[str, Field(description=…)]`. A keyword-only parameter `task` receives the columns
@@ -110,7 +110,7 @@ class Tool(Named):
         """
 
     def reads(self) -> Columns:
-        """Columns of the dataset that calls need; the reference must not be among them."""
+        """Return columns of the dataset that calls need; the reference must not be among them."""
         return ()
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ class Tool(Named):
         return True
 
     async def functions(self) -> Sequence[ToolFunction]:
-        """What the policy can call: by default one function, `call`.
+        """Return what the policy can call: by default one function, `call`.
 
         Raises:
             ToolError: a server that must be asked does not answer.
@@ -165,7 +165,7 @@ async def close_all(*parts: Closable) -> None:
 
 
 def described(function: ToolFunction) -> dict[str, Any]:
-    """A function as chat templates and servers take it, in the form of OpenAI's API."""
+    """Return a function as chat templates and servers take it, in the form of OpenAI's API."""
     body = {"description": function.description, "parameters": dict(function.parameters)}
     return {"type": "function", "function": {"name": function.name, **body}}
 
@@ -205,7 +205,7 @@ def _function_of(tool: Tool) -> ToolFunction:
 
 @cache
 def _signature(tool_class: type[Tool]) -> tuple[type[BaseModel], bool]:
-    """The arguments of `call` as a model, and whether it takes the columns of the task."""
+    """Return the arguments of `call` as a model, and whether it takes the columns of the task."""
     fields: dict[str, Any] = {}
     parameters = inspect.signature(tool_class.call, eval_str=True).parameters
     for parameter in list(parameters.values())[1:]:

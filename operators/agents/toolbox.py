@@ -40,12 +40,12 @@ ToolCacheMode: TypeAlias = Annotated[
 
 
 def user_cache() -> Path:
-    """The cache in the user's cache folder."""
+    """Return the cache in the user's cache folder."""
     return in_user_cache("tools.answers")
 
 
 def cached(tools: Sequence[Tool], mode: ToolCacheMode, path: Path) -> tuple[Tool, ...]:
-    """The tools, with those whose calls cost something behind a cache.
+    """Return the tools, with those whose calls cost something behind a cache.
 
     Raises:
         RecipeError: with `read_only`, there is no cache, or a tool whose calls may change
@@ -192,7 +192,7 @@ class Toolbox:
 
     @classmethod
     async def of(cls, tools: Sequence[Tool]) -> Toolbox:
-        """The functions of all tools.
+        """Return the functions of all tools.
 
         Raises:
             RecipeError: two of them have the same name.
@@ -203,7 +203,7 @@ class Toolbox:
     async def call(
         self, name: str, arguments: Mapping[str, Any] | str, task: Mapping[str, Any]
     ) -> Observation:
-        """What a call gives; what the policy did wrong is an observation, too.
+        """Return what a call gives; what the policy did wrong is an observation, too.
 
         Raises:
             ToolError: the tool cannot be used.
@@ -222,7 +222,7 @@ class Toolbox:
         return (await function.call(arguments, task)).redacted()
 
     async def call_text(self, name: str, text: str, task: Mapping[str, Any]) -> Observation:
-        """What a call with plain text gives: `call` for a policy that writes no JSON.
+        """Return what a call with plain text gives: `call` for a policy that writes no JSON.
 
         The text of a JSON object is that object. Any other text is the value of the only argument
         that is required, or else of the first one.

@@ -151,13 +151,13 @@ class Trajectory(NamedTuple):
         return [turn for turn in self.turns if turn.role == POLICY]
 
     def to_json(self) -> bytes:
-        """What is stored of it, as JSON; floats keep their bits."""
+        """Return what is stored of it, as JSON; floats keep their bits."""
         turns = [turn._asdict() for turn in self.turns]
         return orjson.dumps([turns, self.response, self.finish_reason])
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Trajectory:
-        """What `to_json` wrote."""
+        """Return what `to_json` wrote."""
         turns, response, finish_reason = orjson.loads(text)
         return cls(tuple(map(_turn, turns)), response, finish_reason)
 
@@ -179,12 +179,12 @@ class TrajectoryGroup(NamedTuple):
 
 
 def turns_of(row: Sequence[dict[str, Any]]) -> tuple[Turn, ...]:
-    """The turns in a cell of the column `turns`, as Python values."""
+    """Return the turns in a cell of the column `turns`, as Python values."""
     return tuple(map(_turn, row))
 
 
 def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, pa.Array]:
-    """The columns that describe trajectories, one row each.
+    """Return the columns that describe trajectories, one row each.
 
     `prompt_token_ids` is the first prompt of the policy; `response_token_ids` and
     `response_logprobs` are all its actions, one after the other, without observations: they are
@@ -233,7 +233,7 @@ def holds_turns(cell: Any) -> bool:
 
 
 def turn_lines(cell: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """A line for each turn of a trajectory.
+    """Return a line for each turn of a trajectory.
 
     Returns:
         What happened, such as `2. search {"query": "apples"}, ok`, and what was written or seen.

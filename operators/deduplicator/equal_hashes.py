@@ -62,12 +62,12 @@ class EqualHashes(NamedTuple):
 
 
 def row_type(n: int) -> type[np.int32] | type[np.int64]:
-    """The smallest type for the numbers of n rows."""
+    """Return the smallest type for the numbers of n rows."""
     return np.int32 if n <= np.iinfo(np.int32).max else np.int64
 
 
 def occurred_before(hashes_M: Array) -> Array:
-    """Which hashes have occurred before, bool[M].
+    """Return which hashes have occurred before, bool[M].
 
     Example:
         >>> occurred_before(np.array([7, 3, 7, 7], np.uint64)).tolist()
@@ -99,7 +99,7 @@ def checked_unit(unit: ComparedUnit, column: str | None, within: Within | None) 
 
 
 def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]) -> Array:
-    """Which rows repeat an earlier one, bool[N].
+    """Return which rows repeat an earlier one, bool[N].
 
     Args:
         digest: with the column `key`, null if there is nothing to compare; for prompts also
@@ -117,7 +117,7 @@ def repeats(digest: pa.Table, unit: ComparedUnit, find: Callable[[Array], Array]
 
 
 def shard(digest: pa.Table, unit: ComparedUnit) -> Array:
-    """The shard of each row, uint64[N]: only rows with the same key are ever compared.
+    """Return the shard of each row, uint64[N]: only rows with the same key are ever compared.
 
     A row without a key is compared with none, so it may be in any shard. All rows of a prompt are
     in that of its first row.

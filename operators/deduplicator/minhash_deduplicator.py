@@ -51,7 +51,7 @@ class Signatures:
 
     @classmethod
     def of_column(cls, column: pa.ChunkedArray) -> Signatures:
-        """The values of fixed_size_binary[N], null or not."""
+        """Return the values of fixed_size_binary[N], null or not."""
         size = PERMUTATIONS
         return cls(
             [
@@ -67,11 +67,11 @@ class Signatures:
         return int(self._starts[-1]) if self._rows_M is None else len(self._rows_M)
 
     def select(self, rows: Array) -> Signatures:
-        """Some of these rows, ascending."""
+        """Return some of these rows, ascending."""
         return Signatures(self._parts, rows if self._rows_M is None else self._rows_M[rows])
 
     def take(self, rows_K: Array) -> Array:
-        """The signatures of some of these rows, in any order: uint8[K, PERMUTATIONS]."""
+        """Return the signatures of some of these rows, in any order: uint8[K, PERMUTATIONS]."""
         rows_K = rows_K if self._rows_M is None else self._rows_M[rows_K]
         taken_KP = np.empty((len(rows_K), PERMUTATIONS), np.uint8)
         part_K = np.searchsorted(self._starts, rows_K, side="right") - 1
@@ -83,7 +83,7 @@ class Signatures:
         return taken_KP
 
     def hashes(self, keys_M: Array, word: np.dtype[np.unsignedinteger], words: slice) -> Array:
-        """One hash of some words of each signature and of its row's key, uint64[M].
+        """Return one hash of some words of each signature and of its row's key, uint64[M].
 
         Args:
             keys_M: uint64[M].
@@ -105,7 +105,7 @@ class Signatures:
 
 
 def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Which rows have a near duplicate before them that is itself kept, bool[M].
+    """Return which rows have a near duplicate before them that is itself kept, bool[M].
 
     Args:
         signatures: of M rows.
@@ -121,7 +121,7 @@ def near_repeats(signatures: Signatures, keys_M: Array, threshold: float) -> Arr
 
 
 def _drops(signatures: Signatures, keys_M: Array, threshold: float) -> Array:
-    """Which rows are dropped, bool[M], where no two rows have the same key and signature.
+    """Return which rows are dropped, bool[M], where no two rows have the same key and signature.
 
     Most rows may be near duplicates of each other, and have dozens of pairs each. So where there
     are too many pairs, only those of the earlier rows are collected at first; then it is known
@@ -180,7 +180,7 @@ def _near_pairs(
 
 
 def _candidates(equal: EqualHashes) -> Iterator[tuple[Array, Array]]:
-    """Pairs of rows with the same band, in blocks of (later rows, earlier rows).
+    """Yield pairs of rows with the same band, in blocks of (later rows, earlier rows).
 
     Each row with the first of its bucket and with the previous one. Not all pairs, of which a large
     bucket has too many; similar rows share several buckets.

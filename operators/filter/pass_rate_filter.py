@@ -72,7 +72,7 @@ class PassRateFilter(Filter):
 
 
 def _stored(groups: Groups, table: pa.Table) -> Array:
-    """The column `pass_rate`, one value for each group, nan where it is null.
+    """Return the column `pass_rate`, one value for each group, nan where it is null.
 
     Raises:
         DataError: it differs within a group.

@@ -63,7 +63,7 @@ class RecordedTrajectories:
     def run(
         self, tasks: Iterable[SeededTask | None], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """The recorded trajectories, as `AgentRunner.run`.
+        """Yield the recorded trajectories, as `AgentRunner.run`.
 
         Raises:
             EngineError: they were sampled with other settings, come from several policies, or lack
@@ -189,18 +189,18 @@ class AgentRolloutMapper(RolloutMapper):
         return self
 
     def open_flow(self) -> Flow:
-        """The flow."""
+        """Return the flow."""
         return build_flow(self.flow, self.custom_operator_paths)
 
     def open_tools(self) -> tuple[Tool, ...]:
-        """The tools, behind their cache; whoever uses them closes them."""
+        """Return the tools, behind their cache; whoever uses them closes them."""
         return cached(self._tools(), self.tool_cache, self.tool_cache_path or user_cache())
 
     def _tools(self) -> tuple[Tool, ...]:
         return build_tools(self.tools, self.custom_operator_paths)
 
     def tasks(self, table: pa.Table, rows: Iterable[int]) -> Iterator[Task]:
-        """What the trajectories of these rows are about; each of them has a prompt."""
+        """Yield what the trajectories of these rows are about; each of them has a prompt."""
         own = list(self._readers())
         columns = table.select([*own, "prompt_id", "prompt"])
         for at in rows:
@@ -290,7 +290,7 @@ class AgentRolloutMapper(RolloutMapper):
             tool.preflight()
 
     def _readers(self) -> dict[str, str]:
-        """The columns that tools and the flow read, each with the first of them."""
+        """Return the columns that tools and the flow read, each with the first of them."""
         if self.engine == "recorded":
             return {}
         parts: list[Flow | Tool] = [self.open_flow(), *reversed(self._tools())]
@@ -299,7 +299,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _results(
         self, chunks: Iterator[RowsOfChunk | None]
     ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
-        """The result of each row, as they finish."""
+        """Return the result of each row, as they finish."""
 
         def run(
             tasks: Iterable[SeededTask | None],
@@ -311,7 +311,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _tasks_or_failures(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[ToCompute[SeededTask] | KnownResult[TrajectoryGroup | Failure]]:
-        """What the trajectories of each of these rows are about, or why there are none."""
+        """Yield what the trajectories of each of these rows are about, or why there are none."""
         check_chats(table["prompt"])
         prompts = dict[int, Prompt]()
         for row, prompt in self.prompts_of(table, rows):
@@ -323,7 +323,7 @@ class AgentRolloutMapper(RolloutMapper):
             yield ToCompute([row], SeededTask(task, prompt.seed))
 
     def _player(self) -> _Player:
-        """What runs trajectories; within a thread, the same one until the step is closed."""
+        """Return what runs trajectories; within a thread, the same one until the step is closed."""
         key = self._key()
         if key not in _open:
             _open[key] = self._open_player()
@@ -353,7 +353,7 @@ class AgentRolloutMapper(RolloutMapper):
     def _change(
         self, prompt_ids: pa.ChunkedArray, found: Sequence[TrajectoryGroup | Failure]
     ) -> Change:
-        """The change to rows with these results."""
+        """Return the change to rows with these results."""
         groups = [
             (row, each) for row, each in enumerate(found) if isinstance(each, TrajectoryGroup)
         ]
@@ -362,7 +362,7 @@ class AgentRolloutMapper(RolloutMapper):
         return self._change_of(prompt_ids, found, sources, columns_of(trajectories))
 
     def _explained(self) -> Mapping[str, str]:
-        """What the policy sees first, and the tools."""
+        """Return what the policy sees first, and the tools."""
         from ..agents.runner import first_prompt, functions_of
 
         lines = {}

@@ -85,7 +85,7 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
         return component("diversity", np.where(open_N, values_N, 0.0), missing)
 
     def _gates(self, table: pa.Table, groups: Groups) -> tuple[Array, Array]:
-        """Rows with an open gate, and rows whose gate cannot be decided, each bool[N]."""
+        """Return rows with an open gate, and rows whose gate cannot be decided, each bool[N]."""
         none_N = np.zeros(table.num_rows, bool)
         if self.gate == "none":
             return ~none_N, none_N

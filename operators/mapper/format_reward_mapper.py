@@ -83,7 +83,7 @@ class FormatRewardMapper(Mapper):
 
 
 def is_tagged(text: str, marks: Sequence[tuple[str, str]]) -> bool:
-    """Whether `text` is a sequence of parts between opening and closing tags, each tag once.
+    """Return whether `text` is a sequence of parts between opening and closing tags, each tag once.
 
     Example:
         >>> marks = [("<think>", "</think>"), ("<answer>", "</answer>")]
@@ -114,7 +114,7 @@ def _each_once(text: str, marks: Sequence[tuple[str, str]]) -> bool:
 
 
 def has_one_box(text: str) -> bool:
-    r"""Whether `text` contains exactly one `\boxed{...}`, balanced and not empty.
+    r"""Return whether `text` contains exactly one `\boxed{...}`, balanced and not empty.
 
     Escaped braces, as in `\{1, 2\}`, do not count as braces.
 

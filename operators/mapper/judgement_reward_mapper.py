@@ -109,7 +109,7 @@ class JudgementRewardMapper(Operator):
 
 
 def judgement_in(text: str) -> str | None:
-    r"""The judgement of a response, Yes or No; None if the response is malformed.
+    r"""Return the judgement of a response, Yes or No; None if the response is malformed.
 
     Example:
         >>> judgement_in(r"It is \boxed{42}, as the student says. \boxed{\text{Yes}}")
@@ -127,7 +127,7 @@ def judgement_in(text: str) -> str | None:
 
 
 def _judgement(before: str, inner: str | None, after: str | None) -> str | None:
-    """The judgement that a box contains, as `before` or as `before{inner}after`."""
+    """Return the judgement that a box contains, as `before` or as `before{inner}after`."""
     word = before
     if inner is not None:
         if not _FONT.fullmatch(before.strip()) or (after or "").strip() not in ("", "."):

@@ -67,7 +67,7 @@ _FIRST_OBJECT = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 
 
 def messages(question: str, response: str) -> list[dict[str, str]]:
-    """The chat that Data-Juicer sends for a sample with these two fields.
+    """Return the chat that Data-Juicer sends for a sample with these two fields.
 
     What looks in them like a delimiter of that prompt, or like a special token, has a backslash.
     """
@@ -87,7 +87,7 @@ def messages(question: str, response: str) -> list[dict[str, str]]:
 
 
 def data_juicer_schema() -> dict[str, Any]:
-    """The JSON schema of an answer as the prompt describes it."""
+    """Return the JSON schema of an answer as the prompt describes it."""
     texts = {"type": "array", "items": {"type": "string"}}
     properties = {
         "dimension_scores": schema_of_scores(DIMENSIONS),
@@ -104,7 +104,7 @@ def data_juicer_schema() -> dict[str, Any]:
 
 
 def read_scores(answer: ScorerAnswer, dimensions: Sequence[str]) -> tuple[float, ...]:
-    """The score of each dimension; the first JSON object in the text counts.
+    """Return the score of each dimension; the first JSON object in the text counts.
 
     Raises:
         MalformedError: there is no number from 1 to 5 for one of them.

@@ -111,11 +111,11 @@ class PolicyRolloutMapper(RolloutMapper):
         return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
 
     def _passed(self, table: pa.Table) -> dict[str, pa.Array]:
-        """The input values of the written columns; empty if no row passes unchanged."""
+        """Return the input values of the written columns; empty if no row passes unchanged."""
         return {} if self.task is None else {name: _as_written(table, name) for name in _WRITTEN}
 
     def _is_prompt(self, table: pa.Table) -> Array:
-        """Which rows are prompts to sample from, bool[N]."""
+        """Return which rows are prompts to sample from, bool[N]."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
@@ -130,7 +130,7 @@ class PolicyRolloutMapper(RolloutMapper):
             yield row, Failure("already_sampled", "") if sampled_N[row] else prompt
 
     def _change(self, prompt_ids: pa.ChunkedArray, found: Sequence[Group | Failure]) -> Change:
-        """The change to rows with these results."""
+        """Return the change to rows with these results."""
         groups = [(row, group) for row, group in enumerate(found) if isinstance(group, Group)]
         samples = [(group, sample) for _, group in groups for sample in group.samples]
         columns = {
@@ -145,7 +145,7 @@ class PolicyRolloutMapper(RolloutMapper):
 
 
 def _as_written(table: pa.Table, name: str) -> pa.Array:
-    """An input column, cast to the type in which it is written.
+    """Return an input column, cast to the type in which it is written.
 
     Raises:
         DataError: it has an incompatible type.
@@ -162,6 +162,6 @@ def _as_written(table: pa.Table, name: str) -> pa.Array:
 
 
 def _unchanged(passed: Mapping[str, pa.Array], row: int) -> Change:
-    """The change to a single row, which keeps its values in `passed`."""
+    """Return the change to a single row, which keeps its values in `passed`."""
     columns = {name: column.slice(row, 1) for name, column in passed.items()}
     return Change(columns, pa.nulls(1, pa.string()), np.zeros(1, np.int64))

@@ -152,7 +152,7 @@ class PromptTemplateMapper(Operator):
         return Change(columns, reasons)
 
     def first_references(self, table: pa.Table) -> list[str]:
-        """The references of the first rows of a dataset, as `apply` would write them.
+        """Return the references of the first rows of a dataset, as `apply` would write them.
 
         It looks at nothing else, and makes no array from Python's values, for which Arrow loads
         pandas: a check of a recipe should be quick.
@@ -170,7 +170,7 @@ class PromptTemplateMapper(Operator):
         return [text for text in references if text]
 
     def _identity(self, table: pa.Table) -> list[list[Any]] | None:
-        """The values of the columns of `identity`, by row."""
+        """Return the values of the columns of `identity`, by row."""
         if not self.identity:
             return None
         columns = [at_path(table, path).to_pylist() for path in self.identity]
@@ -245,7 +245,7 @@ class PromptTemplateMapper(Operator):
         return pa.array([text or None for text in self._found(column)], pa.string())
 
     def _found(self, column: pa.Array) -> list[str]:
-        """The reference of each row, empty where it has none."""
+        """Return the reference of each row, empty where it has none."""
         if is_list(column.type):
             inner = [self._one(text) for text in self._texts(column.flatten()).to_pylist()]
             ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(column), 0)))
@@ -256,7 +256,7 @@ class PromptTemplateMapper(Operator):
         return [self._any_of(text) for text in self._texts(column).to_pylist()]
 
     def _any_of(self, text: str | None) -> str:
-        """The reference in a text that may be a JSON list of right answers."""
+        """Return the reference in a text that may be a JSON list of right answers."""
         is_whole = text is None or self.reference_pattern or self.reference_form == "text"
         several = None if is_whole else listed_answers(text or "")
         if several is None:
@@ -264,7 +264,7 @@ class PromptTemplateMapper(Operator):
         return as_text(list(filter(None, map(self._one, several))))
 
     def _one(self, text: str | None) -> str:
-        """The reference in a text, empty where it has none."""
+        """Return the reference in a text, empty where it has none."""
         if self.reference_pattern is not None:
             text = _last_match(re.compile(self.reference_pattern), text)
         elif self.reference_form != "text" and text is not None and has_box(text):
@@ -274,7 +274,7 @@ class PromptTemplateMapper(Operator):
         return (text or "").strip()
 
     def _texts(self, column: pa.Array) -> pa.Array:
-        """The column in which references are found, as strings."""
+        """Return the column in which references are found, as strings."""
         if pa.types.is_nested(column.type):
             raise DataError(
                 f"column '{self.reference}' is {column.type}",

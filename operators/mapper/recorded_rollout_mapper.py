@@ -162,7 +162,7 @@ class RecordedRolloutMapper(Operator):
         return pa.table(columns)
 
     def _chats(self, cells: pa.Array) -> Chats | None:
-        """The chats of cells, if each is one: then `text` can only be their content.
+        """Return the chats of cells, if each is one: then `text` can only be their content.
 
         Raises:
             DataError: messages are all the assistant's, so they may be responses as well.
@@ -180,7 +180,7 @@ class RecordedRolloutMapper(Operator):
         return chats
 
     def _beside(self, other: str, name: str, table: pa.Table, rows: pa.Array) -> pa.Array:
-        """The items of the lists in another column, one for each response.
+        """Return the items of the lists in another column, one for each response.
 
         Raises:
             DataError: a list has more or fewer items than there are responses.

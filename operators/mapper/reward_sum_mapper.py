@@ -42,7 +42,7 @@ class WeightSchedule(Config):
     """Linear, or slow at both ends as half a cosine."""
 
     def at(self, progress: float) -> float:
-        """The weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
+        """Return the weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
 
         Example:
             >>> WeightSchedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
@@ -185,16 +185,16 @@ class RewardSumMapper(Operator):
         return found
 
     def _added(self, part: _Component, name: str) -> Array:
-        """What a component adds to the sum, float64[N]."""
+        """Return what a component adds to the sum, float64[N]."""
         return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
 
     def weight(self, name: str) -> float:
-        """The weight of component `name` at the current `progress`."""
+        """Return the weight of component `name` at the current `progress`."""
         weight = self.weights[name]
         return weight.at(self.progress) if isinstance(weight, WeightSchedule) else weight
 
     def summed(self, table: pa.Table) -> BoolArray:
-        """Which rows are summed, bool[N]: all, or those of `task`."""
+        """Return which rows are summed, bool[N]: all, or those of `task`."""
         if self.task is None:
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)

@@ -168,14 +168,14 @@ class SelfVerificationMapper(Operator):
         return Change(columns, parents=parents, notes=notes)
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
-        """The question of each group, string[G]; null where there is none."""
+        """Return the question of each group, string[G]; null where there is none."""
         first_rows_G = pa.array(groups.starts_G)
         if self.question is not None:
             return table[self.question].take(first_rows_G).combine_chunks().cast(pa.string())
         return last_user_message(table["prompt"].take(first_rows_G).combine_chunks().cast(MESSAGES))
 
     def _candidates(self, table: pa.Table, groups: Groups, question_G: pa.Array) -> _Candidates:
-        """Responses that could be judged, one for each distinct text of a prompt."""
+        """Return responses that could be judged, one for each distinct text of a prompt."""
         text = same_text(table[JUDGED_COLUMN[self.mode]])
         graded_N = _graded(table)
         usable_N = np.asarray(pc.fill_null(pc.not_equal(text, ""), False)).astype(bool)
@@ -280,7 +280,7 @@ class _Candidates(NamedTuple):
         return _Candidates(*(column[at] for column in self))
 
     def over(self, limit: int) -> int:
-        """How many right or wrong ones exceed `limit` in their group."""
+        """Return how many right or wrong ones exceed `limit` in their group."""
         known = self.graded != _UNGRADED
         count = np.unique(self.codes[known] * 2 + self.graded[known], return_counts=True)[1]
         return int(np.maximum(count - limit, 0).sum())
@@ -294,7 +294,7 @@ class _Chosen(NamedTuple):
 
 
 def _graded(table: pa.Table) -> Array:
-    """The grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
+    """Return the grade of each row by its verdict, int64[N]: `_RIGHT`, `_WRONG` or `_UNGRADED`."""
     verdict = table["verdict"].cast(pa.string())
     found = pc.index_in(verdict, pa.array(["wrong_answer", "correct"]))
     graded_N: Array = np.asarray(found.fill_null(_UNGRADED)).astype(np.int64)

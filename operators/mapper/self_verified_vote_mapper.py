@@ -105,7 +105,7 @@ class _Ballot(NamedTuple):
         return cls(rows_V, answers.codes_N, prompts_B, first_B, answers.sizes_G, weight_B)
 
     def winners(self, *, weighted: bool) -> Array:
-        """Which answers win, bool[B]: one for each prompt."""
+        """Return which answers win, bool[B]: one for each prompt."""
         weight_B = self.weight_B if weighted else self.votes_B
         order_B = np.lexsort((self.first_B, -self.votes_B, -weight_B, self.prompts_B))
         winner_B = np.zeros(len(order_B), bool)

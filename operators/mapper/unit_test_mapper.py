@@ -170,7 +170,7 @@ class UnitTestMapper(Mapper):
         return self._columns([self._result(*each) for each in zip(rows, graded, strict=True)])
 
     def assertions(self, table: pa.Table) -> Iterator[AssertCase]:
-        """The tests of all rows that have a program, with `style: assert`."""
+        """Yield the tests of all rows that have a program, with `style: assert`."""
         from ..sandbox.grading import AssertCase
 
         for row in self._rows(table):
@@ -207,7 +207,7 @@ class UnitTestMapper(Mapper):
     def _row(
         self, response: str | None, tests: tuple[Any, ...], setup: Any, entry: Any, prefix: Any
     ) -> _Row:
-        """What is to be done with a row."""
+        """Return what is to be done with a row."""
         from ..sandbox.code_block import extract_code
         from ..sandbox.grading import BadTestsError, Program, Submission, assert_cases, stdin_cases
 

@@ -84,7 +84,7 @@ class VerdictRecheckMapper(Operator):
         return Change({"recheck": recheck}, notes=_notes(verdicts, recheck))
 
     def _recheck(self, graded: Sequence[_Graded]) -> list[Slug | None]:
-        """The verdict of math-verify on each, None if it is not checked."""
+        """Return the verdict of math-verify on each, None if it is not checked."""
         found: dict[_Graded, Slug] = {}
         gradable = list[_Graded]()
         for each in dict.fromkeys(graded):
@@ -112,7 +112,7 @@ class _Graded(NamedTuple):
     reference: str
 
     def text(self) -> str:
-        """The text to pass to math-verify."""
+        """Return the text to pass to math-verify."""
         bare = self.response.strip() == self.answer
         return f"${self.answer}$" if bare else self.response
 

@@ -65,7 +65,7 @@ class EngineSpec(NamedTuple):
 
 
 def open_engine(spec: EngineSpec) -> Engine:
-    """The engine of a spec; within a thread, the same one until it is released.
+    """Return the engine of a spec; within a thread, the same one until it is released.
 
     Raises:
         EngineError: it cannot be opened.
@@ -101,7 +101,7 @@ def cache_key_state(spec: EngineSpec) -> dict[str, Any]:
 
 
 def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
-    """A chat with the chat template applied; or why that is impossible."""
+    """Return a chat with the chat template applied; or why that is impossible."""
     from .tokenizer import TemplateRefusedError, chat_text
 
     name = _tokenizer_name(spec)
@@ -114,7 +114,7 @@ def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
 
 
 def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
-    """The text of a prompt that was sampled from; or why it cannot be shown."""
+    """Return the text of a prompt that was sampled from; or why it cannot be shown."""
     from .tokenizer import displayed
 
     name = _tokenizer_name(spec)
@@ -180,7 +180,7 @@ def _file_states(spec: EngineSpec) -> Iterator[list[Any]]:
 
 
 def policy_path(model: str) -> str:
-    """The folder or hub name of a policy, which may be one of `EMBEDDED_POLICIES`."""
+    """Return the folder or hub name of a policy, which may be one of `EMBEDDED_POLICIES`."""
     return str(EMBEDDED_POLICIES.get(model, model))
 
 
@@ -252,7 +252,7 @@ def _transformers_engine(policy: str, **options: Any) -> Engine:
 
 
 def process_count(policy: str, dtype: str, cores: int) -> int:
-    """How many processes, each with its own copy of the weights, sample on these cores.
+    """Return how many processes, each with its own copy of the weights, sample on these cores.
 
     A process for each core beats one with many threads, which wait for each other in every layer:
     the more, the busier the machine. But large weights come from memory for every token, and two
@@ -286,7 +286,7 @@ def _weight_files(policy: str) -> list[Path]:
 
 
 def _numbers(weights: Path) -> int:
-    """How many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
+    """Return how many numbers a `.safetensors` file holds, by its header; 0 if it has none."""
     try:
         with weights.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")

@@ -64,7 +64,7 @@ def request_body(
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     dialect: Dialect = _PLAIN,
 ) -> dict[str, Any]:
-    """The JSON of one request for all n responses of a prompt.
+    """Return the JSON of one request for all n responses of a prompt.
 
     Args:
         api: the endpoint of the server.
@@ -136,7 +136,7 @@ def read_group(
     exact: bool,
     dialect: Dialect = _PLAIN,
 ) -> Group:
-    """The group in the server's answer.
+    """Return the group in the server's answer.
 
     Args:
         body: of the HTTP response.
@@ -178,7 +178,7 @@ def read_group(
 
 
 def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
-    """The n choices of an answer, in their order.
+    """Return the n choices of an answer, in their order.
 
     Raises:
         AttemptError: there are others, or one of them was refused.
@@ -258,7 +258,7 @@ def _sample(
 def _token_fault(
     text: str, ids: tuple[int, ...] | None, logprobs: tuple[float, ...] | None, max_tokens: int
 ) -> str:
-    """Why a response cannot have these tokens; empty: it can.
+    """Return why a response cannot have these tokens; empty: it can.
 
     What a server says of tokens is trained on and counted, and nothing later would find it wrong.
     """
@@ -286,7 +286,7 @@ def _logprobs(choice: _SampleChoice) -> tuple[float, ...] | None:
 
 
 def _number(label: str, version: int) -> int:
-    """The version in a weight label of the server; vLLM's initial label has none."""
+    """Return the version in a weight label of the server; vLLM's initial label has none."""
     if label == "default":
         return version
     if not label.isdecimal():
@@ -388,7 +388,7 @@ class OpenAIEngine:
         settings: Settings,
         free: asyncio.Semaphore | None = None,
     ) -> Group | Failure:
-        """The samples of one prompt, for asynchronous code with a client of its own.
+        """Return the samples of one prompt, for asynchronous code with a client of its own.
 
         Args:
             client: of the running event loop.
@@ -438,7 +438,7 @@ class OpenAIEngine:
         return self._joined([groups[index] for index in range(settings.n)])
 
     def _joined(self, groups: Sequence[Group]) -> Group | Failure:
-        """One group of all samples; a failure where on-policy training could not use it."""
+        """Return one group of all samples; a failure where on-policy training could not use it."""
         oldest, newest = (pick(group.version for group in groups) for pick in (min, max))
         if self.exact and oldest != newest:
             detail = f"weights changed from {oldest} to {newest} while it was sampled"
@@ -449,7 +449,7 @@ class OpenAIEngine:
     async def _answer(
         self, client: OpenAIClient, prompt: Prompt, ids: list[int] | None, settings: Settings
     ) -> Group | Failure:
-        """What one request gives."""
+        """Return what one request gives."""
         # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
         short = None if ids is None else ids[:8]
         request, probe = (

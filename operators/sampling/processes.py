@@ -54,7 +54,7 @@ class OnDemand(Generic[W]):
         return [worker for worker, unfinished in self._unfinished.items() if unfinished]
 
     def hand_out(self) -> dict[W, list[Prompt]]:
-        """The prompts to send now, by worker; those of workers that were lost come first."""
+        """Return the prompts to send now, by worker; those of workers that were lost come first."""
         free = sum(self._free(worker) for worker in self._capacities)
         taken, self._returned = self._returned[:free], self._returned[free:]
         taken += self._feed.take_up_to(free - len(taken))
@@ -208,7 +208,7 @@ class EngineProcesses:
                     self._lose(process, work, error)
 
     def _results(self, work: OnDemand[_Process]) -> Iterator[tuple[int, Group | Failure]]:
-        """What is there of results, after waiting for at least one message."""
+        """Yield what is there of results, after waiting for at least one message."""
         report = token_listener()
         ready = wait([process.link for process in work.busy])
         for process in [process for process in work.busy if process.link in ready]:
@@ -293,13 +293,13 @@ class EngineProcesses:
         return _launch([self._python], [], environment)
 
     def _call(self, method: str, *arguments: object) -> dict[_Process, Any]:
-        """What the method returns in each process that lives."""
+        """Return what the method returns in each process that lives."""
         with self._closed_on_error():  # otherwise only some might have done it
             self._each(lambda process: self._send(process, (method, *arguments)))
             return self._each(self._receive)
 
     def _each(self, work: Callable[[_Process], T]) -> dict[_Process, T]:
-        """What `work` returns for each process; those that have died are lost.
+        """Return what `work` returns for each process; those that have died are lost.
 
         Raises:
             EngineError: all have died.

@@ -54,12 +54,12 @@ _WORD = 2**64 - 1
 
 
 def prompt_seeds(prompt_ids: pa.ChunkedArray | pa.Array, seed: int, step: int = 0) -> Array:
-    """The seed of each prompt's samples, uint64[N] in [0, 2**62)."""
+    """Return the seed of each prompt's samples, uint64[N] in [0, 2**62)."""
     return hash_each(prompt_ids, seed=step_seed(seed, step)) % _SEEDS
 
 
 def step_seed(seed: int, step: int) -> int:
-    """The seed with which a run offline samples what training samples at a step."""
+    """Return the seed with which a run offline samples what training samples at a step."""
     return (seed + step * _STEP_STRIDE) & _WORD
 
 
@@ -69,7 +69,7 @@ def prompt_seed(prompt_id: str, seed: int, step: int) -> int:
 
 
 def turn_seed(seed: int, index: int, turn: int) -> int:
-    """The seed of a turn of a trajectory, in [0, 2**62)."""
+    """Return the seed of a turn of a trajectory, in [0, 2**62)."""
     for part in (index, turn):
         seed = _mixed((_mixed(seed) + part + 1) & _WORD)
     return seed % _SEEDS
@@ -107,7 +107,7 @@ class Settings(NamedTuple):
     max_tokens: int = 1024  # longest response, in tokens
 
     def of(self, prompt: Prompt) -> Settings:
-        """The settings for one prompt, which may have a lower `max_tokens` of its own."""
+        """Return the settings for one prompt, which may have a lower `max_tokens` of its own."""
         if prompt.max_tokens is None:
             return self
         return self._replace(max_tokens=min(self.max_tokens, prompt.max_tokens))

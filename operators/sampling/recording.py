@@ -73,7 +73,7 @@ class Recording:
     def rows_of(
         self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[Numbered[Prompt], list[dict[str, Any]] | Failure]]:
-        """The rows of each prompt as Python values, n of them.
+        """Yield the rows of each prompt as Python values, n of them.
 
         Raises:
             EngineError: they were sampled with other settings.
@@ -86,7 +86,7 @@ class Recording:
                 yield numbered, self._found(key, settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
-        """The origin that the rows of a prompt have in common.
+        """Return the origin that the rows of a prompt have in common.
 
         Raises:
             EngineError: they differ in it.
@@ -98,7 +98,7 @@ class Recording:
         return first
 
     def _found(self, key: bytes, settings: Settings) -> list[dict[str, Any]] | Failure:
-        """The rows of the prompt with this key."""
+        """Return the rows of the prompt with this key."""
         number = self._numbers.get(key)
         if number is None:
             return Failure("not_recorded", f"{self.path} does not contain the prompt")
@@ -156,7 +156,7 @@ def _origin(row: dict[str, Any]) -> Origin:
 
 
 def _mixed(first: Origin, other: Origin) -> str:
-    """How two origins differ."""
+    """Return how two origins differ."""
     named = zip(("policies", "policy versions", "seeds"), first, other, strict=False)
     for what, *values in named:
         if values[0] != values[1]:
@@ -166,24 +166,24 @@ def _mixed(first: Origin, other: Origin) -> str:
 
 
 def as_tuple(values: list[Any] | None) -> tuple[Any, ...] | None:
-    """A cell of a list column."""
+    """Return a cell of a list column."""
     return None if values is None else tuple(values)
 
 
 def beginning(prompt: Prompt) -> str:
-    """The beginning of a prompt, for messages."""
+    """Return the beginning of a prompt, for messages."""
     text = " ".join(prompt.messages[-1][1].split())
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def _keys(prompts: Sequence[Prompt]) -> list[bytes]:
-    """A hash of each prompt's chat; that of empty bytes if it is none."""
+    """Return a hash of each prompt's chat; that of empty bytes if it is none."""
     chats = [[{"role": role, "content": text} for role, text in p.messages] for p in prompts]
     return [xxhash.xxh3_128_digest(c or b"") for c in _chats(pa.array(chats, MESSAGES)).to_pylist()]
 
 
 def _chats(prompts: pa.Array) -> pa.Array:
-    """Each chat as unique bytes, large_binary[N]; null where there is none.
+    """Return each chat as unique bytes, large_binary[N]; null where there is none.
 
     Parts are preceded by their lengths, so that no content looks like another message:
     `4:user:2:hi`.
@@ -205,7 +205,7 @@ def _chats(prompts: pa.Array) -> pa.Array:
 def _batches(
     path: Path, names: Sequence[str], lists: Sequence[str], fixes: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """All rows, with the types of the row contract; a missing column is null.
+    """Yield all rows, with the types of the row contract; a missing column is null.
 
     Raises:
         EngineError: the files do not exist, or are not a recording.
@@ -248,7 +248,7 @@ def _check_file(file: Path, *, is_json: bool) -> None:
 
 
 def _files(path: Path) -> tuple[list[Path], str]:
-    """The files to read, in order, and their format."""
+    """Return the files to read, in order, and their format."""
     inside = sorted(file for file in path.glob("*") if file.suffix in _FORMATS)
     suffixes = sorted({file.suffix for file in inside or [path]})
     if len(suffixes) > 1:
@@ -317,7 +317,7 @@ class RecordedEngine:
     def sample(
         self, prompts: Iterable[Prompt | None], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        """The recorded responses.
+        """Yield the recorded responses.
 
         Raises:
             EngineError: they were sampled with other settings, come from several policies, or lack

@@ -42,7 +42,7 @@ _CHAT = ({"role": "user", "content": "Hi"},)
 
 
 def opened_thought(folder: str, kwargs: Mapping[str, Any]) -> str | None:
-    """The tag that opens a thought at the end of every prompt; None if there is none."""
+    """Return the tag that opens a thought at the end of every prompt; None if there is none."""
     template = _template(Path(folder)) if Path(folder).is_dir() else None
     if template is None or not any(opens in template for opens, _ in TAGS):
         return None
@@ -77,7 +77,7 @@ def _refuse(message: str) -> None:
 
 
 def _template(folder: Path) -> str | None:
-    """The chat template in a folder, where transformers looks for it."""
+    """Return the chat template in a folder, where transformers looks for it."""
     file = folder / "chat_template.jinja"
     try:
         if file.is_file():
@@ -244,7 +244,7 @@ class RolloutMapper(ResumableOperator):
     def prompts_of(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Prompt | Failure]]:
-        """The prompt of each of these rows, or why there is none."""
+        """Yield the prompt of each of these rows, or why there is none."""
         repeated_N = Groups.of(table).position() > 0
         seeds_N = prompt_seeds(table["prompt_id"], self.seed)
         chosen = table["prompt"].take(pa.array(rows, pa.int64())).to_pylist()
@@ -262,7 +262,7 @@ class RolloutMapper(ResumableOperator):
             yield row, change
 
     def _reported(self, results: Iterator[tuple[int, _R]]) -> Iterator[tuple[int, _R]]:
-        """What an engine gives; the first failure with each reason is logged."""
+        """Yield what an engine gives; the first failure with each reason is logged."""
         for index, found in results:
             if isinstance(found, Failure):
                 message = f"a prompt failed with {found.reason}: {found.detail}"
@@ -276,7 +276,7 @@ class RolloutMapper(ResumableOperator):
         samples: Sequence[tuple[int, int, Sampled]],
         columns: Mapping[str, pa.Array],
     ) -> Change:
-        """The change to rows with these results."""
+        """Return the change to rows with these results."""
         ids, texts = prompt_ids.to_pylist(), columns["response"].to_pylist()
         parts = ((ids[row], str(k), text) for (row, k, _), text in zip(samples, texts, strict=True))
         written = {
@@ -298,5 +298,5 @@ class RolloutMapper(ResumableOperator):
 
 
 def column_of(name: str, values: Iterable[Any]) -> dict[str, pa.Array]:
-    """A column of the row contract, by its name."""
+    """Return a column of the row contract, by its name."""
     return {name: pa.array(list(values), ROW_CONTRACT[name])}

@@ -63,7 +63,7 @@ def prompt_ids(prompt: Prompt, encode: Encode) -> list[int]:
 
 
 def chat_text(name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
-    """The text that the policy continues: for display, not for encoding.
+    """Return the text that the policy continues: for display, not for encoding.
 
     Raises:
         EngineError: as `chat_encoder`.
@@ -127,7 +127,7 @@ def _load(name: str) -> Any:
 
 
 def _quick(tokenizer: Any) -> Callable[[str], list[int]] | None:
-    """What `apply_chat_template` does with the text of a chat, in half the time.
+    """Return what `apply_chat_template` does with the text of a chat, in half the time.
 
     The other half goes into arguments and results of transformers that are not needed here.
 
@@ -155,7 +155,7 @@ def _quick(tokenizer: Any) -> Callable[[str], list[int]] | None:
 
 
 def _is_not_on_hub(name: str) -> bool:
-    """Whether only the hub's cache on this machine has a tokenizer of that name.
+    """Return whether only the hub's cache on this machine has a tokenizer of that name.
 
     One request tells: transformers would retry each of a tokenizer's files for many seconds.
 

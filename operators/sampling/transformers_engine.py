@@ -130,7 +130,7 @@ class TransformersEngine:
                 yield failures.popleft()
 
         def block() -> list[SamplingRequest]:
-            """The next requests; none if there are none at present, or none at all."""
+            """Return the next requests; none if there are none at present, or none at all."""
             requests: list[SamplingRequest] = []
             for index, prompt in feed.take_up_to(_BLOCKS * self._groups(settings)):
                 request = self._request(index, prompt, settings)
@@ -173,7 +173,7 @@ class TransformersEngine:
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 
     def _groups(self, settings: Settings) -> int:
-        """How many groups are decoded at a time."""
+        """Return how many groups are decoded at a time."""
         return max(1, self._rows // settings.n)
 
     def _group(self, request: SamplingRequest, responses: Iterable[SampledResponse]) -> Group:
@@ -222,12 +222,12 @@ class SampledResponse(NamedTuple):
 
 
 def response_keys(seed_R: Array, sample_R: Array) -> Array:
-    """Keys of responses, uint64[R], from the prompt's seed and the index in the group."""
+    """Return keys of responses, uint64[R], from the prompt's seed and the index in the group."""
     return mix(mix(seed_R) + _stride(sample_R))
 
 
 def token_keys(response_R: Array, step_R: Array) -> Array:
-    """Keys of the tokens of responses at a step, uint64[R]; they determine the noise."""
+    """Return keys of the tokens of responses at a step, uint64[R]; they determine the noise."""
     return mix(response_R + _stride(step_R))
 
 
@@ -378,7 +378,7 @@ class _DecodingBatch:
         return finished
 
     def _draw(self) -> tuple[Array, Array]:
-        """The next token of each row, and its log-probability."""
+        """Return the next token of each row, and its log-probability."""
         rows, size = self._logits.shape
         on_cpu = self._logits.device.type == "cpu"
         some = max(1, _LOGITS_AT_ONCE // size) if on_cpu else rows
@@ -602,7 +602,7 @@ class SharedPrompts:
                     x[to + part, :, :used] = x[source + part, :, :used]
 
     def _next_columns(self, sequence_R: Array) -> Array:
-        """The column of each row's next token: after all tokens of its sequence."""
+        """Return the column of each row's next token: after all tokens of its sequence."""
         begins = np.flatnonzero(np.diff(sequence_R, prepend=-1))
         counts = np.diff(begins, append=len(sequence_R))
         offset_R = np.arange(len(sequence_R)) - begins.repeat(counts)
@@ -700,7 +700,7 @@ Store: TypeAlias = OneGroup | Recomputed | SharedPrompts
 
 
 def store_for(model: Any) -> type[Store]:
-    """The fastest store with which the model computes the same as without one."""
+    """Return the fastest store with which the model computes the same as without one."""
     with torch.inference_mode():
         expected = _probe(model, Recomputed)
         # private: transformers==5.10.4, tests/operators/sampling/test_key_values.py::test_store_by_architecture
@@ -730,7 +730,7 @@ def _probe(model: Any, kind: type[Store]) -> Tensor:
 
 
 def _equal(logits: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
-    """Whether logits are equal up to rounding; nan is not equal."""
+    """Return whether logits are equal up to rounding; nan is not equal."""
     scale = expected.abs().max().clamp(1)
     return bool((logits - expected).abs().max() <= 100 * torch.finfo(dtype).eps * scale)
 

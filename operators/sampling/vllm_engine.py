@@ -38,7 +38,7 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """A `VllmEngine` in its own process, or several of them, each on its own GPUs.
+    """Return a `VllmEngine` in its own process, or several of them, each on its own GPUs.
 
     In a process of its own because vLLM seeds generators and binds threads globally.
 
@@ -84,7 +84,7 @@ def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]
 
 
 def visible_gpus() -> list[str]:
-    """The names by which CUDA knows the GPUs that this process may use; none without any."""
+    """Return the names by which CUDA knows the GPUs that this process may use; none without any."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [each.strip() for each in visible.split(",") if each.strip()]
@@ -222,7 +222,7 @@ class VllmEngine:
         return None
 
     def _step(self) -> list[Any]:
-        """Requests that a step of vLLM finishes."""
+        """Return requests that a step of vLLM finishes."""
         try:
             outputs = self._llm.llm_engine.step()
         except Exception as error:
@@ -242,7 +242,7 @@ class VllmEngine:
         return Group(self.policy, self.version, seed, prompt_ids, samples)
 
     def _canary(self, path: str) -> Difference:
-        """How much vLLM differs from transformers for a new response."""
+        """Return how much vLLM differs from transformers for a new response."""
         config = self._llm.model_config
         ids = list(self._encode(_CANARY.messages))[: config.max_model_len // 2]
         settings = Settings(n=1, max_tokens=min(_CANARY_TOKENS, config.max_model_len - len(ids)))
@@ -374,5 +374,5 @@ def _is_request_error(error: Exception) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message of an error in one line; those of pydantic and torch have many."""
+    """Return the message of an error in one line; those of pydantic and torch have many."""
     return " ".join(str(error).split())[:300] or type(error).__name__

@@ -39,7 +39,7 @@ class CodeBlock(NamedTuple):
 
 
 def extract_code(response: str, *, whole: bool = True) -> str | None:
-    r"""The program in a response, None where there is none.
+    r"""Return the program in a response, None where there is none.
 
     It is the last fenced block that is labelled as Python, else the last block, else the whole
     response. A block after it that only uses what it defines, shows what it reads or prints, or has
@@ -65,7 +65,7 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
 
 
 def _without_tags(text: str) -> str:
-    """A text without tags such as `<code>` around it as a whole."""
+    """Return a text without tags such as `<code>` around it as a whole."""
     for _ in range(2):  # A tag may be in another one.
         tagged = _TAGGED.fullmatch(text)
         text = tagged["inner"] if tagged else text
@@ -73,7 +73,7 @@ def _without_tags(text: str) -> str:
 
 
 def _own_turn(text: str) -> str:
-    """A text up to its end token; one that a program or its explanation mentions is none."""
+    """Return a text up to its end token; one that a program or its explanation mentions is none."""
     # In one line `own_text` finds no question, which may be a comment `# Problem: ...` here.
     line = text.replace("\n", " ")
     end = 0
@@ -159,7 +159,7 @@ def _program(codes: list[str]) -> str:
 
 
 def _program_at(at: int, facts: list[_Facts], suppliers: list[list[int]]) -> str | None:
-    """The program that ends with a block; None if that is an example of one before it."""
+    """Return the program that ends with a block; None if that is an example of one before it."""
     block, before = facts[at], facts[:at]
     has_program = any(each.tree and not each.is_inert for each in before)
     if block.tree is None:
@@ -181,7 +181,7 @@ def _program_at(at: int, facts: list[_Facts], suppliers: list[list[int]]) -> str
 
 
 def _suppliers(at: int, facts: list[_Facts]) -> list[int]:
-    """Which blocks before one define names that it uses."""
+    """Return which blocks before one define names that it uses."""
     found, missing = list[int](), facts[at].free
     for place in range(at - 1, -1, -1):
         if not missing:
@@ -193,7 +193,7 @@ def _suppliers(at: int, facts: list[_Facts]) -> list[int]:
 
 
 def _needed(at: int, suppliers: list[list[int]]) -> list[int]:
-    """The blocks before one that define what it uses, and what they use in turn."""
+    """Return the blocks before one that define what it uses, and what they use in turn."""
     found, users = set[int](), [at]
     while users:
         new = set(suppliers[users.pop()]) - found
@@ -210,7 +210,7 @@ def _parsed(code: str) -> ast.Module | None:
 
 
 def _outside_functions(statement: ast.stmt) -> Iterator[ast.AST]:
-    """A statement and what is in it, without the insides of functions and classes."""
+    """Yield a statement and what is in it, without the insides of functions and classes."""
     nodes: list[ast.AST] = [statement]
     while nodes:
         node = nodes.pop()
@@ -220,7 +220,7 @@ def _outside_functions(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _bound(node: ast.AST) -> list[str]:
-    """The names that a part of a program defines."""
+    """Return the names that a part of a program defines."""
     if isinstance(node, ast.Name):
         return [] if isinstance(node.ctx, ast.Load) else [node.id]
     if isinstance(node, _Definition | ast.ExceptHandler):
@@ -235,13 +235,13 @@ def _bound(node: ast.AST) -> list[str]:
 
 
 def _is_standard(node: ast.ImportFrom) -> bool:
-    """Whether an import is from a module of Python."""
+    """Return whether an import is from a module of Python."""
     module = (node.module or "").partition(".")[0]
     return not node.level and module in sys.stdlib_module_names
 
 
 def _reads(node: ast.AST) -> bool:
-    """Whether a part of a program reads input."""
+    """Return whether a part of a program reads input."""
     if isinstance(node, ast.Attribute):
         return node.attr == "stdin"
     if isinstance(node, ast.Name):
@@ -254,7 +254,7 @@ def _reads(node: ast.AST) -> bool:
 
 
 def _runs(node: ast.AST) -> bool:
-    """Whether a part of a program prints, or calls a function for what it does."""
+    """Return whether a part of a program prints, or calls a function for what it does."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
     if not isinstance(node, ast.Call):
@@ -265,7 +265,7 @@ def _runs(node: ast.AST) -> bool:
 
 
 def _is_inert(statement: ast.stmt) -> bool:
-    """Whether a statement computes nothing that a program is for."""
+    """Return whether a statement computes nothing that a program is for."""
     if isinstance(statement, ast.Assert | ast.Import | ast.ImportFrom | ast.Pass):
         return True
     if isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -283,7 +283,7 @@ def _is_inert(statement: ast.stmt) -> bool:
 
 
 def _is_constant(value: ast.expr) -> bool:
-    """Whether an expression uses no name."""
+    """Return whether an expression uses no name."""
     return not any(isinstance(each, ast.Name | ast.Lambda) for each in ast.walk(value))
 
 
@@ -304,13 +304,13 @@ def _blocks(text: str) -> Iterator[CodeBlock]:
 
 
 def _outdented(lines: list[str], indent: str) -> str:
-    """Lines of a block without the indentation of its fence."""
+    """Return lines of a block without the indentation of its fence."""
     spaces = (min(len(indent), len(line) - len(line.lstrip(" \t"))) for line in lines)
     return "".join(f"{line[each:]}\n" for line, each in zip(lines, spaces, strict=True))
 
 
 def _end_of_block(lines: list[str], start: int, indent: str, fence: str) -> int:
-    """The line that closes a block, or the number of lines.
+    """Return the line that closes a block, or the number of lines.
 
     A fence that is indented by four or more is one in a docstring, unless the code is complete
     before it, or no other closes the block before the next one.

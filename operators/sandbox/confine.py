@@ -78,7 +78,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {"x86_64": X86_64, "aarch64": AARCH6
 
 
 def build_filter(architecture: Architecture, pid: int) -> bytes:
-    """The filter for the process `pid`, an array of `struct sock_filter`."""
+    """Return the filter for the process `pid`, an array of `struct sock_filter`."""
     checked: Mapping[str, tuple[int, Sequence[int]]] = {  # argument, and its allowed values
         "ioctl": (1, (_TCGETS,)),
         "fcntl": (1, _OWN_FILES),
@@ -176,7 +176,7 @@ def confine(*, seconds: float, memory: int) -> None:
 
 
 def landlock_abi() -> int:
-    """The ABI of Landlock that the kernel has; 0: none, or it is switched off."""
+    """Return the ABI of Landlock that the kernel has; 0: none, or it is switched off."""
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)))
 
 

@@ -85,7 +85,7 @@ class AssertCase(NamedTuple):
 
 
 def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
-    """The tests in the cells of a row.
+    """Return the tests in the cells of a row.
 
     Args:
         cells: each a list of `{input, output}`; or parallel lists `{inputs, outputs}` or
@@ -100,7 +100,7 @@ def stdin_cases(cells: Iterable[Any]) -> tuple[StdinCase, ...]:
 def assert_cases(
     cells: Iterable[Any], setup: Any = None, entry_point: str | None = None
 ) -> tuple[AssertCase, ...]:
-    """The tests in the cells of a row.
+    """Return the tests in the cells of a row.
 
     Args:
         cells: each a list of statements, a test each, also as JSON text; or one test as text.
@@ -168,7 +168,7 @@ def _parsed(cell: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """An input or output: text, or a list of lines."""
+    """Return an input or output: text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(f"{line}\n" for line in value)
     if not isinstance(value, str):
@@ -231,7 +231,7 @@ class AssertRunner:
         self._plans: dict[AssertCase, list[Any]] = {}
 
     def plan(self, case: AssertCase) -> list[Any]:
-        """The calls that a test makes, as far as they can be known without results.
+        """Return the calls that a test makes, as far as they can be known without results.
 
         Raises:
             BadTestsError: the test makes none, or cannot be run.
@@ -245,7 +245,7 @@ class AssertRunner:
         return self._plans[case]
 
     def run(self, written: Program, case: AssertCase) -> CaseVerdict:
-        """What comes of a test.
+        """Return what comes of a test.
 
         Raises:
             BadTestsError: as `plan`.
@@ -276,7 +276,7 @@ class AssertRunner:
 
 @cache
 def _source(module: ModuleType) -> str:
-    """A program that calls `main` of a module and has what the module imports from here.
+    """Return a program that calls `main` of a module and has what the module imports from here.
 
     It is compiled, because that takes as long as all the rest.
     """
@@ -292,7 +292,7 @@ def _source(module: ModuleType) -> str:
 
 
 def _answers(stdout: str) -> list[Any]:
-    """The answers that the program claims, up to the first line that cannot be read."""
+    """Return the answers that the program claims, up to the first line that cannot be read."""
     found = list[Any]()
     for line in stdout.split("\n"):
         if line.startswith(test_program.MARK):
@@ -304,7 +304,7 @@ def _answers(stdout: str) -> list[Any]:
 
 
 def _reply(done: Execution) -> dict[str, Any]:
-    """What the process of a test has printed last; empty where it did not get there."""
+    """Return what the process of a test has printed last; empty where it did not get there."""
     if done.status != "ok":
         return {}
     try:
@@ -341,7 +341,7 @@ class _Object:
 
 
 def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
-    """Why a test is weak; empty: it is not, as far as this is looked at.
+    """Return why a test is weak; empty: it is not, as far as this is looked at.
 
     - `nan`: it passes where all functions return NaN, and not where they return the largest or the
       smallest number. A test that says `nan` expects it.
@@ -379,7 +379,7 @@ def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
 
 
 def _names(item: Any) -> Iterator[str]:
-    """The functions and classes of the program in planned calls."""
+    """Yield the functions and classes of the program in planned calls."""
     if isinstance(item, dict):
         if item.get("t") == "name":
             yield item["v"]
@@ -426,7 +426,7 @@ class Grader:
         self._run_all = run_all
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
-        """The verdicts on many programs, in order; equal submissions are graded once."""
+        """Return the verdicts on many programs, in order; equal submissions are graded once."""
         distinct = list(dict.fromkeys(submissions))
         with ThreadPoolExecutor(workers) as pool:
             found = dict(zip(distinct, pool.map(self._grade, distinct), strict=True))
@@ -462,5 +462,5 @@ class Grader:
 
 @cache
 def shared_sandbox() -> Sandbox:
-    """The sandbox of this process, with a worker for each usable core."""
+    """Return the sandbox of this process, with a worker for each usable core."""
     return Sandbox(workers=usable_cores())

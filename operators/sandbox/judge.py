@@ -63,7 +63,7 @@ class _Talk:
         self.before: dict[str, list[Any]] = {}
 
     def ask(self, verb: str, *values: Any) -> Any:
-        """The program's result of a call; a placeholder where it is not known."""
+        """Return the program's result of a call; a placeholder where it is not known."""
         if not self.may_ask(verb, values[0]):
             return self.unknown()
         try:
@@ -80,7 +80,7 @@ class _Talk:
         return self.planned(call, values)
 
     def may_ask(self, verb: str, target: _StandIn) -> bool:
-        """Whether something is the program's: a name, an object, or what such a one has."""
+        """Return whether something is the program's: a name, an object, or what such a one has."""
         item = vars(target)["_item"]
         of_object = item and item["t"] == "result" and self.calls[item["v"]][0] == "get"
         return _is_known(target) or (verb == "call" and bool(of_object))
@@ -95,7 +95,7 @@ class _Talk:
         del self.calls[self.at :], self.answers[self.at :]
 
     def planned(self, call: list[Any], values: tuple[Any, ...]) -> Any:
-        """The result of a call that is planned: what it was before, else a placeholder."""
+        """Return the result of a call that is planned: what it was before, else a placeholder."""
         place = len(self.calls)
         item = {"t": "result", "v": place}
         answer = self.last(self.key(call), item)
@@ -140,7 +140,7 @@ class _Talk:
                 argument.update(content)
 
     def value(self, kind: str, content: Any) -> Any:
-        """What is not plain data: an object of the program, or an exception."""
+        """Return what is not plain data: an object of the program, or an exception."""
         if kind == "object":
             item = {"t": kind, "v": int(content)}
             return self.objects.setdefault(int(content), _StandIn(self, item))
@@ -162,7 +162,7 @@ class _Talk:
 
 
 def _error(name: str, message: str) -> Exception:
-    """An exception of the program, as one of Python's own where it is derived from that."""
+    """Return an exception of the program, as one of Python's own where it is derived from that."""
     found = getattr(builtins, name, None)
     # StopIteration would end a loop of the test as if all was well.
     if isinstance(found, type) and issubclass(found, Exception) and found is not StopIteration:
@@ -203,12 +203,12 @@ def _item(value: Any) -> Any:
 
 
 def _is_known(value: Any) -> bool:
-    """Whether a value is no placeholder for the result of a call."""
+    """Return whether a value is no placeholder for the result of a call."""
     return not isinstance(value, _StandIn) or vars(value)["_is_known"] is True
 
 
 def _use(verb: str, placeholder: Any) -> Any:
-    """A method of stand-ins for an operator or a function of Python, such as `len`.
+    """Return a method of stand-ins for an operator or a function of Python, such as `len`.
 
     The program never gets to see what it is compared with: operands must all be its own objects.
     """

@@ -27,7 +27,7 @@ _DICT_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
 
 
 def encode(value: Any, other: Callable[[Any], Any]) -> Any:
-    """A value as JSON.
+    """Return a value as JSON.
 
     Raises:
         RecursionError: the value is nested too deeply, or contains itself.
@@ -73,7 +73,7 @@ def encode(value: Any, other: Callable[[Any], Any]) -> Any:
 
 
 def _as_base(value: Any, base: type) -> Any:
-    """An instance of a subclass, as what it is without it."""
+    """Return an instance of a subclass, as what it is without it."""
     if base is dict:
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset, deque):
@@ -88,7 +88,7 @@ def _as_base(value: Any, base: type) -> Any:
 
 
 def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
-    """The value that `encode` was given.
+    """Return the value that `encode` was given.
 
     Raises:
         ValueError, TypeError, LookupError: nothing that `encode` gives.

@@ -95,7 +95,7 @@ class RunningProgram:
         self._poll.register(link, select.POLLIN)
 
     def wait(self) -> Execution:
-        """How it has ended."""
+        """Return how it has ended."""
         first = self._receive(time.monotonic() + STARTUP_SECONDS)
         if first != READY:
             if not first:
@@ -375,7 +375,7 @@ class Sandbox:
 
 
 def _file(text: str, stack: contextlib.ExitStack) -> int:
-    """A file in memory with this content, which nobody can change."""
+    """Return a file in memory with this content, which nobody can change."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     descriptor = os.memfd_create("text", flags)
     stack.callback(os.close, descriptor)

@@ -42,7 +42,7 @@ class _Answers:
         return self.names[name]
 
     def item(self, found: Any) -> dict[str, Any]:
-        """An object that cannot leave the process, by its number."""
+        """Return an object that cannot leave the process, by its number."""
         for number, known in enumerate(self.objects):
             if known is found:
                 return {"t": "object", "v": number}
@@ -50,7 +50,7 @@ class _Answers:
         return {"t": "object", "v": len(self.objects) - 1}
 
     def answer(self, call: list[Any]) -> Any:
-        """The result of a call, as JSON."""
+        """Return the result of a call, as JSON."""
         self.results.append(None)
         verb, *items = call
         values = [decode(item, self.value) for item in items]
@@ -68,7 +68,7 @@ class _Answers:
         return encode(result, self.item)
 
     def called(self, function: Any, arguments: list[Any], named: dict[str, Any]) -> Any:
-        """The result of a function, with its arguments where it has changed one of them."""
+        """Return the result of a function, with its arguments where it has changed one of them."""
         given = [*arguments, *named.values()]
         may_change = any(isinstance(each, list | dict | set) for each in given)
         before = encode(given, self.item) if may_change else None
@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def _compiled(prefix: str, code: str) -> Any:
-    """The program, which continues the prefix or repeats it."""
+    """Return the program, which continues the prefix or repeats it."""
     if prefix and not prefix.endswith("\n"):
         prefix += "\n"
     try:

@@ -59,7 +59,7 @@ class AnswerIndex:
             self._merge()
 
     def find(self, key: bytes) -> list[int]:
-        """All places of a key, the latest last."""
+        """Return all places of a key, the latest last."""
         prefix = _prefix(key)
         recent = self._recent.get(prefix, [])
         wanted = np.uint64(prefix)
@@ -100,13 +100,13 @@ class Record(NamedTuple):
 
 
 def encoded(record: Record) -> bytes:
-    """The bytes of a record."""
+    """Return the bytes of a record."""
     header = Header.of(record.key, record.kind, [record.payload], record.time_ns)
     return header.packed() + record.payload
 
 
 def read_record(file: int, offset: int) -> Record | None:
-    """The record at an offset of an open file; None if it is damaged, or not all there."""
+    """Return the record at an offset of an open file; None if it is damaged, or not all there."""
     data = os.pread(file, _MOST_RECORDS, offset)
     header = read_header(data)
     if header is None:
@@ -136,7 +136,7 @@ class LogReader:
         self._size = 0  # when it was read last
 
     def new(self, size: int) -> Iterator[tuple[bytes, int]]:
-        """The keys and offsets of records that were not there before; payloads are not read.
+        """Yield the keys and offsets of records that were not there before; payloads are not read.
 
         Raises:
             OSError: it cannot be read.
@@ -178,7 +178,7 @@ class LogReader:
 
 
 def _next_magic(file: int, start: int, size: int) -> int | None:
-    """The offset of the first magic from `start` on."""
+    """Return the offset of the first magic from `start` on."""
     while start < size:
         block = os.pread(file, _BLOCK, start)
         found = block.find(MAGIC)
@@ -256,12 +256,12 @@ class OpenFiles:
         self._open: OrderedDict[int, int] = OrderedDict()  # the one used last at the end
 
     def add(self, path: Path) -> int:
-        """The number of another file."""
+        """Return the number of another file."""
         self._paths.append(path)
         return len(self._paths) - 1
 
     def open(self, number: int) -> int:
-        """The descriptor of a file, until another one is opened.
+        """Return the descriptor of a file, until another one is opened.
 
         Raises:
             OSError: it cannot be opened.
@@ -315,14 +315,14 @@ class SqliteAnswers:
             raise UnknownFileError("it belongs to another program or version")
 
     def answer(self, key: bytes) -> str | None:
-        """The answer under a key."""
+        """Return the answer under a key."""
         if not self._has_answers:
             return None
         row = self._row("SELECT answer FROM answers WHERE key = ?", key)
         return None if row is None else str(row[0])
 
     def failure(self, key: bytes) -> tuple[str, str] | None:
-        """Why there is no answer under a key, and what came instead."""
+        """Return why there is no answer under a key, and what came instead."""
         if not self._has_failures:
             return None
         row = self._row("SELECT reason, answer FROM failures WHERE key = ?", key)
@@ -368,17 +368,17 @@ _GONE = (errno.ENOENT, errno.ESTALE)
 
 
 def folder_of(path: Path) -> Path:
-    """The folder of a cache: its name ends in `.answers`, in place of `.sqlite`."""
+    """Return the folder of a cache: its name ends in `.answers`, in place of `.sqlite`."""
     return path.with_name(path.name.removesuffix(_FOLDER).removesuffix(_SQLITE) + _FOLDER)
 
 
 def has_answers(path: Path) -> bool:
-    """Whether there is a cache at this path, of this version or of an earlier one."""
+    """Return whether there is a cache at this path, of this version or of an earlier one."""
     return folder_of(path).is_dir() or _earlier(path).is_file()
 
 
 def _earlier(path: Path) -> Path:
-    """The file of an earlier version."""
+    """Return the file of an earlier version."""
     return path.with_suffix(_SQLITE) if path.suffix == _FOLDER else path
 
 
@@ -430,7 +430,7 @@ class AnswerCache:
         return len(self._index)
 
     def get(self, key: bytes) -> str | None:
-        """The text stored under `key`, None if there is none."""
+        """Return the text stored under `key`, None if there is none."""
         with self._engine_errors():
             record = self._found(key, _ANSWER)
             if record is not None:
@@ -548,7 +548,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _logs(folder: Path) -> list[os.DirEntry[str]]:
-    """The logs in a folder, in order of their names; none where there is no folder."""
+    """Return the logs in a folder, in order of their names; none where there is no folder."""
     try:
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if entry.name.endswith(_LOG)]

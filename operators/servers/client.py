@@ -174,7 +174,7 @@ class OpenAIClient:
         )
 
     def _pause_s(self, state: RetryCallState) -> float:
-        """How long a request waits before its next attempt."""
+        """Return how long a request waits before its next attempt."""
         error = state.outcome.exception() if state.outcome else None
         own = self.back_off(LONGEST_PAUSE_S)(state)
         if self._endpoints.only_one:
@@ -184,7 +184,7 @@ class OpenAIClient:
         return 0.0 if overloaded else own
 
     def back_off(self, longest_s: float = LONGEST_POLL_INTERVAL_S) -> wait_random_exponential:
-        """The pauses between attempts."""
+        """Return the pauses between attempts."""
         # Not seeded: it affects when a request is sent, never the answer.
         return wait_random_exponential(self._options.back_off_s, max=longest_s)
 
@@ -220,7 +220,7 @@ class OpenAIClient:
     async def _admitted(
         self, attempt: _Attempt[T], stop: GiveUp, *, tried: bool
     ) -> tuple[Endpoint, Admission]:
-        """Where a request is sent at once, which the limits of rates allow."""
+        """Return where a request is sent at once, which the limits of rates allow."""
         while True:
             try:
                 await self._endpoints.usable(tried=tried, left_s=stop.left_s)
@@ -261,13 +261,13 @@ class OpenAIClient:
         return found
 
     async def _models(self, at: Endpoint) -> HttpResponse:
-        """The list of models of one address, empty if it has none."""
+        """Return the list of models of one address, empty if it has none."""
         if not self._lists_models:
             return HttpResponse(404, b"")
         return await self._send(at, "GET", f"{at.base}/models", None, self._options.timeout_s)
 
     async def _answers_probe(self, probe: Request[Any], failed_attempts: Counter[str]) -> bool:
-        """Whether the server answers a probe."""
+        """Return whether the server answers a probe."""
         start = self._clock()
         stop = GiveUp(min(_PROBE_S, self._options.give_up_s), self._clock)
         with suppress(AttemptError):
@@ -283,7 +283,7 @@ class OpenAIClient:
         body: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> HttpResponse:
-        """The response, after waiting for the server if it cannot be reached.
+        """Return the response, after waiting for the server if it cannot be reached.
 
         Raises:
             ServerDownError: it could not be reached for `patience_s`.
@@ -306,7 +306,7 @@ class OpenAIClient:
     async def _send(
         self, at: Endpoint, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """The response of one address.
+        """Return the response of one address.
 
         Raises:
             _UnreachableError: it cannot be reached, which is noted.
@@ -339,7 +339,7 @@ class OpenAIClient:
         timeout_s: float,
         connect_s: float = _CONNECT_S,
     ) -> HttpResponse:
-        """One request and its response, without any handling of errors."""
+        """Return one request and its response, without any handling of errors."""
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
@@ -353,7 +353,7 @@ class OpenAIClient:
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
-        """Whether an address can be reached, whatever it answers."""
+        """Return whether an address can be reached, whatever it answers."""
         try:
             # Less than for all of it: a host that drops packets is not taken for a slow one.
             url, connect_s = probed_url(at.base, self._options), _NO_ANSWER_S / 2
@@ -385,7 +385,7 @@ class _Attempt(Generic[T]):
         self.last = error
 
     def timeout_s(self, longest_s: float, left_s: float) -> float:
-        """How long the next one may take: the first one as long as an answer may."""
+        """Return how long the next one may take: the first one as long as an answer may."""
         if self.last is None and not self._is_probe:
             return longest_s
         return min(longest_s, max(left_s, _SHORTEST_S))
@@ -404,7 +404,7 @@ def _explained(
 
 
 def headers(api_key_env: str | None) -> dict[str, str]:
-    """The headers of every request: the key, if the server needs one.
+    """Return the headers of every request: the key, if the server needs one.
 
     Raises:
         EngineError: the environment variable that should contain it is not set.
@@ -447,7 +447,7 @@ class GiveUp(stop_base):
         self._began = clock()
 
     def left_s(self) -> float:
-        """Seconds until no attempt may begin any more."""
+        """Return seconds until no attempt may begin any more."""
         return self._began + self._give_up_s - self._clock()
 
     def excuse(self, waited_s: float) -> None:
@@ -480,7 +480,7 @@ class Bodies:
         self._large = asyncio.Lock()
 
     async def read(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body of an answer.
+        """Return the body of an answer.
 
         Raises:
             AttemptError: it is too large.
@@ -504,7 +504,7 @@ _UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 def _why(error: Exception) -> str:
-    """The reason in a few words, for the log."""
+    """Return the reason in a few words, for the log."""
     cause = getattr(error, "os_error", None) or error
     # Where a host has several addresses, the number is only in the text.
     refused = f"[Errno {errno.ECONNREFUSED}]" in str(cause)
@@ -512,7 +512,7 @@ def _why(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    """The message of an error in one line."""
+    """Return the message of an error in one line."""
     message = " ".join(str(error).split()) or type(error).__name__
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
 
@@ -534,7 +534,7 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> SharedClient:
-    """The client of this event loop for a server, which is opened if it is not open.
+    """Return the client of this event loop for a server, which is opened if it is not open.
 
     Raises:
         EngineError: the environment variable named for the key is not set.
@@ -631,7 +631,7 @@ async def _check_all(
 async def _down(
     addresses: Sequence[str], check: Callable[[str], Coroutine[Any, Any, None]]
 ) -> list[ServerDownError]:
-    """Why addresses are not up, of each that is not.
+    """Return why addresses are not up, of each that is not.
 
     Raises:
         EngineError: that of the first address that is up and lacks something.
@@ -646,7 +646,7 @@ async def _down(
 async def _answer_when_ready(
     client: OpenAIClient, options: ServerOptions, clock: Callable[[], float]
 ) -> HttpResponse:
-    """What a server answers first: its list of models, if it has one."""
+    """Return what a server answers first: its list of models, if it has one."""
     start, patience_s = clock(), options.patience_s
     lists_models = dialect_of(options).models
 

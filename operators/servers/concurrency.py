@@ -33,7 +33,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`."""
+        """Return the result of `work`."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def put(self, queue: asyncio.Queue[T], items: Iterable[T]) -> None:
@@ -235,7 +235,7 @@ class InFlight(Generic[T]):
     async def result(
         self, key: bytes, work: Callable[[], Coroutine[Any, Any, T]]
     ) -> tuple[T, bool]:
-        """The result of the work with that key, which begins unless it is in flight.
+        """Return the result of the work with that key, which begins unless it is in flight.
 
         Returns:
             The result, and whether this call began the work.

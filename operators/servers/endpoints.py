@@ -116,7 +116,7 @@ class Endpoints:
                 await asyncio.wait_for(self._changed.wait(), change_s)
 
     def _ready(self, *, tried: bool) -> list[Endpoint]:
-        """The addresses that a request may be sent to now."""
+        """Return the addresses that a request may be sent to now."""
         if self._out_of_patience():
             if tried:
                 raise self._down()
@@ -238,7 +238,7 @@ class Endpoints:
         return ServerDownError(found, "are they up?")
 
     def _next_change_s(self, now: float) -> float:
-        """How long until a hold or the patience ends."""
+        """Return how long until a hold or the patience ends."""
         times = [each.hold_until for each in self.all if each.aside_since is None]
         if not times:
             asides = [each.aside_since for each in self.all if each.aside_since is not None]
@@ -344,7 +344,7 @@ class Rates:
         return admission
 
     def _wait_s(self, now: float, tokens: int) -> float:
-        """How long a request has to wait at most; 0: it need not."""
+        """Return how long a request has to wait at most; 0: it need not."""
         while self._admitted and self._admitted[0].at <= now - _MINUTE_S:
             self._count(self._admitted[0], 0)
             self._admitted.popleft().at = -inf

@@ -40,18 +40,18 @@ CODE = 1
 
 
 def key_of(body: Mapping[str, Any], revision: str) -> bytes:
-    """The key of an answer: SHA-256 of everything that determines it."""
+    """Return the key of an answer: SHA-256 of everything that determines it."""
     request = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(request.encode()).digest()
 
 
 def user_cache() -> Path:
-    """The cache in the user's cache folder."""
+    """Return the cache in the user's cache folder."""
     return in_user_cache("scores.answers")
 
 
 def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
-    """The cache at a path; see `AnswerCache`.
+    """Return the cache at a path; see `AnswerCache`.
 
     Raises:
         EngineError: it cannot be used; all methods of the cache may raise it.
@@ -101,7 +101,7 @@ class ScoringRequest:
         self.key = key_of(body, revision)  # the same for requests with the same answer
 
     def bodies(self) -> Iterator[Mapping[str, Any]]:
-        """The body of each try."""
+        """Yield the body of each try."""
         for number in range(self.tries):
             # A server may take no seed.
             another = number > 0 and "seed" in self.body
@@ -125,12 +125,12 @@ class ScoringOutcome(NamedTuple):
     text: str = ""
 
     def for_equal_request(self) -> ScoringOutcome:
-        """That of an equal request, which was not sent."""
+        """Return that of an equal request, which was not sent."""
         return self._replace(notes={"same_as_another": 1})
 
 
 def open_judge(server: ServerOptions, cache: Path | None, *, keeps_failures: bool = False) -> Judge:
-    """The judge at that server, with that cache; the same one until it is released.
+    """Return the judge at that server, with that cache; the same one until it is released.
 
     Raises:
         EngineError: it cannot be opened.
@@ -142,7 +142,7 @@ def open_judge(server: ServerOptions, cache: Path | None, *, keeps_failures: boo
 
 
 def is_open(server: ServerOptions, cache: Path | None) -> bool:
-    """Whether that judge is open."""
+    """Return whether that judge is open."""
     return (server, cache) in _open
 
 

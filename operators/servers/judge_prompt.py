@@ -43,7 +43,7 @@ _SPECIAL = "|".join(
 
 
 def mark_of(*texts: str) -> str:
-    """The mark of a request, 16 hexadecimal digits; it occurs in none of the texts.
+    """Return the mark of a request, 16 hexadecimal digits; it occurs in none of the texts.
 
     Example:
         >>> mark_of("Which city?", "Paris")
@@ -61,7 +61,7 @@ def _hash(content: str) -> str:
 
 
 def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) -> str:
-    """A template with its placeholders replaced, all at once: those in texts are plain text.
+    """Return a template with its placeholders replaced, all at once: those in texts are plain text.
 
     Example:
         >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
@@ -84,7 +84,7 @@ def lookalikes(template: str, names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def escaped(text: str, looks: re.Pattern[str]) -> str:
-    """A text in which all that looks like a delimiter or a special token has a backslash."""
+    """Return a text in which all that looks like a delimiter or a special token has a backslash."""
     read, places = _folded(text)
     at = sorted({_break(found) for found in looks.finditer(read)})
     cuts = [0, *(places[place] if places is not None else place for place in at), len(text)]
@@ -114,7 +114,7 @@ def _pattern(part: str) -> str:
 
 
 def _folded(text: str) -> tuple[str, list[int] | None]:
-    """A text as a reader may take it, and the place of each of its characters in the text.
+    """Return a text as a reader may take it, and the place of each of its characters in the text.
 
     Compatible forms such as `＜` are what they stand for, and what has no width is left out. The
     places are None where nothing is folded.
@@ -178,7 +178,7 @@ def about_marks(template: str) -> str:
 
 
 def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
-    """The instructions for the scorer.
+    """Return the instructions for the scorer.
 
     The four dimensions of Data-Juicer's `llm_quality_score_filter` and those of its
     `llm_analysis_filter` are explained; any other is only named.
@@ -197,7 +197,7 @@ def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
 
 
 def chat_text(messages: Sequence[Mapping[str, str | None]]) -> str:
-    """A chat as one text: a single user message unchanged, other chats with roles.
+    """Return a chat as one text: a single user message unchanged, other chats with roles.
 
     Example:
         >>> chat_text([{"role": "user", "content": "1 + 1?"}])

@@ -164,15 +164,15 @@ class JudgedMapper(ResumableOperator):
     def _shown(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[str, ...] | ScoringOutcome]:
-        """What the scorer is shown of each row, or the outcome that is known without it."""
+        """Return what the scorer is shown of each row, or the outcome that is known without it."""
 
     @abstractmethod
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
-        """The chat that shows it to the scorer."""
+        """Return the chat that shows it to the scorer."""
 
     @abstractmethod
     def _answer_fields(self) -> Mapping[str, Any]:
-        """Fields of the request that say what the answer must look like."""
+        """Return fields of the request that say what the answer must look like."""
 
     @abstractmethod
     def _reader(self) -> Callable[[ScorerAnswer], tuple[float, ...]]:
@@ -180,7 +180,7 @@ class JudgedMapper(ResumableOperator):
 
     @abstractmethod
     def _change(self, table: pa.Table, outcomes: Sequence[ScoringOutcome]) -> Change:
-        """The change to rows with these outcomes."""
+        """Return the change to rows with these outcomes."""
 
     def _outcomes(
         self, chunks: Iterator[RowsOfChunk | None]
@@ -217,7 +217,7 @@ class JudgedMapper(ResumableOperator):
             yield index, outcome
 
     def _asks(self, table: pa.Table) -> bool:
-        """Whether the outcome of any row is not known without the scorer."""
+        """Return whether the outcome of any row is not known without the scorer."""
         for start in range(0, table.num_rows, _FIRST_ROWS):
             rows = range(start, min(start + _FIRST_ROWS, table.num_rows))
             if not all(isinstance(each, ScoringOutcome) for each in self._shown(table, rows)):
@@ -253,7 +253,7 @@ class JudgedMapper(ResumableOperator):
 
 
 def summed_notes(outcomes: Sequence[ScoringOutcome]) -> dict[str, float]:
-    """The figures of all outcomes, added up."""
+    """Return the figures of all outcomes, added up."""
     notes: dict[str, float] = {}
     for outcome in outcomes:
         for name, figure in outcome.notes.items():
@@ -264,7 +264,7 @@ def summed_notes(outcomes: Sequence[ScoringOutcome]) -> dict[str, float]:
 def response_format(
     answer_format: AnswerFormat, schema: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """The field of a request that has the server constrain the answer; none for `text`."""
+    """Return the field of a request that has the server constrain the answer; none for `text`."""
     if answer_format == "text":
         return {}
     if answer_format == "json_object":
@@ -274,7 +274,7 @@ def response_format(
 
 
 def questions_of(prompts: pa.ChunkedArray) -> list[str]:
-    """Each prompt as one text.
+    """Return each prompt as one text.
 
     Raises:
         DataError: the column does not hold chats.
@@ -287,7 +287,7 @@ def questions_of(prompts: pa.ChunkedArray) -> list[str]:
 
 
 def texts_of(table: pa.Table, name: str) -> list[str | None]:
-    """A column as texts.
+    """Return a column as texts.
 
     Raises:
         DataError: it holds something else.

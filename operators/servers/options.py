@@ -113,7 +113,7 @@ class Dialect(Config):
         return {} if self.seed == "64_bit" else {"seed": self.seed}
 
     def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
-        """Fields of a request as the server takes them.
+        """Return fields of a request as the server takes them.
 
         Example:
             >>> fields = {"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": (1 << 40) + 5}
@@ -136,7 +136,7 @@ class Dialect(Config):
         return found
 
     def seed_of(self, seed: int) -> int | None:
-        """The seed that is sent in place of one in [0, 2**63); None: none is."""
+        """Return the seed that is sent in place of one in [0, 2**63); None: none is."""
         if self.seed == "none":
             return None
         return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
@@ -253,14 +253,14 @@ class ScorerOptions(Dialect, ServerOptions):
 
 
 def dialect_of(options: ServerOptions) -> Dialect:
-    """How the server of some options differs from others."""
+    """Return how the server of some options differs from others."""
     if isinstance(options, Dialect):
         return options
     return options.server if isinstance(options, DialectServer) else Dialect()
 
 
 def probed_url(base: str, options: ServerOptions) -> str:
-    """What is asked for by GET at an address to see whether anything answers there."""
+    """Return what is asked for by GET at an address to see whether anything answers there."""
     return f"{base}/models" if dialect_of(options).models else base
 
 

@@ -58,7 +58,7 @@ class ScorerAnswer(NamedTuple):
 
     @classmethod
     def load(cls, text: str) -> ScorerAnswer:
-        """What `dump` wrote.
+        """Return what `dump` wrote.
 
         Example:
             >>> token = AnswerToken("4", (("4", -0.1), ("5", -2.5)))
@@ -93,7 +93,7 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
 
 
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
-    """The answer in the body of a chat completion.
+    """Return the answer in the body of a chat completion.
 
     Raises:
         AttemptError: there is no usable answer, or the model refuses to answer.
@@ -134,7 +134,7 @@ WRITTEN: Columns = ("quality", "quality_score", *component_columns("quality"))
 
 
 def reward_of(mean_N: Array) -> Array:
-    """The reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
+    """Return the reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
 
     It is computed as (mean - 1) / 4 - 0.5, which is equal, and exact if the mean is.
 
@@ -147,7 +147,7 @@ def reward_of(mean_N: Array) -> Array:
 
 
 def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str, pa.Array]:
-    """The columns in `WRITTEN`.
+    """Return the columns in `WRITTEN`.
 
     Returns:
         `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
@@ -199,7 +199,7 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 def read_verdict(
     answer: ScorerAnswer, dimensions: Sequence[str], answer_format: AnswerFormat, *, expected: bool
 ) -> tuple[float, ...]:
-    """The score of each dimension.
+    """Return the score of each dimension.
 
     What the scorer thinks before, up to `</think>`, is no part of it; so are further fields.
 
@@ -228,7 +228,7 @@ def read_verdict(
 
 
 def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
-    """A verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
+    """Return a verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
     further fields.
 
     Raises:
@@ -246,7 +246,7 @@ def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) 
 
 
 def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
-    """The part of an answer that is its verdict."""
+    """Return the part of an answer that is its verdict."""
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)
     text = without_thought(answer.text).strip()
@@ -260,7 +260,7 @@ def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
 
 
 def without_thought(text: str) -> str:
-    """What a scorer answers after its thought.
+    """Return what a scorer answers after its thought.
 
     Raises:
         MalformedError: it is cut off within its thought.
@@ -272,7 +272,7 @@ def without_thought(text: str) -> str:
 
 
 def _last_object(text: str) -> str:
-    """The last JSON object that is not part of another one."""
+    """Return the last JSON object that is not part of another one."""
     json_text, last, place = _without_of_five(text), "", text.find("{")
     while place >= 0:
         try:
@@ -292,12 +292,12 @@ def _last_object(text: str) -> str:
 
 
 def _without_of_five(text: str) -> str:
-    """The text, of the same length, with 4 for 4/5."""
+    """Return the text, of the same length, with 4 for 4/5."""
     return _OF_FIVE.sub(lambda found: found[1].ljust(len(found[0])), text)
 
 
 def _pairs(json_text: str, text: str) -> list[tuple[str, Any]]:
-    """The fields of a JSON object; none if it is something else.
+    """Return the fields of a JSON object; none if it is something else.
 
     Raises:
         MalformedError: it is no JSON; the message shows `text`.
@@ -322,7 +322,7 @@ def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
 
 
 def _score(value: object) -> float:
-    """What a value says as a number; NaN if it says none."""
+    """Return what a value says as a number; NaN if it says none."""
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
         with suppress(ValueError, OverflowError):
             return float(value)

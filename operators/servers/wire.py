@@ -68,7 +68,7 @@ class ChatMessage(BaseModel):
         }
 
     def whole_text(self) -> str | None:
-        r"""All that the model wrote; None where there is no message, or a call that is none.
+        r"""Return all that the model wrote; None where there is no message, or a call that is none.
 
         A thought without anything after it is not closed: it may have been cut off.
 
@@ -172,7 +172,7 @@ class RetryClass(Enum):
     """The server refuses the request and will refuse it again. Uses up all attempts."""
 
     def cost(self, attempts: int) -> int:
-        """How many of a request's `attempts` this uses up."""
+        """Return how many of a request's `attempts` this uses up."""
         return {
             RetryClass.OVERLOADED: 0,
             RetryClass.SERVER_FAILED: 1,
@@ -221,7 +221,7 @@ class HttpResponse(NamedTuple):
 
 
 def endpoint(base: str, api: Api) -> str:
-    """The address to post to.
+    """Return the address to post to.
 
     >>> endpoint("http://localhost:8000/v1", "generate")
     'http://localhost:8000/inference/v1/generate'
@@ -274,7 +274,7 @@ def _check_paid(status: int | None, body: bytes, base: str, message: str) -> Non
 def model_not_found(
     model: str, url: str, models: HttpResponse, hint: str, place: str = ""
 ) -> EngineError:
-    """The error to raise if posting to `url` gives 404."""
+    """Return the error to raise if posting to `url` gives 404."""
     server = f"the server {place}" if place else "the server"
     known = served_models(models)
     if not known:
@@ -285,7 +285,7 @@ def model_not_found(
 
 
 def served_models(models: HttpResponse) -> list[str]:
-    """The names in the response of `/v1/models`; none if it is something else."""
+    """Return the names in the response of `/v1/models`; none if it is something else."""
     try:
         return [entry.id for entry in _ModelList.model_validate_json(models.body).data]
     except ValidationError:
@@ -343,20 +343,20 @@ def error_in_answer(body: bytes, base: str) -> AttemptError | None:
 
 
 def _is_error(answer: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is an error itself, with a code and a message."""
+    """Return whether a JSON object is an error itself, with a code and a message."""
     if "choices" in answer or not isinstance(answer.get("message"), str):
         return False
     return answer.get("object") == "error" or (_status_in(answer) or 0) >= 400
 
 
 def _status_in(error: Mapping[str, Any]) -> int | None:
-    """The status that an error has as its code, a number or its digits."""
+    """Return the status that an error has as its code, a number or its digits."""
     code = str(error.get("code"))
     return int(code) if re.fullmatch("[1-9][0-9]{2}", code) else None
 
 
 def _object_in(body: bytes) -> dict[str, Any]:
-    """A body that is a JSON object; empty if it is something else."""
+    """Return a body that is a JSON object; empty if it is something else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -387,7 +387,7 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
     choices: list[ChoiceT]
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
-        """Its only choice, which ended by itself (`stop`) or was cut off (`length`).
+        """Return its only choice, which ended by itself (`stop`) or was cut off (`length`).
 
         Raises:
             AttemptError: there is no such choice, or the model refuses to answer.
@@ -435,7 +435,7 @@ class _ModelList(BaseModel):
 
 
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
-    """The body of an answer, as a model of that kind.
+    """Return the body of an answer, as a model of that kind.
 
     Raises:
         AttemptError: the body is something else.
@@ -463,12 +463,12 @@ def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
 
 
 def bad_response(detail: str, right: str = "") -> AttemptError:
-    """The error to raise if an answer is not what was requested."""
+    """Return the error to raise if an answer is not what was requested."""
     return AttemptError("bad_response", detail, RetryClass.BAD_ANSWER, right=right)
 
 
 def unknown_ending(what: str, finish_reason: str | None, place: str = "") -> AttemptError:
-    """The error to raise if a response has a finish reason that means nothing here."""
+    """Return the error to raise if a response has a finish reason that means nothing here."""
     name = "null" if finish_reason is None else _yaml_key(finish_reason)
     if name in _FAILED:
         setting = in_server(place, f"finish_reasons: {{{name}: length}}")
@@ -487,7 +487,7 @@ def _yaml_key(text: str) -> str:
 
 
 def in_server(place: str, field: str) -> str:
-    """A field of `Dialect` as it stands in a recipe.
+    """Return a field of `Dialect` as it stands in a recipe.
 
     Example:
         >>> in_server("openai", "index: by_order")
@@ -521,7 +521,7 @@ _FOR_TRAINING = ("return_token_ids", "logprobs", "top_k", "min_p", "repetition_p
 
 
 def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = "") -> str:
-    """What to set so that the server may take a request that it has refused.
+    """Return what to set so that the server may take a request that it has refused.
 
     Returns:
         An instruction with the field; empty if it is unknown, or the prompt that is refused.
@@ -541,7 +541,7 @@ def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = 
 def _candidates(
     refusal: ServerRefusal, sent: Mapping[str, Any], dialect: Dialect
 ) -> Iterator[tuple[str, str]]:
-    """Fields that may help, with their values; the most probable one first."""
+    """Yield fields that may help, with their values; the most probable one first."""
     is_unknown = bool(_UNKNOWN.search(refusal.message))
     for limit, other in _OTHER_LIMIT.items():
         # One that is too long for the prompt is named as well, often by both names.

@@ -123,7 +123,7 @@ BY_ITS_OWN_FILES = ModelOptions()
 
 
 def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: ModelOptions) -> Any:
-    """A `SentenceTransformer` in evaluation mode.
+    """Return a `SentenceTransformer` in evaluation mode.
 
     Raises:
         RecipeError: the library or the model is missing, or the model that was loaded is not the
@@ -161,7 +161,7 @@ def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: M
 
 
 def default_prompt(loaded: Any) -> str:
-    """The prompt that the model's own files put before each text; empty: none."""
+    """Return the prompt that the model's own files put before each text; empty: none."""
     name = loaded.default_prompt_name
     return (loaded.prompts.get(name) or "") if name else ""
 
@@ -262,7 +262,7 @@ def _check_code(transformer: Any, model: str) -> None:
 
 
 def attention_kinds(loaded: Any) -> set[AttentionKind]:
-    """The kinds of attention that the model computes, without padding and with it.
+    """Return the kinds of attention that the model computes, without padding and with it.
 
     A text whose last token is changed leaves the vectors of the tokens before it as they were, to
     the bit, if and only if these do not see it.
@@ -277,7 +277,7 @@ def attention_kinds(loaded: Any) -> set[AttentionKind]:
 
 
 def _early(loaded: Any, texts: Sequence[Sequence[int]]) -> Any:
-    """The vectors of the first text's tokens, without its last."""
+    """Return the vectors of the first text's tokens, without its last."""
     import torch
 
     features = loaded.tokenizer.pad({"input_ids": list(map(list, texts))}, return_tensors="pt")
@@ -482,7 +482,7 @@ class EmbeddingFields(Config):
         return {k: v for k, v in fields.items() if k not in defaults or v != defaults[k]}
 
     def embedder(self) -> Embedder:
-        """The embedder of these fields; one per process, so that the model stays loaded.
+        """Return the embedder of these fields; one per process, so that the model stays loaded.
 
         Raises:
             RecipeError: the library or the model is missing, or it is not what its files describe.
@@ -500,7 +500,7 @@ def embedder(
     device: str | None = None,
     options: ModelOptions = BY_ITS_OWN_FILES,
 ) -> Embedder:
-    """The embedder of a configuration; one per process, so that the model stays loaded.
+    """Return the embedder of a configuration; one per process, so that the model stays loaded.
 
     Raises:
         RecipeError: the library or the model is missing, or it is not what its files describe.
@@ -569,7 +569,7 @@ def _unit(vectors: Array) -> Array:
 
 
 def usable_texts(texts: pa.Array) -> Array:
-    """Which texts are neither null nor blank, bool[N]."""
+    """Return which texts are neither null nor blank, bool[N]."""
     return np.asarray(pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(texts), ""), False))
 
 

@@ -68,7 +68,7 @@ class _Statement(NamedTuple):
 
 
 def arithmetic(text: str) -> Arithmetic:
-    """The statements in a text.
+    """Return the statements in a text.
 
     Example:
         >>> arithmetic("<think>12 + 5 = 17, 17 * 2 = 35.</think><answer>35</answer>")
@@ -102,7 +102,7 @@ def _pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _starts_expression(text: str, start: int) -> bool:
-    """Whether the run at `start` is not the continuation of something before it."""
+    """Return whether the run at `start` is not the continuation of something before it."""
     before = text[start - 1 : start]
     if before.isspace():
         # After a word, a number starts an expression, a sign continues one: `y - 3 + 5 = 2`.
@@ -122,7 +122,7 @@ def _count(piece: str, whole: bool) -> tuple[int, int]:
 
 
 def _statements(piece: str, whole: bool) -> Iterator[_Statement]:
-    """The statements in a piece."""
+    """Yield the statements in a piece."""
     sides = [_read(side) for side in piece.split("=")]
     if not whole:
         sides[0] = []
@@ -165,7 +165,7 @@ def _written(statement: _Statement) -> str:
 
 
 def _number_text(value: Fraction) -> str:
-    """A decimal number; one without an end is rounded to six digits."""
+    """Return a decimal number; one without an end is rounded to six digits."""
     rest = value.denominator
     for prime in (2, 5):
         while rest % prime == 0:
@@ -177,7 +177,7 @@ def _number_text(value: Fraction) -> str:
 
 
 def _sum_text(left: _Terms) -> str:
-    """A sum in one way of writing; `left` is taken from its end, as by `_sum`."""
+    """Return a sum in one way of writing; `left` is taken from its end, as by `_sum`."""
     terms, sign = list[str](), "+"
     while True:
         term = _product_text(left)
@@ -212,7 +212,7 @@ def _factor_text(left: _Terms) -> str:
 
 
 def _bare(text: str) -> str:
-    """An expression without a pair of brackets around all of it."""
+    """Return an expression without a pair of brackets around all of it."""
     depths = list(accumulate((c == "(") - (c == ")") for c in text))
     return text[1:-1] if text[0] == "(" and depths.index(0) == len(text) - 1 else text
 
@@ -245,7 +245,7 @@ def _agree(left: Fraction, right: Fraction, written: _Terms) -> bool:
 
 
 def _read(side: str) -> _Terms:
-    """The tokens of one side of an equation; empty if it is not an expression."""
+    """Return the tokens of one side of an equation; empty if it is not an expression."""
     tokens: _Terms = []
     at, side = 0, side.strip()
     while at < len(side) and len(tokens) < _MOST_TOKENS:
@@ -276,7 +276,7 @@ def _without_unmatched_bracket(tokens: _Terms) -> _Terms:
 
 
 def _value(tokens: _Terms) -> Fraction | None:
-    """The value of an expression; None if it has none."""
+    """Return the value of an expression; None if it has none."""
     numbers = [token for token in tokens if not isinstance(token, str)]
     percents = sum(number.percent for number in numbers)
     if 0 < percents < len(numbers) and ("+" in tokens or "-" in tokens):

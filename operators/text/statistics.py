@@ -49,7 +49,7 @@ fd3e-fd3f feff ff01 ff08-ff09 ff0c ff0e ff11 ff1a-ff1b ff1f ff3e ff5e fffc-fffd 
 
 
 def special_characters() -> Array:
-    """Whether a code point is special, bool[0x110000].
+    """Return whether a code point is special, bool[0x110000].
 
     Example:
         >>> special_characters()[[ord("1"), ord("a"), ord("√")]].tolist()
@@ -85,7 +85,7 @@ class Statistics(NamedTuple):
 
 
 def statistics(texts: pa.Array, n: int) -> Statistics:
-    """All statistics of the texts."""
+    """Return all statistics of the texts."""
     parts = [
         (words(block), repetition(points, n), special_share(points))
         for block, points in _blocks(texts)
@@ -160,14 +160,14 @@ def repetition(points: Points, n: int) -> Array:
 
 
 def _places(starts_N: Array, counts_N: Array) -> tuple[Array, Array]:
-    """The `counts` positions from each start on, and the row of each."""
+    """Return the `counts` positions from each start on, and the row of each."""
     rows_T = np.repeat(np.arange(len(starts_N)), counts_N)
     before_N = np.cumsum(counts_N) - counts_N
     return rows_T, np.arange(len(rows_T)) + (starts_N - before_N)[rows_T]
 
 
 def _hashes(codes_C: Array, n: int) -> Array:
-    """A hash of the n characters from each position on, uint64[C]; fewer at the end."""
+    """Return a hash of the n characters from each position on, uint64[C]; fewer at the end."""
     values_C = mix((codes_C + np.uint32(1)).astype(np.uint64) * np.uint64(_ODD))
     hashes_C = values_C.copy()
     for ahead in range(1, min(n, len(codes_C))):

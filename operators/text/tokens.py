@@ -41,7 +41,7 @@ class Text(NamedTuple):
 
 
 def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column as strings, large_string[N]; the contents of a chat are joined.
+    """Return a column as strings, large_string[N]; the contents of a chat are joined.
 
     Raises:
         DataError: the column contains neither.
@@ -140,7 +140,7 @@ def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
 
 
 def shingles(tokens: Tokens, n: int) -> Tokens:
-    """Hashes of all runs of `n` tokens within a text, at least one per text."""
+    """Return hashes of all runs of `n` tokens within a text, at least one per text."""
     sizes_N = np.diff(tokens.offsets_N1)
     padded_N = np.maximum(sizes_N, n)
     ends_N = np.cumsum(padded_N)

@@ -36,7 +36,7 @@ _SYMBOL = re.compile(r"\d+(?:\.\d+)?|\\[a-zA-Z]+|[a-zA-Z]|[-+/^*]")
 
 
 def is_worked_out(answer: str, reference: str) -> bool:
-    r"""Whether an answer has a form that a reference of this form asks for.
+    r"""Return whether an answer has a form that a reference of this form asks for.
 
     * A reference that is a numeral (`42`, `\frac{3}{4}`, `0.5`, `12 cm`) asks for a numeral: no
       operation but a fraction in lowest terms. Of `x = 1 + 2 = 3` the end counts.
@@ -90,7 +90,7 @@ def verify(
     timeout: float = 5.0,
     worked_out: bool = False,
 ) -> Verdict:
-    r"""The verdict about one response.
+    r"""Return the verdict about one response.
 
     `response` is the whole text of a policy, or a bare answer; `reference` is the bare
     reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
@@ -131,7 +131,7 @@ def verify_batch(
     workers: int | None = None,
     worked_out: bool = False,
 ) -> list[Verdict]:
-    """The verdicts about many responses, in order.
+    """Return the verdicts about many responses, in order.
 
     A reference may be several right answers (`references.alternatives`). The exact tier runs in
     this process; undecided pairs are spread over `workers` processes (default: one per usable
@@ -200,7 +200,7 @@ def _verdicts(
 def _at_once(
     response: str | None, reference: str | None, worked_out: bool
 ) -> tuple[Slug | None, str | None]:
-    """The slug as far as no process is needed for it, else None; and the answer."""
+    """Return the slug as far as no process is needed for it, else None; and the answer."""
     answer = extract_answer(response) if response else None
     if reference is None:
         return "verifier_error", answer
@@ -276,7 +276,7 @@ def _decide(
 def check_references(
     references: Sequence[str | None], *, timeout: float = 5.0, workers: int | None = None
 ) -> list[str | None]:
-    """Why nothing can be graded against each reference, None where it is usable, in order.
+    """Return why nothing can be graded against each reference, None where it is usable, in order.
 
     Formulas are parsed and evaluated, as for an answer, by the processes of `verify_batch`.
 
@@ -320,7 +320,7 @@ def _checked_each(
 
 
 def check_reference(reference: str | None) -> str | None:
-    """Why nothing can be graded against this reference; None if it is usable.
+    """Return why nothing can be graded against this reference; None if it is usable.
 
     It only inspects the text and starts no process, so it can be used while loading data.
     """

@@ -40,7 +40,7 @@ class _AnswerPhrases:
         self._foreign = foreign
 
     def finditer(self, text: str) -> list[re.Match[str] | PhrasePlace]:
-        """Those of a text, in order."""
+        """Return those of a text, in order."""
         found: list[re.Match[str] | PhrasePlace] = list(self._english.finditer(text))
         if text.isascii() and (found or not is_hinted(text)):
             return found
@@ -48,7 +48,7 @@ class _AnswerPhrases:
         return sorted(found, key=lambda each: each.end())
 
     def search(self, text: str) -> bool:
-        """Whether a text has one."""
+        """Return whether a text has one."""
         if self._english.search(text):
             return True
         return not (text.isascii() and not is_hinted(text)) and bool(self._foreign(text))
@@ -174,7 +174,7 @@ class FoundAnswer(NamedTuple):
 
 
 def extract_answer(response: str) -> str | None:
-    r"""The span of a response that is its final answer, None if there is none.
+    r"""Return the span of a response that is its final answer, None if there is none.
 
     In this order:
 
@@ -198,7 +198,7 @@ def extract_answer(response: str) -> str | None:
 
 
 def find_answer(response: str) -> FoundAnswer:
-    r"""What `extract_answer` finds, with the rule that found it and where it stands.
+    r"""Return what `extract_answer` finds, with the rule that found it and where it stands.
 
     >>> find_answer(r"So it is \boxed{42}.")
     FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
@@ -255,7 +255,7 @@ def _in_own_text(text: str, tagged: bool) -> tuple[str | None, str, int]:
 
 
 def _last(text: str, answer: str | None, start: int = 0, end: int | None = None) -> int:
-    """Where an answer stands last in a part of a text, -1 where it does not."""
+    """Return where an answer stands last in a part of a text, -1 where it does not."""
     return text.rfind(answer, max(start, 0), end) if answer else -1
 
 
@@ -288,14 +288,14 @@ _ANSWER_TAGS = (
 
 
 def _may_be_tagged(text: str, own: str) -> bool:
-    """Whether `_inside_answer_tag` may find a tag in what follows the thoughts of a text."""
+    """Return whether `_inside_answer_tag` may find a tag in what follows the thoughts of a text."""
     if "answer>" in text or ("|" in text and "of_box|>" in text):
         return True
     return len(text) < len(own) and ("response>" in text or "output>" in text)
 
 
 def _inside_answer_tag(text: str) -> tuple[str, int]:
-    """What is in the tag of an answer, and where; the text and 0 if there is none."""
+    """Return what is in the tag of an answer, and where; the text and 0 if there is none."""
     for opens, closes in _ANSWER_TAGS:
         end = text.rfind(closes)
         start = text.rfind(opens, 0, end if end >= 0 else len(text))
@@ -307,7 +307,7 @@ def _inside_answer_tag(text: str) -> tuple[str, int]:
 
 
 def _tag_is_denied(text: str, start: int, inside: str) -> bool:
-    """Whether the sentence around a tag denies what is in it."""
+    """Return whether the sentence around a tag denies what is in it."""
     closed = text.find(">", start + len(inside))
     return is_denied(text, text.rfind("<", 0, start), closed + 1 if closed >= 0 else len(text))
 
@@ -346,7 +346,7 @@ _ANSWER_LABEL = re.compile(r"^(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
 
 
 def is_bare(text: str) -> bool:
-    """Whether a text is an answer and nothing else: no sentence, no label."""
+    """Return whether a text is an answer and nothing else: no sentence, no label."""
     if text.isdigit():
         return True
     if "? " in text:
@@ -385,7 +385,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _is_bound(text: str) -> bool:
-    """Whether a text is a bound and nothing else, such as `at most 3 km`."""
+    """Return whether a text is a bound and nothing else, such as `at most 3 km`."""
     if len(text) > _BARE or not (bound := _BOUND.match(text)):
         return False
     words = [w.lower() for w in _WORD.findall(text, bound.end())]
@@ -460,7 +460,7 @@ _OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
 
 
 def _core(found: str) -> tuple[int, int]:
-    """Where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
+    """Return where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
     if (
         (" " not in found and found.isascii())
         or "\\" in found
@@ -472,7 +472,7 @@ def _core(found: str) -> tuple[int, int]:
 
 
 def _in_prose(text: str) -> tuple[str | None, str, int, int, int]:
-    """The answer in prose, and the rule that found it.
+    """Return the answer in prose, and the rule that found it.
 
     Then where it stands, less than 0 if it is put together from several places; and the characters
     in which the rule looked.
@@ -550,7 +550,7 @@ def _clause(text: str) -> str | None:
 
 
 def _in_clause(clause: Clause) -> str | None:
-    """The answer in what follows a phrase of another language."""
+    """Return the answer in what follows a phrase of another language."""
     from .foreign import ends_in_negation, letter, number
 
     text = clause.text
@@ -576,7 +576,7 @@ def _in_clause(clause: Clause) -> str | None:
 
 
 def _trailing_math(line: str) -> str | None:
-    """The end of a line: mathematics between delimiters, or the right side of an `=`."""
+    """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     if not line.isascii():
         from .phrases import readable
 

@@ -31,7 +31,7 @@ _GIVES_UP = re.compile(
 
 
 def is_negated(text: str, start: int) -> bool:
-    """Whether the answer that starts there is preceded by its negation ("isn't")."""
+    """Return whether the answer that starts there is preceded by its negation ("isn't")."""
     if _NEGATION.search(text, max(0, start - REACH), start):
         return True
     if text.isascii() or text[max(0, start - REACH) : max(0, start)].isascii():
@@ -42,7 +42,7 @@ def is_negated(text: str, start: int) -> bool:
 
 
 def is_refuted(text: str, end: int) -> bool:
-    """Whether what follows an answer says that it is none ("is incorrect")."""
+    """Return whether what follows an answer says that it is none ("is incorrect")."""
     if _REFUTED.match(text, end):
         return True
     if text.isascii() or text[end : end + REACH].isascii():
@@ -53,13 +53,13 @@ def is_refuted(text: str, end: int) -> bool:
 
 
 def is_disowned(answer: str) -> bool:
-    """Whether an answer calls itself wrong: `42 (incorrect)`."""
+    """Return whether an answer calls itself wrong: `42 (incorrect)`."""
     found = _DISOWNED.search(answer) if "(" in answer else None
     return found is not None and answer[: found.start()] not in {"", "\\text{"}
 
 
 def gives_up(text: str) -> bool:
-    """Whether a text ends with "I do not know" or the like.
+    """Return whether a text ends with "I do not know" or the like.
 
     The number before it is then part of a question or of a case that was considered.
     """
@@ -124,7 +124,7 @@ _CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
 
 
 def boxed(text: str) -> tuple[str, int] | None:
-    """The answer in the last box, and where the box ends; None if there is no box."""
+    """Return the answer in the last box, and where the box ends; None if there is no box."""
     if "\\boxed" not in text and "\\fbox" not in text:
         return None
     spans = _box_spans(text)
@@ -150,7 +150,7 @@ def boxed(text: str) -> tuple[str, int] | None:
 
 
 def _is_operand(text: str, start: int, end: int) -> bool:
-    """Whether a box is a part of a larger expression and no side of an equation."""
+    """Return whether a box is a part of a larger expression and no side of an equation."""
     before, after = text[max(0, start - 40) : start], text[end : end + 40]
     if _INSIDE.search(before):
         return True
@@ -162,7 +162,7 @@ def _is_operand(text: str, start: int, end: int) -> bool:
 
 
 def _with_power(text: str, content: str, end: int) -> str:
-    """The content of a box with the exponent or magnitude behind it."""
+    """Return the content of a box with the exponent or magnitude behind it."""
     changed = _BOX_AFTER.match(text, end) if content else None
     if not changed:
         if content and not text.isascii():
@@ -175,7 +175,7 @@ def _with_power(text: str, content: str, end: int) -> str:
 
 
 def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[int, list[str]]:
-    """The last box and those before it, as long as they form one list; outermost boxes only.
+    """Return the last box and those before it, as long as they form one list; outermost boxes only.
 
     Returns:
         Where the first of them begins, and the contents.
@@ -192,7 +192,7 @@ def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[in
 
 
 def _joined(text: str, end: int, start: int) -> bool:
-    """Whether what is between two boxes makes them items of one list."""
+    """Return whether what is between two boxes makes them items of one list."""
     if start - end > 40:
         return False
     return bool(_LIST_GLUE.fullmatch(text, end, start) or _NEXT_ITEM.fullmatch(text, end, start))
@@ -215,7 +215,7 @@ def _box_spans(text: str) -> list[tuple[int, int, int]]:
 
 
 def _is_braced(content: str) -> bool:
-    r"""Whether one pair of braces is around it all, unlike in `{1,2} \setminus {2}`."""
+    r"""Return whether one pair of braces is around it all, unlike in `{1,2} \setminus {2}`."""
     if not (content.startswith("{") and content.endswith("}")) or len(content) > _LONG:
         return False
     depth = 0

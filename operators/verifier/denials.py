@@ -481,7 +481,7 @@ class _Surroundings(NamedTuple):
 
 
 def is_denied_in(text: str, start: int, end: int, computed: bool) -> bool:
-    """Whether the sentence around the answer text[start:end] takes it back.
+    """Return whether the sentence around the answer text[start:end] takes it back.
 
     Args:
         text: the answer with what is read on both sides of it.
@@ -555,7 +555,7 @@ _LEADS_ON = re.compile(r"(?:\b(?:is|be|not|to|that|equals?|nor|than|except|other
 
 
 def _is_negated(clause: str, named: bool) -> bool:
-    """Whether what stands in front of an answer denies it."""
+    """Return whether what stands in front of an answer denies it."""
     if (near := _NEAR.search(clause)) and (named or not _LEFT_OUT.match(near[0])):
         return True
     given = _GIVEN.match(clause) and "," in clause
@@ -596,7 +596,7 @@ _OF_EVENT = re.compile(
 
 
 def _is_reported_or_compared(clause: str, named: bool) -> bool:
-    """Whether an answer is doubted, a bound, or what somebody else says."""
+    """Return whether an answer is doubted, a bound, or what somebody else says."""
     if _COMPARED.search(clause) or _SUPPOSED.search(clause):
         return True
     if named and _OR.search(clause) and not _SUM.search(clause):
@@ -620,7 +620,7 @@ def _ends_doubt(cue: str, gap: str) -> bool:
 
 
 def _moves_on(gap: str) -> bool:
-    """Whether another number was named since a cue, and then another statement begins."""
+    """Return whether another number was named since a cue, and then another statement begins."""
     return bool(_MOVES_ON.search(gap))
 
 
@@ -643,12 +643,12 @@ def _has_digit(gap: str) -> bool:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> int:
-    """Where the last match ends; 0 without one."""
+    """Return where the last match ends; 0 without one."""
     return max((m.end() for m in pattern.finditer(text)), default=0)
 
 
 def _is_conditional(left: str, clause: str, right: str, following: str) -> bool:
-    """Whether an answer holds on a condition, with no commitment to the condition."""
+    """Return whether an answer holds on a condition, with no commitment to the condition."""
     if (other := _OTHERWISE.search(left)) and not _NEW.search(other["rest"]):
         return True
     for condition in _CONDITION.finditer(clause):
@@ -690,7 +690,7 @@ _ELSE = re.compile(r"\W*(?:otherwise|else),? (?:it(?:'s| is)|the answer|x|we get
 
 
 def _is_step(word: str, what: str) -> bool:
-    """Whether a condition is a step of the way, such as "if we add them"."""
+    """Return whether a condition is a step of the way, such as "if we add them"."""
     if word == "when":
         return not _VARIABLE.search(what)
     return bool(_ACTS.search(what)) and not _VARIABLE.search(what)

@@ -35,7 +35,7 @@ _ELSEWHERE = (
 
 
 def without_double_negations(text: str) -> str:
-    """A text with "is nothing other than 12" as "is 12"."""
+    """Return a text with "is nothing other than 12" as "is 12"."""
     if "other than" in text or " but " in text or "xcept" in text or "lse than" in text:
         text = _NOTHING_BUT.sub(_double_negation, text)
     if any(map(text.__contains__, _ELSEWHERE)):
@@ -96,7 +96,7 @@ _NOTHING_ELSE = tuple(
 
 
 def _in_place(instead: str, found: re.Match[str]) -> str:
-    """What stands instead of a match, which may begin a sentence."""
+    """Return what stands instead of a match, which may begin a sentence."""
     text = found.expand(instead)
     return text[:1].upper() + text[1:] if found[0][0].isupper() else text
 
@@ -146,7 +146,7 @@ _DENYING = (
 
 
 def without_other_number(text: str) -> str:
-    """A text without its end where this only denies another number: "It is 12, not 13."."""
+    """Return a text without its end where this only denies another number: "It is 12, not 13."."""
     tail = text[-_TAIL:]
     if not any(map(tail.__contains__, _DENYING)):
         return text
@@ -197,5 +197,5 @@ class DenialWords(NamedTuple):
 
 
 def on_one_line(field: str) -> str:
-    """A field of `DenialWords` without its line breaks and the indents behind them."""
+    """Return a field of `DenialWords` without its line breaks and the indents behind them."""
     return "".join(map(str.lstrip, field.split("\n")))

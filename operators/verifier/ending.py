@@ -40,7 +40,7 @@ def begins_item(text: str, start: int, end: int) -> bool:
 
 
 def own_text(response: str) -> str:
-    r"""A response up to its end token, or to a question of its own after its answer.
+    r"""Return a response up to its end token, or to a question of its own after its answer.
 
     >>> own_text("#### 41\n\nQuestion: 2+2?\n#### 42")
     '#### 41'
@@ -60,7 +60,7 @@ def own_text(response: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """A text without marks at its end."""
+    """Return a text without marks at its end."""
     end = len(text)
     while end and (text[end - 1].isspace() or _MARK.match(text, end - 1)):
         end -= 1

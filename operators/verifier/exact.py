@@ -70,7 +70,7 @@ _PERCENT = re.compile(
 
 
 def read_number(span: str) -> Number | None:
-    """The number in a span; None if it is not one number, or over the limits."""
+    """Return the number in a span; None if it is not one number, or over the limits."""
     if len(span) < 19 and span.isascii() and span.isdecimal():
         return Number(Fraction(int(span)), len(span.lstrip("0")))
     return None if refusal(span) else read_plain(plain(span))
@@ -112,7 +112,7 @@ def read_plain(text: str) -> Number | None:
 
 
 def read_both(answer: str, reference: str) -> tuple[Number | None, Number | None]:
-    """Both numbers. A letter is a unit where the other has that unit: `2N`, `2.0 N`."""
+    """Return both numbers. A letter is a unit where the other has that unit: `2N`, `2.0 N`."""
     a, b = read_plain(answer), read_plain(reference)
     if a and a.measure and b is None:
         spaced = read_plain(_ATTACHED.sub(" ", reference))
@@ -226,7 +226,7 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 
 
 def _foreign(text: str) -> tuple[Number, str] | None:
-    """A number in the numerals of Chinese, Japanese or Korean, and what follows it."""
+    """Return a number in the numerals of Chinese, Japanese or Korean, and what follows it."""
     from .units import numeral
 
     found = numeral(text)
@@ -251,7 +251,7 @@ def _with_foreign_tail(number: Number, tail: str) -> Number | None:
 
 
 def same_number(a: Number, b: Number) -> bool:
-    """Whether two numbers are the same answer. Symmetric.
+    """Return whether two numbers are the same answer. Symmetric.
 
     Units count only if both sides have one. A percentage equals its value (50% is 0.5) and,
     compared with a bare number of at least 1, its figure (50% is 50, 0.5% is not 0.5). A numeral
@@ -289,7 +289,7 @@ def _rounds(decimal: Number, exact: Fraction, *, finite: bool, other_digits: int
 
 
 def _finite(value: Fraction) -> bool:
-    """Whether a fraction has a finite decimal expansion."""
+    """Return whether a fraction has a finite decimal expansion."""
     denominator = value.denominator
     for prime in (2, 5):
         while denominator % prime == 0:

@@ -79,11 +79,11 @@ class PhrasePlace(NamedTuple):
     at: int
 
     def end(self) -> int:
-        """Where the text begins that `clause` reads."""
+        """Return where the text begins that `clause` reads."""
         return self.at
 
     def start(self) -> int:
-        """Where what the phrase is about ends, if it follows its answer."""
+        """Return where what the phrase is about ends, if it follows its answer."""
         return self.at
 
 
@@ -108,7 +108,7 @@ class FoundNumber(NamedTuple):
 
 
 def phrases_in(text: str) -> list[PhrasePlace]:
-    """The last phrase that an answer follows, if there is one."""
+    """Return the last phrase that an answer follows, if there is one."""
     phrases = phrases_of(text)
     if phrases is None:
         return []
@@ -124,7 +124,7 @@ def phrases_in(text: str) -> list[PhrasePlace]:
 
 
 def answers_in(text: str) -> list[PhrasePlace]:
-    """The last phrase that follows an answer, if there is one."""
+    """Return the last phrase that follows an answer, if there is one."""
     phrases = phrases_of(text)
     if phrases is None:
         return []
@@ -142,7 +142,7 @@ def answers_in(text: str) -> list[PhrasePlace]:
 
 
 def _counts(plain: str, phrase: re.Match[str], phrases: Phrases) -> bool:
-    """Whether a phrase commits to an answer: no quotation, question or supposition."""
+    """Return whether a phrase commits to an answer: no quotation, question or supposition."""
     folded, (start, end) = phrase.string, phrase.span()
     if not folded[end:].strip(_LEAD + ".") and not phrases.answers.match(folded, start):
         return False
@@ -173,7 +173,7 @@ def _sentence_end(plain: str, start: int) -> int:
 
 
 def clause(text: str) -> Clause | None:
-    """What follows the phrase at the start of a text; None if there is no phrase."""
+    """Return what follows the phrase at the start of a text; None if there is no phrase."""
     phrases = phrases_of(text)
     if phrases is None:
         return None
@@ -218,7 +218,7 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 
 
 def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
-    """Whether the short sentence behind an answer says that it is wrong."""
+    """Return whether the short sentence behind an answer says that it is wrong."""
     rest = plain[end : end + _SOON].lstrip(" .!\n*")
     sentence = without_assurances(fold(rest[: _sentence_end(rest, 0)]), phrases.names)
     # A sentence with a number of its own is about that.
@@ -230,7 +230,7 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
 
 
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
-    """An answer without the words that only end a sentence, such as `です`."""
+    """Return an answer without the words that only end a sentence, such as `です`."""
     folded = fold(shown)
     length = assured_length(without_polite(folded, phrases), phrases.names)
     remark = _REMARK.match(readable(shown), 0, length)
@@ -240,7 +240,7 @@ def _plain_spoken(shown: str, phrases: Phrases) -> str:
 
 
 def letter(found: Clause) -> str | None:
-    """The letter of an option in a few words without a number: "la B", `选项B`."""
+    """Return the letter of an option in a few words without a number: "la B", `选项B`."""
     text = found.text
     letters = _LETTER.findall(text)
     if len(letters) != 1 or size(text) > 4 or _DIGIT.search(text) or "=" in text:
@@ -254,7 +254,7 @@ def letter(found: Clause) -> str | None:
 
 
 def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> bool:
-    """Whether the words directly before an answer negate it, or make it a bound."""
+    """Return whether the words directly before an answer negate it, or make it a bound."""
     phrases = phrases or phrases_of(text[max(0, start - _AROUND) : start + _SOON])
     if phrases is None:
         return False
@@ -270,7 +270,7 @@ def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> b
 
 
 def begins_with_refutation(text: str, end: int) -> bool:
-    """Whether the words directly behind an answer refute it, or make it a bound."""
+    """Return whether the words directly behind an answer refute it, or make it a bound."""
     phrases = phrases_of(text[max(0, end - _AROUND) : end + _SOON])
     if phrases is None:
         return False
@@ -295,7 +295,7 @@ def magnitude_after(text: str) -> str:
 def number(
     text: str, read: Callable[[str], str | None], phrases: Phrases | None = None
 ) -> FoundNumber | None:
-    """The last number of a text, with its unit; None if the text is read as English.
+    """Return the last number of a text, with its unit; None if the text is read as English.
 
     A number that a word next to it changes is given with the words around it, as another answer.
     """
@@ -347,17 +347,17 @@ def _commits(sentence: str, at: int, phrases: Phrases) -> bool:
 
 
 def _is_mostly_ascii(plain: str) -> bool:
-    """Whether a text has more English words than letters of other scripts."""
+    """Return whether a text has more English words than letters of other scripts."""
     return len(_ASCII_WORD.findall(plain)) > len(_FOREIGN_LETTER.findall(plain))
 
 
 def _goes_on(plain: str, end: int, phrases: Phrases) -> bool:
-    """Whether the next sentence begins with "then": the number is that of a step."""
+    """Return whether the next sentence begins with "then": the number is that of a step."""
     return bool(phrases.next.match(fold(plain[end : end + _SOON]).lstrip(" .!\n*,")))
 
 
 def _masked(plain: str) -> str:
-    """A sentence in which letters beyond ASCII are plain ones, or `§`."""
+    """Return a sentence in which letters beyond ASCII are plain ones, or `§`."""
     plain = _SEPARATOR.sub(";", plain)
     return _FOREIGN_LETTER.sub("§", _LATIN_LETTER.sub(_without_accent, plain))
 
@@ -376,7 +376,7 @@ class _Sentence:
         self._agreed = agrees(", " + following.strip(" .\n*"), phrases.names)
 
     def stated(self, at: int, end: int) -> str:
-        """The number at a place with its unit, or with all around it if this changes it."""
+        """Return the number at a place with its unit, or with all around it if this changes it."""
         first = max((m.end() for m in _BREAK.finditer(self._folded, 0, at)), default=0)
         closed = _CLOSED.match(self._folded, end)
         begin = closed.end() if closed else end
@@ -398,7 +398,7 @@ class _Sentence:
         return number + unit if begin == end else f"{number} {unit.strip()}"
 
     def _is_changed(self, left: str, right: str, rest: str) -> bool:
-        """Whether words next to a number make it another answer."""
+        """Return whether words next to a number make it another answer."""
         phrases = self._phrases
         left = without_assurances(left, phrases.names)
         if phrases.after.search(right):
@@ -457,19 +457,19 @@ def is_bare(text: str) -> bool | None:
 
 
 def _has_steps(folded: str, phrases: Phrases | None) -> bool:
-    """Whether a number follows another with "in total" or the like between them."""
+    """Return whether a number follows another with "in total" or the like between them."""
     numbers = list(_DIGIT.finditer(folded))
     first, last = numbers[0].end(), numbers[-1].start()
     return bool(phrases and phrases.yields.search(folded, first, last))
 
 
 def is_sentence(text: str) -> bool:
-    """Whether a text in a foreign language is more than an answer."""
+    """Return whether a text in a foreign language is more than an answer."""
     return is_bare(text) is False
 
 
 def gives_up(text: str) -> bool:
-    """Whether a text of another language ends with "I do not know"."""
+    """Return whether a text of another language ends with "I do not know"."""
     end = text[-200:].rstrip(" .!*\n。！")
     phrases = phrases_of(text[-_AROUND:])
     if phrases is None:

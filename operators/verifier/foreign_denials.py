@@ -79,7 +79,7 @@ def _compiled(names: tuple[str, ...]) -> _Compiled:
 
 
 def is_denied_there(text: str, start: int, end: int) -> bool | None:
-    """Whether the sentence around the answer text[start:end] takes it back, in its language.
+    """Return whether the sentence around the answer text[start:end] takes it back, in its language.
 
     None where it may be English, too.
     """
@@ -93,7 +93,7 @@ def is_denied_there(text: str, start: int, end: int) -> bool | None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The languages of a text, if only its words show them, that have words of denial."""
+    """Return the languages of a text, if only its words show them, that have words of denial."""
     found = languages_of(text) or (() if has_foreign_letters(text) else latin_languages(text))
     names = tuple(filter(DENIALS.__contains__, found))
     # Of several that a text may be in, those whose words for stories are known.
@@ -174,7 +174,7 @@ def _is_conditional(clause: str, right: str, phrases: Phrases, words: _Compiled)
 
 
 def _is_unreal(text: str, start: int, end: int, words: _Compiled) -> bool:
-    """Whether the words around an answer, up to the next commas, say what would be."""
+    """Return whether the words around an answer, up to the next commas, say what would be."""
     left = _last_sentence(unicodedata.normalize("NFC", text[max(0, start - _BEFORE) : start]))
     right, _ = _first_sentences(unicodedata.normalize("NFC", text[end : end + _AFTER]))
     begins = [m.end() for pattern in (_PAUSE, words.so) for m in pattern.finditer(left.lower())]
@@ -183,7 +183,7 @@ def _is_unreal(text: str, start: int, end: int, words: _Compiled) -> bool:
 
 
 def _about_one_number(right: str) -> str:
-    """What follows an answer, up to the comma before another number."""
+    """Return what follows an answer, up to the comma before another number."""
     number = _NUMBER.search(right)
     pauses = [m.start() for m in _PAUSE.finditer(right, 0, number.start())] if number else []
     return right[: pauses[-1]] if pauses else right
@@ -222,7 +222,7 @@ def _start_of_answer(folded: str, end: int, names: tuple[str, ...]) -> int:
 
 
 def _without_speaker(text: str, names: tuple[str, ...]) -> str:
-    """A text that ends with "Paul says 12, and that is right" as with "12"."""
+    """Return a text that ends with "Paul says 12, and that is right" as with "12"."""
     words, folded = _compiled(names), _folded(text, names)
     numbers = list(_SHOWN_NUMBER.finditer(folded))
     if not numbers:
@@ -253,12 +253,12 @@ def restart(folded: str, start: int, end: int, names: tuple[str, ...]) -> int:
 
 
 def without_assurances(folded: str, names: tuple[str, ...]) -> str:
-    """A text without words that only look like a denial: "there is no mistake"."""
+    """Return a text without words that only look like a denial: "there is no mistake"."""
     return _compiled(names).certain.sub(" ", _simpler(folded, names))
 
 
 def assured_length(folded: str, names: tuple[str, ...]) -> int:
-    """The length of a statement without words at its end that only assure it."""
+    """Return the length of a statement without words at its end that only assure it."""
     words, folded = _compiled(names), _simpler(folded, names)
     at = len(folded)
     for found in reversed(list(words.certain.finditer(folded))):
@@ -276,7 +276,7 @@ def assured_length(folded: str, names: tuple[str, ...]) -> int:
 
 
 def agrees(rest: str, names: tuple[str, ...]) -> bool:
-    """Whether what follows an answer that somebody else gave says that it is right."""
+    """Return whether what follows an answer that somebody else gave says that it is right."""
     return bool(_compiled(names).agrees.match(rest))
 
 
@@ -299,7 +299,7 @@ def _last_sentence(left: str) -> str:
 
 
 def _first_sentences(right: str) -> tuple[str, str]:
-    """What follows an answer in its sentence, and the next sentence."""
+    """Return what follows an answer in its sentence, and the next sentence."""
     right = right.lstrip("$)}] ")
     end = _ENDS.search(right)
     if not end:

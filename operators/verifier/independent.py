@@ -10,7 +10,7 @@ from math_verify import parse, verify
 
 
 def same_by_math_verify(response: str, reference: str) -> bool:
-    """Whether the answer that math-verify finds in a response is the reference to it.
+    """Return whether the answer that math-verify finds in a response is the reference to it.
 
     Raises:
         ValueError: the reference itself cannot be parsed.

@@ -34,7 +34,7 @@ class Interval(NamedTuple):
 
 
 def read_intervals(text: str) -> list[Interval] | None:
-    """The text as a union of intervals; a bracketed pair may also be a point."""
+    """Return the text as a union of intervals; a bracketed pair may also be a point."""
     member = re.match(r"([a-zA-Z])\s*\\in(?![a-zA-Z])\s*(.+)$", text, re.DOTALL)
     parts = [condition(p) for p in split_top(member[2] if member else text, _UNION)]
     if len(parts) == 1:
@@ -51,7 +51,7 @@ def read_intervals(text: str) -> list[Interval] | None:
 
 
 def condition(text: str) -> str:
-    r"""The condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
+    r"""Return the condition of a set-builder `\{x | x > 2\}`; any other text unchanged."""
     built = re.match(r"\\\{\s*[a-zA-Z]\s*(?:\\in\s*\\mathbb\{R\}\s*)?[|:]\s*(.+)\\\}$", text)
     return built[1].strip() if built and closes_at(text, 1) == len(text) - 1 else text
 

@@ -472,7 +472,7 @@ _HINTED = 1_000  # characters at the end of a text in which one is looked for
 
 @lru_cache(maxsize=8)
 def is_hinted(text: str) -> bool:
-    """Whether a text of ASCII letters may have a phrase of another language than English."""
+    """Return whether a text of ASCII letters may have a phrase of another language than English."""
     if " the " in text or " and " in text:  # most English texts, in a tenth of the time
         return False
     shown = text[-_HINTED:].lower()

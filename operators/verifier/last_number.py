@@ -109,7 +109,7 @@ def last_number(text: str) -> str | None:
 
 
 def english_number(text: str) -> str | None:
-    """The same by the rules for English, of a text in which they hold."""
+    """Return the same by the rules for English, of a text in which they hold."""
     number = _last(text)
     if number is None:
         return None
@@ -143,7 +143,7 @@ def _last(text: str) -> re.Match[str] | None:
 
 
 def _compound(before: str, after: str) -> re.Match[str] | None:
-    """The `3 feet ` of `3 feet 5 inches`."""
+    """Return the `3 feet ` of `3 feet 5 inches`."""
     larger, smaller = _LARGER.search(before), _SMALLER.match(after)
     if not larger or not smaller:
         return None
@@ -172,7 +172,7 @@ class _MathToken(NamedTuple):
 
 
 def _expression(text: str, number: re.Match[str], start: int) -> str:
-    """The expression that a number is part of, from `start` or further left."""
+    """Return the expression that a number is part of, from `start` or further left."""
     first = max(text.rfind("\n", 0, start + 1) + 1, start - _REACH)
     last = text.find("\n", number.end())
     last = min(last if last >= 0 else len(text), number.end() + _REACH)
@@ -214,7 +214,7 @@ class _MathRun:
                 self.partners[opened.pop()] = i
 
     def around(self, low: int, high: int) -> tuple[int, int]:
-        """The first and the last token of the expression around these."""
+        """Return the first and the last token of the expression around these."""
         while True:
             left, right = min(low, self._left(low)), max(high, self._right(low, high))
             wider = self._bracketed(left, right)
@@ -281,7 +281,7 @@ class _MathRun:
         return self.partners.get(operand, operand)
 
     def _valued(self, i: int) -> bool:
-        """Whether a token may end the left operand of an operator."""
+        """Return whether a token may end the left operand of an operator."""
         kind = self._kind(i)
         if kind == "suffix" and self.tokens[i].text == "!":
             return self._kind(i + 1) != "gap"

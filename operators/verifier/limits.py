@@ -31,7 +31,7 @@ _BIG_NUMERAL = re.compile(r"[0-9]{4,}|\^")
 
 
 def refusal(span: str) -> str | None:
-    """Why this span is not read as mathematics; None if it is.
+    """Return why this span is not read as mathematics; None if it is.
 
     It inspects only the text, in linear time. It is a first check, not a proof: what passes is
     still subject to the deadline and the memory limit of a worker.
@@ -92,7 +92,7 @@ def _growth(span: str) -> str | None:
 
 
 def _towers(span: str) -> bool:
-    """Whether exponents are stacked: three deep, or two deep with a large number on top."""
+    """Return whether exponents are stacked: three deep, or two deep with a large number on top."""
     flat = span.replace(" ", "").replace("**", "^")
     depth, open_at = 0, list[int]()
     for i, character in enumerate(flat):
@@ -112,7 +112,7 @@ def _towers(span: str) -> bool:
 
 
 def _power_of_powers(span: str) -> int:
-    """The largest product of exponents that apply to one another, as in `(x^{30})^{20}`."""
+    """Return the largest product of exponents that apply to one another, as in `(x^{30})^{20}`."""
     largest = [1]  # inside each open bracket
     for i, character in enumerate(span):
         if character in _OPENING:
@@ -126,6 +126,6 @@ def _power_of_powers(span: str) -> int:
 
 
 def _large_power(flat: str, caret: int) -> bool:
-    """Whether the power around this caret is a number too large for an exponent."""
+    """Return whether the power around this caret is a number too large for an exponent."""
     power = _NUMERIC_POWER.search(flat[max(0, caret - 4) : caret + 12])
     return bool(power) and power is not None and int(power[1]) ** int(power[2]) > MAX_EXPONENT

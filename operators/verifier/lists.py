@@ -23,7 +23,7 @@ class AnswerCollection(NamedTuple):
 
 
 def read_collection(text: str) -> AnswerCollection | None:
-    """The answers in a span, None if it contains only one."""
+    """Return the answers in a span, None if it contains only one."""
     if text.startswith("\\{") and closes_at(text, 1) == len(text) - 1:
         if _BUILDER.match(text):
             return None  # `\{x | x > 2\}` lists no members
@@ -46,7 +46,7 @@ def read_collection(text: str) -> AnswerCollection | None:
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:
-    """The members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
+    """Return the members of a list; `1,000` is one member, `1, 000` and `1,2` are two.
 
     In brackets a comma separates, so that `(2,251,252)` is a point; it groups thousands only
     beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
@@ -73,7 +73,7 @@ def _groups_thousands(text: str) -> bool:
 
 
 def plus_minus(text: str) -> tuple[str, str] | None:
-    r"""Both cases of a `\pm`, None if there is none."""
+    r"""Return both cases of a `\pm`, None if there is none."""
     if not re.search(r"\\(?:pm|mp)(?![a-zA-Z])", text):
         return None
     up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))

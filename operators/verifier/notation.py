@@ -174,7 +174,7 @@ def _characters(span: str) -> str:
 
 
 def _without_fonts(text: str) -> str:
-    r"""The text of `\text{...}` and its like, at any depth: `\mathbf{\frac{9}{7}}`."""
+    r"""Return the text of `\text{...}` and its like, at any depth: `\mathbf{\frac{9}{7}}`."""
     while found := _FONT.search(text):
         start, end = found.end(), closes_at(text, found.end())
         inside = f" {text[start + 1 : end]} {text[end + 1 :]}" if end > 0 else text[start:]

@@ -73,7 +73,7 @@ def folding() -> dict[int, str]:
 
 @lru_cache(maxsize=16)  # the rules look at a text several times
 def fold(text: str) -> str:
-    """A text in lower case and without accents, of the same length."""
+    """Return a text in lower case and without accents, of the same length."""
     return text.lower() if text.isascii() else readable(text).translate(folding())
 
 
@@ -99,19 +99,19 @@ class Phrases(NamedTuple):
 
 
 def is_latin(phrases: Phrases) -> bool:
-    """Whether the languages are in Latin script."""
+    """Return whether the languages are in Latin script."""
     return any(name in _common() for name in phrases.names)
 
 
 def phrases_of(text: str) -> Phrases | None:
-    """The words of the languages that a text may be in; None if it is read as English."""
+    """Return the words of the languages that a text may be in; None if it is read as English."""
     names = languages_of(text)
     return compiled(names) if names else None
 
 
 @lru_cache(maxsize=16)
 def languages_of(text: str) -> tuple[str, ...]:
-    """Names of languages, or scripts, that a text may be in; none for English."""
+    """Return names of languages, or scripts, that a text may be in; none for English."""
     if text.isascii() or not _FOREIGN.search(text):
         return latin_languages(text) if is_hinted(text) else ()
     letters = "".join(set(_FOREIGN.findall(text[-_SHOWN:])))
@@ -154,7 +154,7 @@ _SHOWN = 2_000  # characters at the end of a text, which show its language
 
 
 def latin_languages(text: str) -> tuple[str, ...]:
-    """The languages in Latin script whose frequent words, or whose "answer", a text has."""
+    """Return the languages in Latin script whose frequent words, or whose "answer", a text has."""
     folded = fold(text[-_SHOWN:])
     words = frozenset(_WORD.findall(folded))
     letters = frozenset(_FOREIGN.findall(text[-_SHOWN:]))
@@ -171,13 +171,13 @@ def latin_languages(text: str) -> tuple[str, ...]:
 
 
 def _is_named(folded: str) -> bool:
-    """Whether a text may have the word "answer" in one of these languages."""
+    """Return whether a text may have the word "answer" in one of these languages."""
     return any(map(folded.__contains__, (*HINTS, *_FOLDED_HINTS)))
 
 
 @lru_cache(maxsize=256)
 def compiled(names: tuple[str, ...]) -> Phrases:
-    """The words of some languages."""
+    """Return the words of some languages."""
     languages = [
         _folded(LANGUAGES.get(name) or Language(scripts=name, noun=NOUNS[name])) for name in names
     ]
@@ -198,7 +198,7 @@ def compiled(names: tuple[str, ...]) -> Phrases:
 
 
 def _folded(language: Language) -> Language:
-    """The table as it matches folded text; escapes such as `\\S` are ASCII and stay."""
+    """Return the table as it matches folded text; escapes such as `\\S` are ASCII and stay."""
     letters = {point: letter for point, letter in folding().items() if point > 127}
     fields: dict[str, Any] = {
         name: value.translate(letters).replace(" ", r"\s+")
@@ -209,7 +209,7 @@ def _folded(language: Language) -> Language:
 
 
 def pattern(parts: list[str]) -> re.Pattern[str]:
-    """One pattern of several; one that never matches if there is none."""
+    """Return one pattern of several; one that never matches if there is none."""
     return re.compile("|".join(part for part in parts if part) or r"(?!)", re.MULTILINE)
 
 
@@ -228,7 +228,7 @@ _VALUE = r"""(?=[\s*_$(\[{\\"“「]*(?:(?:text|boxed|textbf)\{)?(?:[-+−]?\d|[
 
 
 def _phrase(language: Language, noun: str) -> str:
-    """A noun with a link: only that shows that its value follows."""
+    """Return a noun with a link: only that shows that its value follows."""
     if not noun:
         return ""
     links = [r"(?=[:=])", r"(?=[*_ ]*\n)", _VALUE if language.direct else ""]
@@ -241,17 +241,17 @@ def _phrase(language: Language, noun: str) -> str:
 
 
 def has_foreign_letters(text: str) -> bool:
-    """Whether there are letters beyond ASCII."""
+    """Return whether there are letters beyond ASCII."""
     return bool(_FOREIGN.search(text))
 
 
 def has_foreign_words(text: str) -> bool:
-    """Whether there are words with letters beyond ASCII; one Greek letter is a symbol."""
+    """Return whether there are words with letters beyond ASCII; one Greek letter is a symbol."""
     return any(is_foreign(word) for word in _WORD.findall(text))
 
 
 def is_foreign(word: str) -> bool:
-    """Whether this word has letters beyond ASCII; `kπ` is a product."""
+    """Return whether this word has letters beyond ASCII; `kπ` is a product."""
     if word.isascii() or not _FOREIGN.search(word):
         return False
     return bool(_FOREIGN.search(_GREEK.sub("", word)) or _GREEK_WORD.search(word))
@@ -262,7 +262,7 @@ _POLITE, _MOST_POLITE = 40, 4  # characters and words that a sentence ends in
 
 
 def without_polite(folded: str, phrases: Phrases) -> str:
-    """A folded text without the words that only end a sentence, such as `です`."""
+    """Return a folded text without the words that only end a sentence, such as `です`."""
     for _ in range(_MOST_POLITE):
         first = max(1, len(folded) - _POLITE)
         found = phrases.polite.finditer(folded, first)
@@ -274,17 +274,17 @@ def without_polite(folded: str, phrases: Phrases) -> str:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a text, in any script."""
+    """Return the words of a text, in any script."""
     return _WORD.findall(text)
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text begins in a script without spaces between words, or in Hangul."""
+    """Return whether a text begins in a script without spaces between words, or in Hangul."""
     return bool(_UNSPACED.match(text) or "\uac00" <= text[:1] <= "\ud7a3")
 
 
 def size(text: str) -> float:
-    """How many words a text has; where words are not spaced, of about three characters."""
+    """Return how many words a text has; where words are not spaced, of about three characters."""
     found = _WORD.findall(text)
     return sum(
         len(w) / (5 if "\u0e00" < w[0] < "\u0eff" else 3) if _UNSPACED.match(w) else 1
@@ -309,14 +309,14 @@ _GREEK_WORDS = re.compile(f"({_GREEK_WORD.pattern}{_GREEK.pattern}*)")
 
 
 def joined_in_english(text: str) -> str:
-    """A text with "or", "and" and a percent sign where it has those of another language."""
+    """Return a text with "or", "and" and a percent sign where it has those of another language."""
     if not _FOREIGN.search(text):
         return text
     return _AND.sub(" and ", _OR.sub(" or ", _PERCENTAGE.sub(r"\1%", text)))
 
 
 def translated(text: str, table: dict[int, str]) -> str:
-    """A text with its symbols translated; the letters of a Greek word are no symbols."""
+    """Return a text with its symbols translated; the letters of a Greek word are no symbols."""
     if not _GREEK_WORD.search(text):
         return text.translate(table)
     pieces = _GREEK_WORDS.split(text)

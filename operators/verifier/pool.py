@@ -289,7 +289,7 @@ class Pool:
     # --- workers ----------------------------------------------------------------------
 
     def _take(self, *, block: bool) -> _Worker | None:
-        """An idle or a new worker; None if all are busy and `block` is false."""
+        """Return an idle or a new worker; None if all are busy and `block` is false."""
         with self._free:
             while True:
                 if self._closed:
@@ -418,7 +418,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_pool(size: int) -> Pool:
-    """The pool of this process, with at least `size` workers allowed."""
+    """Return the pool of this process, with at least `size` workers allowed."""
     global _shared
     with _shared_lock:
         if _shared is None:

@@ -16,7 +16,7 @@ _BEFORE, _AFTER = 300, 160  # characters that are read on each side
 
 
 def _inflected(stems: str) -> list[str]:
-    """The forms of regular English verbs."""
+    """Return the forms of regular English verbs."""
     forms = list[str]()
     for stem in listed(stems):
         short = stem[:-1] if stem[-1] in "ey" else stem
@@ -96,7 +96,7 @@ _PUNCTUATION = str.maketrans({**dict.fromkeys('\n\t.,;:!()[]{}"“”*_$\\—–
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
-    """Whether the sentence around the answer text[start:end] denies, doubts or bounds it."""
+    """Return whether the sentence around the answer text[start:end] denies, doubts or bounds it."""
     before = text[max(0, start - _BEFORE) : start].rstrip(" \n\t$\\([{*_\"'")
     first = max(map(before.rfind, _ENDS)) + 1
     after = text[end : end + _AFTER]
@@ -126,7 +126,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
 
 
 def _is_next_to_a_bound(left: list[str], right: list[str], after: str) -> bool:
-    """Whether the words next to an answer may make it a bound, a condition or a question."""
+    """Return whether the words next to an answer may make it a bound, a condition or a question."""
     return (
         "?" in after
         or not _LAST.isdisjoint(left[-2:])
@@ -144,7 +144,7 @@ _ENDS = ("\n", ". ", "? ", "! ")
 
 
 def _has_letters(text: str) -> bool:
-    """Whether a text has letters beyond ASCII, and not only quotation marks and the like."""
+    """Return whether a text has letters beyond ASCII, and not only quotation marks and the like."""
     from .phrases import has_foreign_letters
 
     return has_foreign_letters(text)

@@ -35,7 +35,7 @@ class Approximation(NamedTuple):
 
 
 def read_approximation(text: str) -> Approximation:
-    r"""The values of `10\pi \approx 31.4` or `x \approx 11`; none if numbers disagree."""
+    r"""Return the values of `10\pi \approx 31.4` or `x \approx 11`; none if numbers disagree."""
     value, *rounded = split_top(text, _SIGN)
     if not rounded:
         return Approximation((text,), (text,))
@@ -52,7 +52,7 @@ def read_approximation(text: str) -> Approximation:
 
 
 def _rounds(exact: Number, rounded: Number) -> bool:
-    """Whether the second number is the first, rounded or cut off at its last place."""
+    """Return whether the second number is the first, rounded or cut off at its last place."""
     more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
     return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit
 
@@ -73,7 +73,7 @@ _SIDE_BY_SIDE = re.compile(r"&|,(?=\s*(?:if|when|where|for)\b)")
 
 
 def read_matrix(text: str) -> Cells | None:
-    """The cells of a matrix; None for anything else, such as a product of two."""
+    """Return the cells of a matrix; None for anything else, such as a product of two."""
     text = text.strip()
     if text[:1] in ("[", "(") and text[1:].lstrip().startswith(ENVIRONMENT):
         text = text[1:-1].strip()
@@ -86,7 +86,7 @@ def read_matrix(text: str) -> Cells | None:
 
 
 def read_cases(text: str) -> Cells | None:
-    """The cases of a definition, each a value and its condition without `if`."""
+    """Return the cases of a definition, each a value and its condition without `if`."""
     found = _CASES.match(text.removeprefix("\\{").strip())
     if not found or ENVIRONMENT in found[1]:
         return None
@@ -128,23 +128,23 @@ _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 
 
 def is_name(text: str) -> bool:
-    """Whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
+    """Return whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
 def is_quantity(text: str) -> bool:
-    """Whether this names an answer, as a ratio or length may."""
+    """Return whether this names an answer, as a ratio or length may."""
     # Names of coordinates have an order, which `_POINT_NAME` reads.
     return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
 
 
 def same_function(a: str, b: str) -> bool:
-    """Whether one name is `y` and the other `f(x)`, two names of the same function."""
+    """Return whether one name is `y` and the other `f(x)`, two names of the same function."""
     return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
 
 
 def other_variable(a: str, b: str) -> bool:
-    """Whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
+    """Return whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
     return (
         a != b
         and is_name(a)
@@ -170,7 +170,7 @@ _TEXT = re.compile(r"\\text\{([^{}]*)\}")
 
 
 def is_missing(reference: str) -> bool:
-    """Whether a reference denotes a missing value, such as `nan` or `None`."""
+    """Return whether a reference denotes a missing value, such as `nan` or `None`."""
     if len(reference) >= 20:
         return False
     text = _TEXT.fullmatch(reference.strip())
@@ -261,7 +261,7 @@ _MATHS_WORD = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Whether a leaf is words rather than mathematics, apart from a unit at its end."""
+    """Return whether a leaf is words rather than mathematics, apart from a unit at its end."""
     if not text.isascii():
         from .phrases import has_foreign_words
 
@@ -271,7 +271,7 @@ def is_prose(text: str) -> bool:
 
 
 def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
-    """Whether two spans in plain notation are the same answer.
+    """Return whether two spans in plain notation are the same answer.
 
     `leaf` compares two spans without structure; it raises if it cannot.
     """
@@ -470,7 +470,7 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
 
 
 def _named(items: Sequence[str]) -> dict[str, str] | None:
-    """Values by name if every item is `name = value` and the names differ."""
+    """Return values by name if every item is `name = value` and the names differ."""
     pairs = [split_top(item, _EQUALS) for item in items]
     if len(items) < 2 or any(len(p) != 2 or not is_name(p[0]) for p in pairs):
         return None
@@ -569,7 +569,7 @@ def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _value(chain: list[str]) -> str | None:
-    """The final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
+    """Return the final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
     if len(chain) == 1:
         return chain[0]
     *steps, value = chain

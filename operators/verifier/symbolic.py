@@ -73,7 +73,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def read_algebra(text: str) -> Any | None:
-    """The sympy expression of plain algebra; None for anything else."""
+    """Return the sympy expression of plain algebra; None for anything else."""
     symbols = list[Any]()
     written = None if _UNCLEAR.search(text) else _as_python(distinct_letters(text), symbols)
     if written is None:
@@ -108,7 +108,7 @@ def distinct_letters(text: str) -> str:
 
 
 def _as_python(text: str, symbols: list[Any]) -> str | None:
-    """The formula in Python's notation, with a star where factors stand side by side.
+    """Return the formula in Python's notation, with a star where factors stand side by side.
 
     A letter is `v0`, `v1`, ... and its meaning the next of `symbols`.
     """
@@ -152,7 +152,7 @@ def _as_python(text: str, symbols: list[Any]) -> str | None:
 
 
 def _meaning(letter: str, below: str | None) -> Any:
-    """The constant or symbol, by the name that math-verify's parser gives it."""
+    """Return the constant or symbol, by the name that math-verify's parser gives it."""
     if below is None:
         return _CONSTANTS.get(letter) or sympy.Symbol(letter, real=True)
     index = below if len(below) == 1 else f"{{{below}}}"
@@ -236,7 +236,7 @@ def expression(text: str) -> Expression | None:
 
 
 def parsed(text: str) -> Expression | None:
-    """The expression by math-verify's parser."""
+    """Return the expression by math-verify's parser."""
     bare = ARGUMENTS.sub(" ", text)
     if _FOREIGN.search(bare) or _MISREAD.search(text) or set(_COMMAND.findall(text)) - _COMMANDS:
         return None
@@ -261,7 +261,7 @@ def parsed(text: str) -> Expression | None:
 
 
 def _carried_out(value: Expression | None) -> Expression | None:
-    """The matrix that sums, products and powers of matrices are; None for `A^T`."""
+    """Return the matrix that sums, products and powers of matrices are; None for `A^T`."""
     if isinstance(value, sympy.Basic):
         powers = [p for p in value.atoms(sympy.Pow) if _is_matrix(p.base)]
         if any(not p.exp.is_Integer or _is_endless(p) for p in powers):
@@ -271,7 +271,7 @@ def _carried_out(value: Expression | None) -> Expression | None:
 
 
 def _is_endless(power: Expression) -> bool:
-    """Whether the entries, which are sums of products of letters, grow beyond all memory."""
+    """Return whether the entries, which are sums of products of letters, grow beyond all memory."""
     return bool(power.base.free_symbols) and not -1 <= power.exp <= MAX_POWER_WITH_LETTERS
 
 
@@ -280,7 +280,7 @@ def _is_matrix(value: Any) -> bool:
 
 
 def _parsable(text: str) -> str:
-    """The form that the parser reads without loss: no floats, no degrees, no bare names."""
+    """Return the form that the parser reads without loss: no floats, no degrees, no bare names."""
     text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
     if "\\begin" not in text:  # no rows: a command escaped twice
         text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
@@ -475,7 +475,7 @@ _CARRIED_OUT = (
 
 
 def fraction(value: Any) -> Fraction:
-    """A real number of mpmath, exactly."""
+    """Return a real number of mpmath, exactly."""
     # private: mpmath==1.3.0, tests/operators/verifier/test_forms.py::test_form
     numerator, denominator = mpmath.libmp.to_rational(value._mpf_)
     return Fraction(int(numerator), int(denominator))
@@ -487,13 +487,13 @@ def _mpf(value: Expression, digits: int) -> Any:
 
 
 def close(x: Any, y: Any, within: Any) -> bool:
-    """Whether two values agree to a relative error."""
+    """Return whether two values agree to a relative error."""
     # An exact 0 may be computed as a rounding error of what cancelled: hence the floor.
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
 
 
 def confirmed(f: Expression, g: Expression) -> bool:
-    """Whether two values that agree to `DIGITS` agree at all points to many more digits.
+    """Return whether two values that agree to `DIGITS` agree at all points to many more digits.
 
     `1+2^{-2000}` differs from 1 in the 603rd digit, so the powers in them say how many. At all
     points, because where values are large `+ 1` is far behind the last digit.
@@ -508,7 +508,7 @@ def confirmed(f: Expression, g: Expression) -> bool:
 
 
 def _magnitude(value: Expression) -> int:
-    """The digits, before or after the point, of the largest number or power in it."""
+    """Return the digits, before or after the point, of the largest number or power in it."""
     sizes = [max(abs(n.p), n.q).bit_length() for n in value.atoms(sympy.Rational)]
     for hyperbolic in value.atoms(HyperbolicFunction):  # tanh(1000) is close to 1
         if hyperbolic.args[0].is_number:
@@ -522,7 +522,7 @@ def _magnitude(value: Expression) -> int:
 
 
 def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[tuple[Any, Any]]:
-    """Both values at each point where both exist and are both real or both complex."""
+    """Yield both values at each point where both exist and are both real or both complex."""
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
     counted = _counts(f) | _counts(g)
     for place, point in enumerate(_POINTS):
@@ -541,13 +541,13 @@ def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[
 
 
 def _counts(value: Expression) -> set[Any]:
-    """The symbols that bound a sum or product, which have a value at whole numbers only."""
+    """Return the symbols that bound a sum or product, which have a value at whole numbers only."""
     bounds = [bound for each in value.atoms(sympy.Sum, sympy.Product) for bound in each.limits]
     return {s for _, *ends in bounds for end in ends for s in end.free_symbols}
 
 
 def evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any | None:
-    """The value at a point, None if it has none."""
+    """Return the value at a point, None if it has none."""
     # Not the `x` of a limit or sum, which is bound there and may be free in the other expression.
     free = {s: at[s] for s in value.free_symbols if s in at}
     floats = {s: v if v.is_Integer else sympy.Float(v, digits) for s, v in free.items()}
@@ -578,7 +578,7 @@ _FUNCTION_OF = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]'*\s*\(\s*[a-zA-Z]\s*\)\s*$")
 
 
 def equivalent(answer: str, reference: str) -> bool:
-    """Whether two bare answers are equal in structure, numbers and expressions.
+    """Return whether two bare answers are equal in structure, numbers and expressions.
 
     Raises:
         ValueError: the reference itself cannot be parsed.
@@ -637,7 +637,7 @@ def _same_leaf(answer: str, reference: str) -> bool:
 
 
 def _value_of_ends() -> Callable[[str], Any]:
-    """A function from ends of intervals to their values: equal ones have one value."""
+    """Return a function from ends of intervals to their values: equal ones have one value."""
     known: list[tuple[str, Any]] = []
 
     def value_of(text: str) -> Any:
@@ -675,7 +675,7 @@ def _scaled(value: Expression, number: Number | None, other: Number | None) -> E
 
 
 def _same_relation(a: list[str], b: list[str]) -> bool:
-    """Two equations or inequalities: one is the other times a constant."""
+    """Return two equations or inequalities: one is the other times a constant."""
     flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
     left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
     if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
@@ -735,7 +735,7 @@ def _same_matrix(f: Expression, g: Expression) -> bool:
 
 
 def _everywhere(f: Expression, g: Expression) -> bool:
-    """Whether they agree at all points, to some digits and then to many more."""
+    """Return whether they agree at all points, to some digits and then to many more."""
     points = 0
     for x, y in evaluations(f, g):
         if not close(x, y, AGREEMENT):
@@ -754,7 +754,7 @@ def _quadrature(f: Expression, g: Expression) -> bool:
 
 
 def _rounded(decimal: Number, exact: Fraction) -> bool:
-    """The decimal rule of the exact tier, for a value known to `DIGITS` digits."""
+    """Return the decimal rule of the exact tier, for a value known to `DIGITS` digits."""
     short = Fraction(round(exact * 10**20), 10**20)
     if abs(short - exact) < abs(exact) / 10**60:  # such as 2^{64}, which has a finite decimal
         return same_number(decimal, Number(short))

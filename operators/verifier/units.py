@@ -229,7 +229,7 @@ def split_measure(text: str) -> tuple[str, Measure | None]:
 
 
 def read_unit(tail: str, *, attached: bool) -> Measure | None:
-    """The unit phrase after a number, None if this is not a unit.
+    """Return the unit phrase after a number, None if this is not a unit.
 
     `attached` is whether nothing separates number and phrase: `5cm` is a length, `5x` a product,
     so only known units of at least two letters count there.
@@ -299,7 +299,7 @@ def _stem(word: str) -> str:
 
 
 def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
-    """The factor from `b` to `a`; 1 if a unit is missing; None if they contradict."""
+    """Return the factor from `b` to `a`; 1 if a unit is missing; None if they contradict."""
     if a is None or b is None:
         return Fraction(1)
     if a.known and b.known:
@@ -317,7 +317,7 @@ def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
 
 
 def split_unit(text: str) -> tuple[str, Measure | None]:
-    """A value without the unit after it, and the unit, as `measures.split_unit`."""
+    """Return a value without the unit after it, and the unit, as `measures.split_unit`."""
     if not text.isascii():
         value, unit = split_foreign_unit(text)
         if value != text:
@@ -407,7 +407,7 @@ def _words() -> _Words:
 
 
 def leading(text: str) -> int:
-    """How many characters behind a number are its magnitude, unit or counter."""
+    """Return how many characters behind a number are its magnitude, unit or counter."""
     folded = fold(text)
     at = magnitude_length(folded)
     rest = folded[at:]
@@ -420,7 +420,7 @@ def leading(text: str) -> int:
 
 
 def magnitude_length(folded: str) -> int:
-    """How many characters at the start of a text are magnitudes."""
+    """Return how many characters at the start of a text are magnitudes."""
     at = 0
     while found := _magnitude(folded[at:]):
         at += found[1]
@@ -428,7 +428,7 @@ def magnitude_length(folded: str) -> int:
 
 
 def _magnitude(folded: str) -> tuple[int, int] | None:
-    """The magnitude at the start of a text, and how many characters it takes."""
+    """Return the magnitude at the start of a text, and how many characters it takes."""
     gap = len(folded) - len(folded.lstrip(" "))
     if unspaced := _words().unspaced_magnitude.match(folded, gap):
         return _words().magnitudes[unspaced[0].strip()], unspaced.end()
@@ -440,7 +440,7 @@ def _magnitude(folded: str) -> tuple[int, int] | None:
 
 
 def read_tail(tail: str) -> Tail | None:
-    """What follows a number; None if it changes the number, or is no unit."""
+    """Return what follows a number; None if it changes the number, or is no unit."""
     bracketed = _BRACKETED.match(tail.strip())
     folded = fold(bracketed[1] if bracketed else tail.strip())
     factor, percent = 1, False
@@ -466,7 +466,7 @@ def read_tail(tail: str) -> Tail | None:
 
 
 def changes(folded: str) -> bool:
-    """Whether words behind a number make it another answer: "or more", "squared"."""
+    """Return whether words behind a number make it another answer: "or more", "squared"."""
     names = languages_of(folded)
     if names and all(LANGUAGES.get(name, LANGUAGES["zh"]).scripts for name in names):
         return bool(compiled(names).after.search(folded))
@@ -486,7 +486,7 @@ class _TailUnit(NamedTuple):
 
 
 def _unit(folded: str) -> _TailUnit | None:
-    """The unit that a text is; None if it is none."""
+    """Return the unit that a text is; None if it is none."""
     if found := _words().unspaced_unit.match(folded):
         noun = folded[found.end() :].strip().lstrip("的の의")
         if found["unit"]:
@@ -506,7 +506,7 @@ def _unit(folded: str) -> _TailUnit | None:
 
 
 def _spaced_unit(parts: list[str]) -> Measure | None:
-    """The unit of words such as `кв. м`, `км/ч`, `metros cuadrados`."""
+    """Return the unit of words such as `кв. м`, `км/ч`, `metros cuadrados`."""
     power = ""
     names = list[str]()
     for part in parts[:6]:
@@ -536,7 +536,7 @@ def _known(power: str, unit: str, per: str | None) -> Measure | None:
 
 
 def split_foreign_unit(text: str) -> tuple[str, Measure | None]:
-    """A formula without the known unit or counter after it, and the unit."""
+    """Return a formula without the known unit or counter after it, and the unit."""
     found = _BEHIND.search(text)
     if not found:
         return text, None

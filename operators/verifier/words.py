@@ -104,7 +104,7 @@ STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})
 
 
 def leading_words(text: str) -> tuple[Fraction, str] | None:
-    """The number at the start of the text, and the rest of the text.
+    """Return the number at the start of the text, and the rest of the text.
 
     None if the text does not begin with a number word.
     """

@@ -88,7 +88,7 @@ def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
 
 
 def _broken_by_answer(answer: str, reference: str, rule: Rule) -> bool:
-    """Whether the reference can be graded against, so that the answer is no answer to it."""
+    """Return whether the reference can be graded against, so that the answer is no answer to it."""
     if rule != "equivalent":
         return False
     try:

@@ -74,7 +74,7 @@ _FEW = (0.0513, 0.0513, 0.3554, 0.8177)
 
 
 def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
-    """The stratum of each row, its place in `STRATA`, int64[N]."""
+    """Return the stratum of each row, its place in `STRATA`, int64[N]."""
     right_N, again_N, decided_N = decisions(graded, recheck_N)
     of_right_N = np.where(~decided_N, 2, np.where(again_N, 0, 1))
     of_wrong_N = np.where(~decided_N, 5, np.where(again_N, 4, 3))
@@ -83,7 +83,7 @@ def strata(graded: GradedRows, recheck_N: Sequence[str | None]) -> Array:
 
 
 def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
-    """How many rows of each stratum to draw.
+    """Return how many rows of each stratum to draw.
 
     All rows where two verifiers disagree, up to half of the sample; of other strata in proportion
     to their size; at least `LEAST` of each.
@@ -126,7 +126,7 @@ def _shared_out(sizes: Array, least: Array, wanted: int) -> Array:
 
 
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
-    """Rows of a seeded sample, stratum by stratum; within each in the order of the table.
+    """Return rows of a seeded sample, stratum by stratum; within each in the order of the table.
 
     Raises:
         DataError: the sample is too small, see `allocate`.
@@ -171,7 +171,7 @@ class ErrorRate(NamedTuple):
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
-    """The rate of errors over some strata, by the formula above.
+    """Return the rate of errors over some strata, by the formula above.
 
     Example:
         >>> error_rate({"no answer": Counted(100, 10, 0)}).rate
@@ -219,7 +219,7 @@ class TestAudit(NamedTuple):
 
 
 def audit_tests(stored: Stored, seed: int) -> TestAudit | None:
-    """Which of the assertions that graded a run are weak; None where none did.
+    """Return which of the assertions that graded a run are weak; None where none did.
 
     Raises:
         RejuiceError: the files of the run are damaged.
@@ -284,7 +284,7 @@ _SHOWN = ("set", "row", "response_id", "prompt", "response", "reference", "extra
 def sample_lines(
     graded: GradedRows, recheck_N: Sequence[str | None], strata_N: Array, rows: Sequence[int]
 ) -> Iterator[str]:
-    """A line for each row of a sample, without a label."""
+    """Yield a line for each row of a sample, without a label."""
     sizes = Counter(strata_N.tolist())
     names = [name for name in _SHOWN if name in graded.table.column_names]
     taken = graded.table.select(names).take(pa.array(rows, pa.int64()))
@@ -304,7 +304,7 @@ def sample_lines(
 
 
 def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
-    """A line for each pair that failed a metamorphic check."""
+    """Yield a line for each pair that failed a metamorphic check."""
     for each in failing:
         yield _line({"kind": _FAILING, **each._asdict()})
 
@@ -352,7 +352,7 @@ class LabelledErrors(NamedTuple):
 
 
 def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
-    """The error rates that follow from a labelled file.
+    """Return the error rates that follow from a labelled file.
 
     Strata and their sizes are those of the file, as the sample was drawn from them.
 
@@ -447,7 +447,7 @@ def _stratum(line: Mapping[str, Any], where: str) -> str:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, with the number of their line."""
+    """Yield the objects of a file of JSON lines, with the number of their line."""
     try:
         lines = path.read_bytes().split(b"\n")  # Nothing else ends a line, U+2028 does not.
     except OSError as error:
@@ -478,7 +478,7 @@ _INDENT = " " * len(_HEADING)
 
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
-    """The p-values of each set, what was found, and at which false alarm rate."""
+    """Yield the p-values of each set, what was found, and at which false alarm rate."""
     sets = dict.fromkeys(each.set for each in signs)
     start = _HEADING
     for name in sets:
@@ -503,7 +503,7 @@ def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
 
 
 def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
-    """The rows behind a sign, as JSON lines, those that add most to it first.
+    """Yield the rows behind a sign, as JSON lines, those that add most to it first.
 
     Raises:
         DataError: there is no such sign.
@@ -538,7 +538,7 @@ def _slug(sign: SignResult) -> str:
 
 
 def _visible(text: str) -> str:
-    """A name as it is, or with what a terminal would not print as escapes."""
+    """Return a name as it is, or with what a terminal would not print as escapes."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
@@ -555,7 +555,7 @@ _WEAK: Mapping[Weakness, str] = {
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
 ) -> Iterator[str]:
-    """How often two verifiers agree."""
+    """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
     yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
@@ -572,7 +572,7 @@ def agreement_lines(
 
 
 def sample_line(rows: int, output: Path) -> str:
-    """Where the sample is."""
+    """Return where the sample is."""
     return f'sample       {rows:,} rows in {output}: set "label" to right, wrong or unsure'
 
 

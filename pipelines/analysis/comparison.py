@@ -35,7 +35,7 @@ _PLACES = ("project_name", "export_path", "process", "train")
 
 
 def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
-    """Fields of the head, of the steps and of `train:` that differ, as `field old -> new`.
+    """Return fields of the head, of the steps and of `train:` that differ, as `field old -> new`.
 
     Defaults are resolved: a field that one of them leaves out has its default. Where the recipes
     write to, and what their project is called, is no difference.
@@ -67,7 +67,7 @@ def _plain(model: BaseModel | None) -> Any:
 
 
 def _meaning(line: str, a: Recipe, b: Recipe) -> str:
-    """The first sentence about a field, in brackets; empty where there is none."""
+    """Return the first sentence about a field, in brackets; empty where there is none."""
     name, _, field = line.split(" ")[0].partition(".")
     models: dict[str, Any] = {step.name: step.operator for step in (*a.steps, *b.steps)}
     model = models.get(name, b.head.train if name == "train" else b.head)
@@ -81,7 +81,7 @@ def _meaning(line: str, a: Recipe, b: Recipe) -> str:
 
 
 def changed_fields(old: Sequence[Step], new: Sequence[Step]) -> list[str]:
-    """The steps and fields that differ, as `step.field old -> new`, sorted."""
+    """Return the steps and fields that differ, as `step.field old -> new`, sorted."""
     lines = list[str]()
     before = {step.name: step.operator for step in old}
     after = {step.name: step.operator for step in new}
@@ -139,11 +139,11 @@ class Comparison(NamedTuple):
     variance: Mapping[str, tuple[float, float]]
 
     def count(self, kind: str) -> int:
-        """How many rows are of one of `KINDS`."""
+        """Return how many rows are of one of `KINDS`."""
         return int(np.asarray(self.rows[kind]).sum())
 
     def reasons(self, kind: str) -> dict[str, int]:
-        """Why gained rows were dropped, or lost ones are, the most frequent reason first."""
+        """Return why gained rows were dropped, or lost ones are, the most frequent reason first."""
         column = self.rows[f"reason_{'before' if kind == 'gained' else 'after'}"]
         counted = column.filter(self.rows[kind]).value_counts().to_pylist()
         ordered = sorted(counted, key=lambda each: (-each["counts"], str(each["values"])))
@@ -187,7 +187,7 @@ def compare(before: RowTable, after: RowTable, n: int) -> Comparison:
 
 
 def combined(found: Sequence[Comparison]) -> Comparison:
-    """One comparison of the rows of several, such as the steps of a training run."""
+    """Return one comparison of the rows of several, such as the steps of a training run."""
     rows = pa.concat_tables([each.rows for each in found], promote_options="permissive")
     before, after, gained, lost = (
         sum(of_all) for of_all in zip(*(x.groups for x in found), strict=True)
@@ -271,7 +271,7 @@ def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tup
 
 
 def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
-    """The rows of one of `KINDS`, as JSON lines, with the name of their set if it has one."""
+    """Yield the rows of one of `KINDS`, as JSON lines, with the name of their set if it has one."""
     table = found.rows.filter(found.rows[kind]).drop_columns(list(KINDS))
     for row in table.to_pylist():
         known = {key: None if _is_nan(value) else value for key, value in row.items()}
@@ -279,7 +279,7 @@ def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
 
 
 def advantages_text(found: Comparison) -> str:
-    """How many advantages change their sign, become 0 or are 0 no longer."""
+    """Return how many advantages change their sign, become 0 or are 0 no longer."""
     counts = {kind: f"{found.count(kind):,}" for kind in ("flipped", "silenced", "woken")}
     return (
         f"of {found.kept_in_both:,} rows {counts['flipped']} change sign, "
@@ -288,7 +288,7 @@ def advantages_text(found: Comparison) -> str:
 
 
 def reasons_text(found: Comparison, kind: str) -> str:
-    """Why rows were gained or lost, in brackets; empty where none was."""
+    """Return why rows were gained or lost, in brackets; empty where none was."""
     reasons = listed(found.reasons(kind))
     return f" ({reasons})" if reasons else ""
 
@@ -354,7 +354,7 @@ class SetChange(NamedTuple):
 def set_change(
     a: RowTable, b: RowTable, weights: tuple[Mapping[str, float], Mapping[str, float]]
 ) -> SetChange:
-    """What changed from one set to another."""
+    """Return what changed from one set to another."""
     both = (a, b)
     names = dict.fromkeys([*a.components, *b.components])
     reward = _pair(_mean(column_values(rows.table, "reward")[rows.kept_N]) for rows in both)
@@ -374,7 +374,7 @@ def set_change(
 
 
 def new_responses(before: Iterable[str | None], after: Sequence[str | None]) -> dict[str, int]:
-    """Responses that are frequent in a set and absent from another, the most frequent first.
+    """Return responses that are frequent in a set and absent from another, the most frequent first.
 
     White space does not count; a response is a text, not a meaning.
     """

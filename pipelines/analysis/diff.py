@@ -74,7 +74,7 @@ class Side(NamedTuple):
 
 
 def diff_of(a: Side, b: Side) -> Diff:
-    """The differences of two recipes or runs.
+    """Return the differences of two recipes or runs.
 
     Raises:
         RejuiceError: files of a run are damaged, or two training runs share no step.
@@ -94,7 +94,7 @@ def diff_of(a: Side, b: Side) -> Diff:
 
 
 def _names(*both: tuple[Path, StoredSet]) -> tuple[str, str]:
-    """The paths, with the name of the set where a path is not that of a step."""
+    """Return the paths, with the name of the set where a path is not that of a step."""
     a, b = (
         f"{path}, {one.name}" if one.name and path.name != f"{one.training_step:06d}" else str(path)
         for path, one in both
@@ -103,7 +103,7 @@ def _names(*both: tuple[Path, StoredSet]) -> tuple[str, str]:
 
 
 def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
-    """The sets to compare: of training runs, those of the last step that both have.
+    """Return the sets to compare: of training runs, those of the last step that both have.
 
     Of a training run beside a step or an export, its own last step.
 
@@ -129,7 +129,7 @@ def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
 
 
 def set_diff(a: StoredSet, b: StoredSet, names: tuple[str, str]) -> SetDiff:
-    """The differences of two sets.
+    """Return the differences of two sets.
 
     Raises:
         RejuiceError: their files are damaged.
@@ -151,7 +151,7 @@ def first_other_samples(a: Stored, b: Stored) -> int | None:
 
 
 def _common(a: RowTable, b: RowTable) -> Comparison | None:
-    """The comparison of the rows that are in both, in the order of the first."""
+    """Return the comparison of the rows that are in both, in the order of the first."""
     ids = [rows.table["response_id"].combine_chunks() for rows in (a, b)]
     places = pc.index_in(ids[0], value_set=ids[1], skip_nulls=True)
     rows_a: Array = np.flatnonzero(np.asarray(places.is_valid()))
@@ -248,7 +248,7 @@ def _heading(found: SetDiff) -> list[str]:
 
 
 def _common_lines(found: Comparison | None) -> list[str]:
-    """The rows that both sampled."""
+    """Return the rows that both sampled."""
     if found is None:
         return ["sampled      no response in both"]
     n, counts = found.rows.num_rows, {kind: found.count(kind) for kind in KINDS}
@@ -340,7 +340,7 @@ def _details(found: SetDiff, command: str) -> Iterator[str]:
 def _over_steps(
     points: Mapping[int, tuple[Mapping[str, float], Mapping[str, float]]],
 ) -> Table:
-    """The metrics of two runs at steps that both have, from the first to the last."""
+    """Return the metrics of two runs at steps that both have, from the first to the last."""
     known = {
         title: name
         for title, name in _METRICS.items()

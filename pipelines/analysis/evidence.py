@@ -191,7 +191,7 @@ _WITH_EVIDENCE = (
 def evidence(
     step: Step, table: pa.Table, reasons: Any = None, *, models: bool = False
 ) -> Mapping[str, pa.Array]:
-    """The evidence of a step, by name, one value for each row; empty where a step has none.
+    """Return the evidence of a step, by name, one value for each row; empty where a step has none.
 
     Raises:
         RejuiceError: a model that is needed cannot be loaded.
@@ -214,13 +214,13 @@ def evidence(
 
 
 def has_evidence(step: Step, frame: Frame) -> bool:
-    """Whether a step may have any on such rows: the ids are there, and all that it reads."""
+    """Return whether a step may have any on such rows: the ids are there, and all that it reads."""
     names = {"response_id", *step.operator.reads()}
     return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:
-    """Some of the rows that a step had, for `evidence`: the ids, and what the step reads."""
+    """Return some of the rows that a step had, for `evidence`: the ids, and what the step reads."""
     names = [name for name in IDS if name in applied.before.column_names]
     wanted = dict.fromkeys((*names, *applied.step.operator.reads()))
     return applied.before.select(wanted).take(pa.array(rows))

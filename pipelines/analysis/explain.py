@@ -35,7 +35,7 @@ _MOST_SEARCHED = 20_000
 
 
 def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[str]:
-    """What a step's values of a row rest on, a line for each; empty where there is nothing.
+    """Return what a step's values of a row rest on, a line for each; empty where there is nothing.
 
     Raises:
         RejuiceError: what is on file does not fit the step.
@@ -92,7 +92,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
-    """The terms of a reward, or the rewards that an advantage compares; else nothing.
+    """Return the terms of a reward, or the rewards that an advantage compares; else nothing.
 
     Example:
         >>> sum_lines(applied, 1)
@@ -178,7 +178,7 @@ class RowPath(NamedTuple):
         return self.steps[last - 1].after if last else self.source
 
     def id(self, name: str) -> str | None:
-        """Its `response_id` or `prompt_id` at its end; None: it has none."""
+        """Return its `response_id` or `prompt_id` at its end; None: it has none."""
         if name not in self.end.column_names:
             return None
         found: str | None = self.end.select([name])[name][self.places[-1]].as_py()
@@ -186,7 +186,7 @@ class RowPath(NamedTuple):
 
 
 def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
-    """The rows of a set that an id names.
+    """Yield the rows of a set that an id names.
 
     Raises:
         DataError: what the steps did is not on file.
@@ -222,7 +222,7 @@ def has_row(one: StoredSet, name: str, row: str) -> bool:
 
 
 def _parts(one: StoredSet, name: str, row: str) -> Sequence[int]:
-    """Those that may have it: all, where it is not among the rows as sampled."""
+    """Return those that may have it: all, where it is not among the rows as sampled."""
     every = range(one.parts)
     if name == ROW or one.parts == 1:
         return every
@@ -291,7 +291,7 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
 
 
 def end_of(path: RowPath) -> str:
-    """Where a row is, or what dropped it and why."""
+    """Return where a row is, or what dropped it and why."""
     if (last := path.dropped_by) is not None:
         reasons = last.result.change.reasons
         slug = "" if reasons is None else reasons[path.places[-1]].as_py()
@@ -310,7 +310,7 @@ def quoted(text: str) -> str:
 
 
 def _by_training(path: RowPath) -> str:
-    """Why training itself dropped a row that all steps have left; empty: it did not."""
+    """Return why training itself dropped a row that all steps have left; empty: it did not."""
     decisions = path.one.decisions()
     steps = {each.step.name for each in path.steps}
     own = decisions.filter(pc.equal(decisions["row_id"], pa.scalar(path.id("response_id"))))
@@ -335,7 +335,7 @@ def _turns(dataset: Frame, row: int) -> list[str]:
 
 
 def _packed(lines: Iterable[str]) -> list[str]:
-    """The same lines, with numbers and words that follow one another on one line."""
+    """Return the same lines, with numbers and words that follow one another on one line."""
     found: list[str] = []
     for line in lines:
         if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
@@ -348,7 +348,7 @@ def _packed(lines: Iterable[str]) -> list[str]:
 
 
 def _is_short(line: str) -> bool:
-    """Whether a value is a number or a word; a text has a line of its own."""
+    """Return whether a value is a number or a word; a text has a line of its own."""
     return bool(_SHORT.fullmatch(line.strip()))
 
 
@@ -393,7 +393,7 @@ _LAST_LINES = 8
 
 
 def explain_recipe(recipe: Recipe) -> str:
-    """Each step with its scope, its fields and the columns it reads and writes."""
+    """Return each step with its scope, its fields and the columns it reads and writes."""
     lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
         operator = step.operator
@@ -422,7 +422,7 @@ def _reads(operator: Operator) -> list[str]:
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
-    """All fields; of a field with fields of its own, those that differ from the defaults."""
+    """Return all fields; of a field with fields of its own, those that differ from the defaults."""
     fields: dict[str, Any] = operator.model_dump(mode="json")
     for name, value in operator:
         if isinstance(value, BaseModel):
@@ -431,7 +431,7 @@ def _fields(operator: Operator) -> dict[str, Any]:
 
 
 def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
-    """What each step did to a row, from the dataset to its end.
+    """Return what each step did to a row, from the dataset to its end.
 
     Of several rows there is a line for each. Of a training run, the last step that has it counts.
 

@@ -89,7 +89,7 @@ class SetFigures(NamedTuple):
 
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
-    """The figures of a set."""
+    """Return the figures of a set."""
     table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
     shares = _shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
@@ -106,7 +106,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
 
 
 def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
-    """How many groups are all right, all wrong or mixed, and their pass rates."""
+    """Return how many groups are all right, all wrong or mixed, and their pass rates."""
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
     known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
@@ -261,7 +261,7 @@ def average_ranks(codes_N: Array, values_N: Array) -> Array:
 
 
 def column_values(table: pa.Table, name: str) -> Array:
-    """A column of a `RowTable` as float64[N], NaN for null."""
+    """Return a column of a `RowTable` as float64[N], NaN for null."""
     return np.array(pc.fill_null(table[name], np.nan), np.float64)
 
 

@@ -74,7 +74,7 @@ class Preview(NamedTuple):
 
 
 def preview(found: Replayed) -> Preview:
-    """The preview of a recipe whose steps were applied to stored responses.
+    """Return the preview of a recipe whose steps were applied to stored responses.
 
     Raises:
         DataError: the recipe has no advantages, so nothing would be trained.
@@ -190,7 +190,7 @@ class StepCost(NamedTuple):
 
 
 def step_cost(found: Preview, train: Train, stored: Stored, one: StoredSet) -> StepCost:
-    """The cost of a step, if it goes as the stored responses went."""
+    """Return the cost of a step, if it goes as the stored responses went."""
     refills = tuple(refill_figures(found.groups_left / found.prompts, train))
     prompts = refills[0].prompts
     responses = prompts * found.responses / found.prompts
@@ -226,14 +226,14 @@ def _simulated(share: float, wanted: int, refills: int) -> RefillFigures:
 
 
 def _mean_metric(stored: Stored, name: str) -> float | None:
-    """The mean of a metric over training steps but the first, which compiles and loads."""
+    """Return the mean of a metric over training steps but the first, which compiles and loads."""
     values = [point[name] for point in stored.points if name in point]
     later: Sequence[float] = values[1:] or values
     return float(np.mean(later)) if later else None
 
 
 def _sampling_s(stored: Stored, one: StoredSet) -> float | None:
-    """Seconds to sample a response of an export; None: nothing was sampled in that run."""
+    """Return seconds to sample a response of an export; None: nothing was sampled in that run."""
     if stored.report is None:
         return None
     names = {x.name for x in one.recipe.steps if isinstance(x.operator, RolloutMapper)}
@@ -343,7 +343,7 @@ def _lines(found: Preview) -> list[str]:
 
 
 def _training(cost: StepCost, train: Train) -> list[str]:
-    """What a step of training takes, and all of them."""
+    """Return what a step of training takes, and all of them."""
     own, *more = cost.refills
     tried = [f"{own.short:.0%} of steps with train.refill {own.refills}"]
     tried += [f"{each.short:.0%} with {each.refills}" for each in more]

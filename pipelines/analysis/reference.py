@@ -27,7 +27,7 @@ from ..recipe.head import Head, data_juicer_only
 
 
 def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of a recipe with every usable operator."""
+    """Return the JSON Schema (draft 2020-12) of a recipe with every usable operator."""
     head = Head.model_json_schema()
     definitions: dict[str, Any] = head.pop("$defs", {})
     steps: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ def listing() -> str:
 
 
 def _sections() -> Iterator[tuple[str, Registry[Any], dict[str, type[Named]]]]:
-    """The usable classes under their titles: operators by kind, then flows and tools."""
+    """Yield the usable classes under their titles: operators by kind, then flows and tools."""
     operators, _ = OPERATORS.load_all()
     for kind, title in _TITLES.items():
         yield (
@@ -124,7 +124,7 @@ def page() -> str:
 
 
 def entry(name: str) -> str:
-    """One operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
+    """Return one operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
 
     Raises:
         RejuiceError: nothing has that name, or it cannot be used.
@@ -169,7 +169,7 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """The fields of a model as a table in Markdown, those of its fields included."""
+    """Return the fields of a model as a table in Markdown, those of its fields included."""
     schema = model.model_json_schema()
     rows = list(_rows(schema, schema.get("$defs", {})))
     if nested_last:  # A stable sort keeps the rest of the order.
@@ -199,7 +199,7 @@ def _rows(
 
 
 def _model(spec: Any, definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The model that a value is, unless it is a plain value; empty where there is none."""
+    """Return the model that a value is, unless it is a plain value; empty where there is none."""
     if not isinstance(spec, dict):
         return {}
     if "anyOf" in spec:
@@ -238,7 +238,7 @@ def _cell(spec: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text as a cell of a table."""
+    """Return a text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 

@@ -114,7 +114,7 @@ class GradedPart(NamedTuple):
 
     @classmethod
     def of(cls, applied: Iterable[AppliedStep]) -> GradedPart:
-        """What steps made of a part; of a column, the last step that wrote it counts."""
+        """Return what steps made of a part; of a column, the last step that wrote it counts."""
         frames, steps = dict[str, Frame](), dict[str, str]()
         missing = dict[str, Mapping[str, int]]()
         for each in applied:
@@ -129,7 +129,7 @@ class GradedPart(NamedTuple):
 
 
 def no_signal(parts: Iterable[GradedPart]) -> NoSignal | None:
-    """Why no group has a signal; None: one has, or nothing decides it."""
+    """Return why no group has a signal; None: one has, or nothing decides it."""
     figures = _Figures()
     for part in parts:
         if figures.add(part):
@@ -138,7 +138,7 @@ def no_signal(parts: Iterable[GradedPart]) -> NoSignal | None:
 
 
 def may_lack_signal(funnel: Sequence[StepReport]) -> bool:
-    """Whether the figures of a funnel leave open that no group has a signal."""
+    """Return whether the figures of a funnel leave open that no group has a signal."""
     written = {name: figures for step in funnel for name, figures in step.columns.items()}
     if "advantage" in written:
         advantage = written["advantage"]
@@ -147,7 +147,7 @@ def may_lack_signal(funnel: Sequence[StepReport]) -> bool:
 
 
 def no_signal_of_funnel(funnel: Sequence[StepReport], rows: Frame | None) -> NoSignal | None:
-    """Why no group has a signal, where what steps did to each row is not on file."""
+    """Return why no group has a signal, where what steps did to each row is not on file."""
     last = {name: step for step in funnel for name in step.columns}
     if "advantage" not in last or not may_lack_signal(funnel):
         return None
@@ -262,7 +262,7 @@ class _Figures:
         self._cut_off += sum(end == "length" for end in ends)
 
     def found(self) -> NoSignal | None:
-        """The finding about all parts."""
+        """Return the finding about all parts."""
         cause = self._cause()
         if cause is None:
             return None
@@ -322,7 +322,7 @@ class _Figures:
 
 
 def _with_dropped(applied: AppliedStep) -> Frame:
-    """The rows of a step with what it wrote, those included that it dropped itself."""
+    """Return the rows of a step with what it wrote, those included that it dropped itself."""
     change = applied.result.change
     if change.parents is not None:
         return applied.after
@@ -330,13 +330,13 @@ def _with_dropped(applied: AppliedStep) -> Frame:
 
 
 def _component(name: str) -> str:
-    """The component whose reasons for missing values a column has; empty: it has none."""
+    """Return the component whose reasons for missing values a column has; empty: it has none."""
     is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
     return name.removeprefix(_REWARD).removesuffix(MISSING) if is_reason else ""
 
 
 def _is_usable(name: str, kind: pa.DataType) -> bool:
-    """Whether a column is what its name says: steps of users may have the same names."""
+    """Return whether a column is what its name says: steps of users may have the same names."""
     numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
     return is_text(kind) if name == "verdict" else any(is_kind(kind) for is_kind in numeric)
 
@@ -365,14 +365,14 @@ def _rows_with(verdicts: pa.ChunkedArray, verdict: str) -> pa.Array:
 
 
 def _examples(frame: Frame, rows: pa.Array) -> list[WrongExample]:
-    """Those of some wrong responses that have both a reference and an answer."""
+    """Return those of some wrong responses that have both a reference and an answer."""
     references, answers = (_texts(frame, name, rows) for name in ("reference", "extracted_answer"))
     both = zip(references, answers, strict=False)  # A column may be absent.
     return [WrongExample(reference, answer) for reference, answer in both if reference and answer]
 
 
 def _texts(frame: Frame, name: str, rows: pa.Array) -> list[str]:
-    """A column as text, empty where it is null; nothing where there is no such column."""
+    """Return a column as text, empty where it is null; nothing where there is no such column."""
     if name not in frame.column_names:
         return []
     column = frame.select([name])[name].take(rows)
@@ -387,7 +387,7 @@ _MOST_CHARACTERS = 60
 
 
 def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
-    """A line about a run where none of its groups has a signal; else nothing."""
+    """Yield a line about a run where none of its groups has a signal; else nothing."""
     if not may_lack_signal(report.steps):
         return  # Nothing of the run needs to be read.
     rows = None
@@ -405,7 +405,7 @@ def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
 
 
 def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
-    """A line about sets of which it is on file what steps did; else nothing.
+    """Yield a line about sets of which it is on file what steps did; else nothing.
 
     Raises:
         RejuiceError: files are gone or damaged.
@@ -417,7 +417,7 @@ def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
 
 
 def no_signal_line(found: NoSignal) -> str:
-    """The line: what is the same, why, and what helps."""
+    """Return the line: what is the same, why, and what helps."""
     return f"No group has a signal: {_why(found)}"
 
 
@@ -484,7 +484,7 @@ def _reward(found: NoSignal) -> str:
 
 
 def _quoted(text: str, *, from_end: bool = False) -> str:
-    """A text of whomever in one short line; of a long solution, the end has the answer."""
+    """Return a text of whomever in one short line; of a long solution, the end has the answer."""
     line = " ".join(text.split())
     if len(line) > _MOST_CHARACTERS:
         most = _MOST_CHARACTERS - 3
@@ -540,7 +540,7 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
 
 
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Why rewards are missing, if any is: by component, how many for each reason."""
+    """Yield why rewards are missing, if any is: by component, how many for each reason."""
     by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
     if by_component:
         yield f"missing rewards: {'; '.join(by_component)}"
@@ -583,12 +583,12 @@ def _logged(step: StepReport) -> Iterator[str]:
 
 
 def _traceable(folder: AnyPath) -> Iterator[str]:
-    """The ids of dropped rows; a row that an operator made without one cannot be named."""
+    """Return the ids of dropped rows; a row that an operator made without one cannot be named."""
     return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
 def _details(step: StepReport) -> str:
-    """What was retried, the columns that the step wrote, and its notes.
+    """Return what was retried, the columns that the step wrote, and its notes.
 
     Columns with a single value are left out, unless they are what a row is graded by.
     """
@@ -634,7 +634,7 @@ def set_funnel(rows: RowTable, parts: Iterable[Sequence[AppliedStep]]) -> list[S
 
 
 def summed(funnels: Iterable[Sequence[StepReport]]) -> list[StepReport]:
-    """One funnel of several, such as those of the steps of a training run."""
+    """Return one funnel of several, such as those of the steps of a training run."""
     found = dict[str, StepReport]()
     for step in (step for funnel in funnels for step in funnel):
         before = found.get(step.step)
@@ -652,7 +652,7 @@ def summed(funnels: Iterable[Sequence[StepReport]]) -> list[StepReport]:
 
 
 def _by_training(rows: RowTable) -> list[StepReport]:
-    """What training itself dropped, as the last line of the funnel."""
+    """Return what training itself dropped, as the last line of the funnel."""
     fate = rows.table["fate"]
     reasons = rows.table["reason"].cast(pa.string()).filter(pc.equal(fate, BY_TRAINING))
     if not len(reasons):

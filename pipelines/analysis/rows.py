@@ -76,7 +76,7 @@ class Lines:
         written.write(lines_K, flat(column), self._lines)
 
     def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
-        """What each line has, as an array; null where nothing was written."""
+        """Return what each line has, as an array; null where nothing was written."""
         written = self._written.get(name)
         if written is None:
             return pa.nulls(self._lines, kind or pa.null())
@@ -184,7 +184,7 @@ class RowTable(NamedTuple):
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
-    """What steps made of the rows of `base`.
+    """Return what steps made of the rows of `base`.
 
     Raises:
         DataError: what a step did is not on file.
@@ -198,7 +198,7 @@ def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
 
 
 def stored_rows(stored: StoredSet) -> RowTable:
-    """What became of every row of a set.
+    """Return what became of every row of a set.
 
     Where what steps did is not on file, the rows are those that are, with the values of those that
     are left, and there are no contributions.
@@ -311,7 +311,7 @@ class _PartRows:
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:
-    """Which rows have a rewarded judgement, and whether it is the label."""
+    """Return which rows have a rewarded judgement, and whether it is the label."""
     columns = each.result.change.columns
     rewarded = pc.is_null(flat(columns[component_columns("verification")[1]]))
     judgement = flat(columns["judgement"])

@@ -70,7 +70,7 @@ class StratifiedPairs(NamedTuple):
 
     @classmethod
     def of(cls, codes_N: Array, fixed_N: Array, moved_N: Array) -> StratifiedPairs:
-        """Pairs of rows that are all finite."""
+        """Return pairs of rows that are all finite."""
         rows_N = np.flatnonzero(np.isfinite(fixed_N) & np.isfinite(moved_N))
         fixed_N, moved_N = fixed_N[rows_N].astype(float), moved_N[rows_N].astype(float)
         _, dense_N = np.unique(codes_N[rows_N], return_inverse=True)
@@ -90,7 +90,7 @@ class StratifiedPairs(NamedTuple):
         return float((self.fixed_N * self.moved_N).sum()) / scale if scale else float("nan")
 
     def p_value(self, rng: np.random.Generator) -> float:
-        """One-sided p-value of a great sum of products; 1 without strata."""
+        """Return one-sided p-value of a great sum of products; 1 without strata."""
         if not self.strata:
             return 1.0
         observed = float((self.fixed_N * self.moved_N).sum())
@@ -118,7 +118,7 @@ class StratifiedPairs(NamedTuple):
 
 
 def sign_flips(values_G: Array, rng: np.random.Generator) -> NullDraws:
-    """The null of values that are symmetric about 0: sums with random signs."""
+    """Return the null of values that are symmetric about 0: sums with random signs."""
 
     def draw(draws: int) -> Array:
         flips = rng.integers(0, 2, (draws, len(values_G)), np.int8)
@@ -264,7 +264,7 @@ def signs_of(
 
 
 def with_alarms(results: Sequence[SignResult]) -> tuple[SignResult, ...]:
-    """The signs of a stored run with their alarms: Holm over those that have a p-value."""
+    """Return the signs of a stored run with their alarms: Holm over those that have a p-value."""
     p_values = [each.p for each in results if each.p is not None]
     rejected = iter(holm(p_values, ALPHA))
     found = []
@@ -287,7 +287,7 @@ def _of_rows(
     moved_N: Array,
     needed: Mapping[str, Array],
 ) -> SignResult:
-    """A sign that is a correlation of two numbers of rows within strata."""
+    """Return a sign that is a correlation of two numbers of rows within strata."""
     empty = [what for what, values_N in needed.items() if not np.isfinite(values_N).any()]
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
@@ -332,7 +332,7 @@ class _GroupMeans(NamedTuple):
 def _length_drift(
     rows: SignRows, groups: _GroupMeans, seed: int, validation: Sequence[tuple[int, float]]
 ) -> SignResult:
-    """Whether groups with as many right responses get longer from step to step."""
+    """Return whether groups with as many right responses get longer from step to step."""
     name = "length drift"
     known_G = np.flatnonzero((groups.sizes_G > 0) & np.isfinite(groups.lengths_G))
     sizes = groups.sizes_G[known_G]
@@ -382,7 +382,7 @@ def _outruns(rows: SignRows, groups: _GroupMeans, seed: int, component: str) -> 
 
 
 def _carries(rows: SignRows, seed: int, component: str) -> SignResult:
-    """Whether a component has more of the advantage's variance than all others together.
+    """Return whether a component has more of the advantage's variance than all others together.
 
     Under the null, what it has more of in a group is as often less: signs of groups are flipped.
     """
@@ -446,7 +446,7 @@ _COLUMNS = ("right", "advantages", "lengths", "boxes", "echo")
 
 
 def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
-    """What the signs need of the rows of sets, of `MOST_GROUPS` groups at most."""
+    """Return what the signs need of the rows of sets, of `MOST_GROUPS` groups at most."""
     pieces: list[_SetPiece] = []
     for each in sets:
         salt = xxhash.xxh3_64_intdigest(each.name.encode(), seed & 0xFFFFFFFFFFFFFFFF)
@@ -471,7 +471,7 @@ class _SetPiece(NamedTuple):
     parts: Mapping[str, Array]
 
     def below(self, limit: int) -> _SetPiece:
-        """The groups whose hash is `limit` or less."""
+        """Return the groups whose hash is `limit` or less."""
         kept_G = self.hashes_G <= limit
         kept_N = kept_G[self.codes_N]
 
@@ -490,7 +490,7 @@ class _SetPiece(NamedTuple):
 
 
 def _parts(one: StoredSet) -> Iterator[tuple[Frame, RowTable]]:
-    """Rows as sampled, and what became of these: not of those that a step added."""
+    """Yield rows as sampled, and what became of these: not of those that a step added."""
     if one.parts == 1 or one.incomplete:
         yield _sampled(one.base(0), stored_rows(one))
         return
@@ -507,7 +507,7 @@ def _sampled(base: Frame, rows: RowTable) -> tuple[Frame, RowTable]:
 
 
 def _limit(pieces: Sequence[_SetPiece]) -> int:
-    """The hash of the last group that belongs to the sample."""
+    """Return the hash of the last group that belongs to the sample."""
     hashes = [piece.hashes_G for piece in pieces]
     if sum(map(len, hashes)) <= MOST_GROUPS:
         return 0xFFFFFFFFFFFFFFFF
@@ -515,7 +515,7 @@ def _limit(pieces: Sequence[_SetPiece]) -> int:
 
 
 def _piece(one: StoredSet, base: Frame, rows: RowTable, salt: int, limit: int) -> _SetPiece:
-    """What is needed of the groups of a part whose hash is at most `limit`."""
+    """Return what is needed of the groups of a part whose hash is at most `limit`."""
     table, groups = rows.table, rows.groups
     hashes_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)), seed=salt)
     if table["prompt_id"].null_count:  # Groups without an id have their own numbers.
@@ -589,7 +589,7 @@ def _of_texts(base: Frame, at_N: Array, codes_N: Array) -> tuple[Array, Array, A
 
 
 def echoes(prompts: pa.Array, responses: pa.Array, codes_N: Array) -> Array:
-    """The share of each response's runs of 8 words that its prompt has, too, float64[N].
+    """Return the share of each response's runs of 8 words that its prompt has, too, float64[N].
 
     A word is a token of `operators/text/tokens.py`. A text of fewer words is one run.
     """
@@ -660,7 +660,7 @@ _VALIDATION_OF_VERL = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 
 
 def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
-    """The signs of reward hacking of a stored run; alarms are corrected over all of them.
+    """Return the signs of reward hacking of a stored run; alarms are corrected over all of them.
 
     The answers of all steps of a training run are taken as one set, and so are its judgements.
 
@@ -683,7 +683,7 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
 
 
 def _validation(points: Sequence[Mapping[str, float]]) -> list[tuple[int, float]]:
-    """Steps and accuracies on held-out prompts, the mean of all sets."""
+    """Return steps and accuracies on held-out prompts, the mean of all sets."""
     found = []
     for point in points:
         for pattern in (_VALIDATION, _VALIDATION_OF_VERL):

@@ -66,7 +66,7 @@ class StoredSet(NamedTuple):
     fit: Callable[[Recipe], tuple[Step, ...]]
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
-        """The steps on a part, one after the other, as they ran; nothing is computed.
+        """Return the steps on a part, one after the other, as they ran; nothing is computed.
 
         Raises:
             DataError: what they did is not on file.
@@ -88,7 +88,7 @@ class Stored(NamedTuple):
     points: tuple[Mapping[str, float], ...] = ()
 
     def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
-        """The whole recipe, as it ran.
+        """Return the whole recipe, as it ran.
 
         Raises:
             RecipeError: it cannot be read.
@@ -102,7 +102,7 @@ class Stored(NamedTuple):
 
 
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps after the last one that samples or reads responses; all, where none does.
+    """Return the steps after the last one that samples or reads responses; all, where none does.
 
     Example:
         >>> [step.name for step in steps_after_sampling(recipe.steps)]
@@ -113,7 +113,7 @@ def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunStep]:
-    """The `results` of a set that is incomplete."""
+    """Return the `results` of a set that is incomplete."""
 
     def results(part: int) -> RunStep:
         raise DataError(why, f"{right} to see what each step did")
@@ -122,7 +122,7 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
 
 
 def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
-    """A recipe whose operators without code know which columns they have written."""
+    """Return a recipe whose operators without code know which columns they have written."""
     steps = tuple(
         step._replace(operator=step.operator.with_written(names))
         if isinstance(step.operator, StoredOperator)
@@ -143,7 +143,7 @@ _NO_COMMITS = "dj-process saves no commits"
 
 
 def open_export(path: AnyPath, export: AnyPath) -> Stored:
-    """The stored run of an export.
+    """Return the stored run of an export.
 
     Raises:
         RejuiceError: nothing was run to that path, or what is there cannot be read.
@@ -164,7 +164,7 @@ def open_export(path: AnyPath, export: AnyPath) -> Stored:
 
 
 def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
-    """The plan of a run, all of whose commits are there.
+    """Return the plan of a run, all of whose commits are there.
 
     Args:
         recipe: as it ran.
@@ -292,7 +292,7 @@ def open_stored(path: AnyPath | str) -> Stored:
 
 
 def export_of(path: AnyPath) -> AnyPath | None:
-    """The export that a path is, or whose run folder or recipe it is; None: nothing was run.
+    """Return the export that a path is, or whose run folder or recipe it is; None: nothing was run.
 
     Raises:
         RejuiceError: the recipe or the report cannot be read.

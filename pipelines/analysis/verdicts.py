@@ -50,7 +50,7 @@ class GradedRows(NamedTuple):
 
 
 def graded_rows(stored: Stored) -> GradedRows | None:
-    """The graded answers of all sets; None where no set has a verdict.
+    """Return the graded answers of all sets; None where no set has a verdict.
 
     Rows are those that the verifier graded, also where a later step dropped them; where what steps
     did is not on file, those that are left.
@@ -75,7 +75,7 @@ def graded_rows(stored: Stored) -> GradedRows | None:
 
 
 def _of_set(one: StoredSet) -> Iterator[pa.Table]:
-    """The answers of a set, part by part; nothing where it has no verdicts."""
+    """Yield the answers of a set, part by part; nothing where it has no verdicts."""
     first = 0
     for part in [0] if one.incomplete else range(one.parts):
         found = Frame.of(one.final()) if one.incomplete else as_graded(one, part)
@@ -90,7 +90,7 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
 
 
 def as_graded(one: StoredSet, part: int) -> Frame:
-    """Rows after the last step that wrote verdicts, with what it read; else as sampled."""
+    """Return rows after the last step that wrote verdicts, with what it read; else as sampled."""
     found = one.base(part)
     for each in one.applied(part):
         change = each.result.change
@@ -115,7 +115,7 @@ def _with_places(table: pa.Table, name: str, first: int) -> pa.Table:
 
 
 def verifier_of(one: StoredSet) -> tuple[str, Operator | None]:
-    """The step that wrote the verdicts of a set, and its operator."""
+    """Return the step that wrote the verdicts of a set, and its operator."""
     writing = [step for step in one.recipe.steps if "verdict" in step.operator.writes()]
     own = [step for step in one.steps if "verdict" in step.operator.writes()]
     last = (own or writing)[-1:]
@@ -134,7 +134,7 @@ class Agreement(NamedTuple):
 
 
 def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
-    """What math-verify makes of the rows, a thousand after the other.
+    """Yield what math-verify makes of the rows, a thousand after the other.
 
     Yields:
         `correct`, `wrong_answer`, `timeout`, `verifier_error` or None for each: None where there is
@@ -303,7 +303,7 @@ def _rate(check: str, pairs: int, failing: int) -> CheckedRate:
 
 
 def _pairs(graded: GradedRows) -> dict[tuple[str, str], bool]:
-    """The distinct pairs of answer and reference, and whether they were graded right."""
+    """Return the distinct pairs of answer and reference, and whether they were graded right."""
     names = ("extracted_answer", "reference", "verdict")
     columns = [graded.table[name].to_pylist() for name in names]
     return {
@@ -408,7 +408,7 @@ def _unit_as_text(text: str) -> str | None:
 
 
 def _reversed_list(text: str) -> str | None:
-    """The members of a list or set, the last first; points and intervals have an order."""
+    """Return the members of a list or set, the last first; points and intervals have an order."""
     if len(text) > 1_000 or _SPACING.search(text) or not re.search("[,;]", text):
         return None
     found = read_collection(text)

@@ -57,7 +57,7 @@ class Replayed(NamedTuple):
 
 
 def whole(one: StoredSet) -> tuple[Frame, list[AppliedStep]]:
-    """All rows of a set as sampled, in one frame, and what its steps did to them.
+    """Return all rows of a set as sampled, in one frame, and what its steps did to them.
 
     Raises:
         DataError: there are no rows, or what the steps did is not on file.
@@ -112,7 +112,7 @@ class _KnownResults:
             self._by_key.setdefault(operator_key(each.step.operator), []).append(each)
 
     def run(self, step: Step, frame: Frame) -> StepResult:
-        """The change of a step: stored, aligned or computed."""
+        """Return the change of a step: stored, aligned or computed."""
         known = self._by_key.get(operator_key(step.operator), [])
         for each in known:
             if _reads_the_same(step, frame, each.before):
@@ -213,14 +213,14 @@ def whatif_of_sets(
 
 
 def _before(one: StoredSet, recipe: Recipe) -> Sequence[Step]:
-    """The steps of a recipe of training whose result is what a set has as sampled."""
+    """Return the steps of a recipe of training whose result is what a set has as sampled."""
     fitted = one.fit(recipe)
     names = [step.name for step in recipe.steps]
     return recipe.steps[: names.index(fitted[0].name)] if fitted else recipe.steps
 
 
 def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Comparison:
-    """The comparison of what was done to some rows with what other steps do."""
+    """Return the comparison of what was done to some rows with what other steps do."""
     found = replay(base, before, steps)
     rows = [row_table(base, applied) for applied in (found.before, found.after)]
     return compare(rows[0], rows[1], base.num_rows)
@@ -237,7 +237,7 @@ def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
 
 
 def _fitted(one: StoredSet, recipe: Recipe) -> list[Step]:
-    """The steps that run on a set, as the recipe has them, schedules included."""
+    """Return the steps that run on a set, as the recipe has them, schedules included."""
     names = [step.name for step in one.fit(recipe)]
     return [step for step in recipe.steps if step.name in names]
 
@@ -261,7 +261,7 @@ class AblationResult(NamedTuple):
 
 
 def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
-    """All steps after sampling, then without each of them, and with each weight at 0."""
+    """Return all steps after sampling, then without each of them, and with each weight at 0."""
     found = [Ablation("", steps)]
     for at, step in enumerate(steps):
         rest = (*steps[:at], *steps[at + 1 :])
@@ -277,7 +277,7 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
 
 
 def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResult]:
-    """What each part of a recipe is worth, over the rows of one or more sets.
+    """Yield what each part of a recipe is worth, over the rows of one or more sets.
 
     Raises:
         RejuiceError: a step failed, or what the steps did is not on file.
@@ -305,7 +305,7 @@ def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
 
 
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
-    """The sets of an export or of the last training step whose advantages a recipe computes.
+    """Return the sets of an export or of the last training step whose advantages a recipe computes.
 
     Raises:
         DataError: there are none.
@@ -323,7 +323,7 @@ def _is_advantage(step: Step) -> bool:
 
 
 def answers(stored: Stored) -> tuple[StoredSet, ...]:
-    """Its sets of answers.
+    """Return its sets of answers.
 
     Raises:
         DataError: it has none.
@@ -341,7 +341,7 @@ Item = TypeVar("Item")
 
 
 def tracked(items: Iterable[Item], total: int, what: str = "steps") -> Iterator[Item]:
-    """The same items, with a progress bar."""
+    """Yield the same items, with a progress bar."""
     from rich.progress import track
 
     console = Console(stderr=True)
@@ -376,7 +376,7 @@ def show_whatif(
 
 
 def _left_out(found: Found) -> Iterator[str]:
-    """The sets that could not be compared, and why."""
+    """Yield the sets that could not be compared, and why."""
     left_out = dict[str, list[str]]()
     for one, error in found:
         if isinstance(error, DataError):
@@ -395,7 +395,7 @@ def show_rows(found: Found, kind: str) -> None:
 
 
 def _steps_table(found: Sequence[tuple[StoredSet, Comparison]]) -> Table:
-    """A line for each set, or for each of as many pieces of the run as fit on a screen."""
+    """Return a line for each set, or for each of as many pieces of the run as fit on a screen."""
     table = figures_table("", "kept in both", *KINDS, "mean reward", "rank")
     per_line = math.ceil(len(found) / _MOST_LINES)
     for at in range(0, len(found), per_line):
@@ -409,7 +409,7 @@ def _steps_table(found: Sequence[tuple[StoredSet, Comparison]]) -> Table:
 
 
 def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
-    """The figures of a comparison, each on its line."""
+    """Yield the figures of a comparison, each on its line."""
     before, after, gained, lost = found.groups
     counts = {kind: f"{found.count(kind):,}" for kind in KINDS}
     why = {kind: reasons_text(found, kind) for kind in ("gained", "lost")}

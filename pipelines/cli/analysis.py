@@ -154,7 +154,7 @@ def _audit_verdicts(
 
 
 def _rechecked(graded: GradedRows) -> list[str | None]:
-    """The second verdict of each row; a progress bar where somebody is looking."""
+    """Return the second verdict of each row; a progress bar where somebody is looking."""
     from rich.progress import Progress
 
     from ..analysis.verdicts import rechecked
@@ -381,7 +381,7 @@ def preview(
 
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
-    """The export of a recipe that was run on some of its prompts."""
+    """Return the export of a recipe that was run on some of its prompts."""
     from ..analysis.preview import run_on_some
     from ..console import Console
     from ..engine.progress import Progress

@@ -67,7 +67,7 @@ def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
 
 
 def total_line(entries: Iterable[CacheEntry]) -> str:
-    """What folders take together, and what of it cost something."""
+    """Return what folders take together, and what of it cost something."""
     every = list(entries)
     samples = sum(entry.size for entry in every if entry.kind == "samples")
     size = size_text(sum(entry.size for entry in every))
@@ -76,7 +76,7 @@ def total_line(entries: Iterable[CacheEntry]) -> str:
 
 
 def user_cache_lines(folder: Path) -> Iterator[str]:
-    """What the user's cache folder holds, a line for each cache."""
+    """Yield what the user's cache folder holds, a line for each cache."""
     for pattern, content in _USER_CACHES.items():
         for path in sorted(folder.glob(pattern)):
             files = path.iterdir() if path.is_dir() else [path]
@@ -85,7 +85,7 @@ def user_cache_lines(folder: Path) -> Iterator[str]:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes, such as `1.2 GB`."""
+    """Return a number of bytes, such as `1.2 GB`."""
     unit = 0
     while size >= 1_000 and unit < len(_UNITS) - 1:
         size, unit = size / 1_000, unit + 1
@@ -196,7 +196,7 @@ def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again:
 
 
 def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
-    """The cache folder that is meant.
+    """Return the cache folder that is meant.
 
     Raises:
         RejuiceError: none is given, or it is in an object store.
@@ -211,7 +211,7 @@ def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
 
 
 def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
-    """The cache folder that is meant, wherever it is."""
+    """Return the cache folder that is meant, wherever it is."""
     from ...operators import RecipeError
     from ..dataset.files import run_folder
     from ..dataset.write import default_cache

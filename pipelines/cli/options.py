@@ -114,7 +114,7 @@ class OverridableCommand(TyperCommand):
 
 
 def range_of_steps(steps: str | None) -> range | None:
-    """The training steps that `--steps` names; None: all.
+    """Return the training steps that `--steps` names; None: all.
 
     Raises:
         RecipeError: it is no range.
@@ -128,7 +128,7 @@ def range_of_steps(steps: str | None) -> range | None:
 
 
 def overrides_of(context: typer.Context) -> dict[str, str]:
-    """What was given as `--KEY VALUE` to a command that takes overrides."""
+    """Return what was given as `--KEY VALUE` to a command that takes overrides."""
     overrides: dict[str, str] = context.meta[_OVERRIDES]
     return overrides
 

@@ -63,7 +63,7 @@ def open_run(path: AnyPath, steps: range | None = None) -> Stored:
 
 
 def has_run(path: Path) -> bool:
-    """Whether there is a stored run of a recipe, or a path is one.
+    """Return whether there is a stored run of a recipe, or a path is one.
 
     Raises:
         RejuiceError: the recipe cannot be read.
@@ -83,7 +83,7 @@ def has_run(path: Path) -> bool:
 def open_with_code(
     path: AnyPath, steps: range | None, given: Path, trusted: bool, *, needs_code: bool = True
 ) -> Stored:
-    """A stored run, with the code of its operators as far as it is trusted.
+    """Return a stored run, with the code of its operators as far as it is trusted.
 
     Args:
         path: of the run.
@@ -113,7 +113,7 @@ def open_with_recipe(
     steps: range | None,
     trusted: bool,
 ) -> tuple[Stored, Recipe]:
-    """A stored run, and a recipe to apply to it, with the code of their operators.
+    """Return a stored run, and a recipe to apply to it, with the code of their operators.
 
     Args:
         recipe: in YAML, or a stored run, whose own recipe is meant.
@@ -197,7 +197,7 @@ def _is_recipe(path: AnyPath) -> bool:
 
 
 def _confirmed(found: str, files: list[str]) -> bool:
-    """The answer of the user; without a terminal, no."""
+    """Return the answer of the user; without a terminal, no."""
     if not _has_terminal():
         return False
     typer.echo("\n".join([found, *(f"  {file}" for file in files)]), err=True)

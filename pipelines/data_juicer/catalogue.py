@@ -40,7 +40,7 @@ _REGISTERED = re.compile(
 
 @cache
 def package() -> Path:
-    """The folder of Data-Juicer; one that does not exist where it is not installed."""
+    """Return the folder of Data-Juicer; one that does not exist where it is not installed."""
     # `find_spec` of a package without a dot looks it up and does not import it.
     spec = importlib.util.find_spec("data_juicer")
     if spec is None or spec.origin is None:
@@ -55,7 +55,7 @@ def names() -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Whether Data-Juicer, or a plug-in for it, has an operator of that name.
+    """Return whether Data-Juicer, or a plug-in for it, has an operator of that name.
 
     Only where no file has a name and there are plug-ins, Data-Juicer is imported: an operator may
     be registered by other means than a decorator.
@@ -66,7 +66,7 @@ def exists(name: str) -> bool:
 
 @cache
 def settings() -> frozenset[str]:
-    """The top-level keys of Data-Juicer's configuration."""
+    """Return the top-level keys of Data-Juicer's configuration."""
     file = package() / "config" / "config.py"
     text = file.read_text("utf-8") if file.is_file() else ""
     # Of keys with a dot, such as `partition.mode`, the part before it is the key of a recipe.
@@ -104,7 +104,7 @@ class Plugin(NamedTuple):
         return frozenset[str]().union(*map(_registered, self.files))
 
     def digest(self) -> str:
-        """A digest of its files: one that is being written keeps its version."""
+        """Return a digest of its files: one that is being written keeps its version."""
         return _digest(self.files)
 
     def load(self) -> None:
@@ -122,7 +122,7 @@ class Plugin(NamedTuple):
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """The plug-ins of other distributions; nothing is imported."""
+    """Return the plug-ins of other distributions; nothing is imported."""
     points = sorted(entry_points(group=_GROUP), key=lambda point: (point.name, point.value))
     others = (point for point in points if not point.value.startswith(_OURS))
     return tuple(Plugin(point, tuple(_files(point.module))) for point in others)
@@ -130,7 +130,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 @cache
 def _registered(file: Path) -> frozenset[str]:
-    """The names under which a file registers operators; a name may be that of a constant."""
+    """Return the names under which a file registers operators; a name may be that of a constant."""
     text = file.read_text("utf-8")
     constants = dict(re.findall(r"^(\w+)\s*=\s*[\"'](\w+)[\"']", text, re.MULTILINE))
     found = _REGISTERED.findall(text)
@@ -144,7 +144,7 @@ def _digest(files: tuple[Path, ...]) -> str:
 
 
 def _files(module: str) -> Iterator[Path]:
-    """The file of a module, or all files of the package that it is in."""
+    """Yield the file of a module, or all files of the package that it is in."""
     top, *inner = module.split(".")
     spec = importlib.util.find_spec(top)  # Without a dot it is looked up and not imported.
     if spec is None:
@@ -202,7 +202,7 @@ class ForeignKind(NamedTuple):
         return inspect.cleandoc(vars(self.cls).get("__doc__") or "")
 
     def meanings(self) -> dict[str, str]:
-        """What the docstrings of the class and of its bases say about the fields."""
+        """Return what the docstrings of the class and of its bases say about the fields."""
         from docstring_parser import DocstringStyle, parse
 
         found: dict[str, str] = {}
@@ -251,7 +251,7 @@ def find(name: str) -> ForeignKind | None:
 
 
 def _imported() -> dict[str, type[Any]]:
-    """The classes of all operators, by name."""
+    """Return the classes of all operators, by name."""
     from loguru import logger
 
     logger.disable("data_juicer")  # It would log what it imports.
@@ -264,7 +264,7 @@ def _imported() -> dict[str, type[Any]]:
 
 
 def _own_fields(cls: type[Any]) -> Iterator[ForeignField]:
-    """The fields that a class itself names, in the order in which it does."""
+    """Yield the fields that a class itself names, in the order in which it does."""
     # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_steps.py::test_fields_are_those_that_data_juicer_checks
     inherited = {name for base in cls.__mro__[1:] for name in vars(base).get("_BASE_PARAMS", ())}
     for name, (kind, value) in vars(cls).get("_BASE_PARAMS", {}).items():
@@ -292,7 +292,7 @@ def _own_fields(cls: type[Any]) -> Iterator[ForeignField]:
 
 
 def _written(init: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The annotations and the defaults of a constructor as they are written.
+    """Return the annotations and the defaults of a constructor as they are written.
 
     The type itself tells no more that it was written `PositiveInt`.
     """

@@ -367,7 +367,7 @@ def _refuse_commands(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _words(command: Any) -> list[str]:
-    """The words of a command, or of the shell's command."""
+    """Return the words of a command, or of the shell's command."""
     if isinstance(command, str | bytes | os.PathLike):
         command = [command]
     words = [os.fsdecode(word) for word in command]
@@ -383,7 +383,7 @@ def _split(word: str) -> list[str]:
 
 
 def _installed_by(words: Sequence[str]) -> str:
-    """What a command would install or take away; empty: nothing."""
+    """Return what a command would install or take away; empty: nothing."""
     for at, word in enumerate(words):
         if word in _COMMANDS and any(_is_installer(each) for each in words[:at]):
             named = [each for each in words[at + 1 :] if not each.startswith("-")]
@@ -437,7 +437,7 @@ def described(
 
 
 def _summary(error: Exception) -> str:
-    """Its type and the first line of its message, or where it was raised."""
+    """Return its type and the first line of its message, or where it was raised."""
     first = first_line(error)
     if not first:
         at = traceback.extract_tb(error.__traceback__)[-1]
@@ -446,7 +446,7 @@ def _summary(error: Exception) -> str:
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether it, or what it came from, is about a connection."""
+    """Return whether it, or what it came from, is about a connection."""
     while error is not None:
         package = type(error).__module__.split(".")[0]
         if isinstance(error, ConnectionError | TimeoutError) or package in _NETWORK:
@@ -456,7 +456,7 @@ def _is_network(error: BaseException | None) -> bool:
 
 
 def _wanted(name: str, fields: Mapping[str, Any], error: BaseException) -> str:
-    """What could not be fetched: an address, or the model that a field names."""
+    """Return what could not be fetched: an address, or the model that a field names."""
     texts = list[str]()
     each: BaseException | None = error
     while each is not None:
@@ -474,7 +474,7 @@ def _wanted(name: str, fields: Mapping[str, Any], error: BaseException) -> str:
 
 
 def _values(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of an operator that have a text, with their defaults."""
+    """Return the fields of an operator that have a text, with their defaults."""
     found = find(name)
     values = {field.name: field.value for field in found.fields} if found else {}
     return {key: value for key, value in {**values, **fields}.items() if isinstance(value, str)}
@@ -483,7 +483,7 @@ def _values(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
 def _hint(
     name: str, fields: Mapping[str, Any], table: pa.Table | None, error: Exception
 ) -> tuple[str, str]:
-    """What else the rows show, and what would be right."""
+    """Return what else the rows show, and what would be right."""
     if table is None:
         return "", ""
     text_key = fields.get("text_key", "text")

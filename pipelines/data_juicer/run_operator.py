@@ -47,7 +47,7 @@ Rows = Mapping[str, list[Any]]
 
 
 def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
-    """A class that asks for several rows at once, and what it has to be made with.
+    """Return a class that asks for several rows at once, and what it has to be made with.
 
     Args:
         kind: a mapper or filter of Data-Juicer's. One that works on batches decides itself how it
@@ -105,7 +105,7 @@ def _without_record(stats: Mapping[str, Any]) -> bool:
 
 
 def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
-    """What `work` makes of each row, in their order; the first error ends the waiting."""
+    """Return what `work` makes of each row, in their order; the first error ends the waiting."""
     from data_juicer.core.data.dj_dataset import nested_obj_factory
 
     columns = list(samples)
@@ -129,7 +129,7 @@ PACKAGE = "ray"
 
 
 def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
-    """The rows that an operator for Ray leaves of a table, as they are.
+    """Return the rows that an operator for Ray leaves of a table, as they are.
 
     The table is one block, so that the rows come to the operator in their order: of duplicates,
     the first stays. What the operator adds, such as `__dj__is_unique`, is not kept.
@@ -225,7 +225,7 @@ class Server(NamedTuple):
             raise type(error)(error.found, right) from error.__cause__
 
     def lost(self, error: ServerLostError) -> EngineError:
-        """The error that ends a run whose server is lost."""
+        """Return the error that ends a run whose server is lost."""
         if error.status is None and error.calls:
             found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
             return EngineError(found, "its log may say why")
@@ -240,12 +240,12 @@ class Server(NamedTuple):
 
 
 def model_field(kind: ForeignKind) -> str | None:
-    """The field of an operator that names a model which may be behind a server."""
+    """Return the field of an operator that names a model which may be behind a server."""
     return next((name for name in _MODELS if name in kind.known), None)
 
 
 def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
-    """The server that an operator asks; None where it is not known, as with `litellm`."""
+    """Return the server that an operator asks; None where it is not known, as with `litellm`."""
     params = fields.get("model_params") or {}
     defaults = {field.name: field.value for field in kind.fields}
     name = model_field(kind)
@@ -280,7 +280,7 @@ class Ran(NamedTuple):
 
 
 def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
-    """The rows that an operator of Data-Juicer's makes of a table.
+    """Return the rows that an operator of Data-Juicer's makes of a table.
 
     Raises:
         OperatorError: it failed; one line.

@@ -139,7 +139,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """All texts in the value of a field, keys included."""
+    """Yield all texts in the value of a field, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -258,7 +258,7 @@ class Refusal(NamedTuple):
 
 
 def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
-    """The keys of a recipe that would change rows or the export, and that are not obeyed."""
+    """Yield the keys of a recipe that would change rows or the export, and that are not obeyed."""
     for key, value in document.items():
         if key in _PATHS:
             yield from _refused_path(key, value)
@@ -280,7 +280,7 @@ def refusals(document: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def refused_tokens(document: Mapping[str, Any], operator: str) -> Iterator[Refusal]:
-    """The special tokens that a recipe changes, and that one of its operators looks for."""
+    """Yield the special tokens that a recipe changes, and that one of its operators looks for."""
     for key, default in SPECIAL_TOKENS.items():
         if document.get(key) not in (None, default) and _looks_for_tokens(operator):
             found = f"it looks for {default!r}, and '{key}' is {shown(document[key])}"
@@ -294,12 +294,12 @@ def setting_warnings(document: Mapping[str, Any]) -> list[str]:
 
 
 def passed_on(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recipe sets for all operators of Data-Juicer's, where it is not the default."""
+    """Return what a recipe sets for all operators of Data-Juicer's, where it is not the default."""
     return {key: document[key] for key in PASSED_ON if _is_set(key, document.get(key))}
 
 
 def description(key: str) -> str:
-    """What `rejuice run` does with a key that is not a field of `Head`."""
+    """Return what `rejuice run` does with a key that is not a field of `Head`."""
     if key in PASSED_ON:
         return "For Data-Juicer's operators."
     if key in REFUSED or key in NOT_YET:
@@ -356,7 +356,7 @@ def _refused_path(key: str, value: Any) -> Iterator[Refusal]:
 
 @cache
 def _looks_for_tokens(operator: str) -> bool:
-    """Whether the source of an operator of Data-Juicer's names the special tokens."""
+    """Return whether the source of an operator of Data-Juicer's names the special tokens."""
     found = find(operator)
     file = None if found is None else inspect.getsourcefile(found.cls)
     return file is not None and bool(_TOKENS.search(Path(file).read_text("utf-8")))

@@ -48,7 +48,7 @@ class Package(NamedTuple):
     pip: str
 
     def is_installed(self) -> bool:
-        """Whether it can be imported; nothing is."""
+        """Return whether it can be imported; nothing is."""
         if self.module:
             return find_spec(self.module.split(".")[0]) is not None
         try:
@@ -83,14 +83,14 @@ class Checked(NamedTuple):
 
 
 def check(kind: type[Any], fields: Mapping[str, Any]) -> Checked:
-    """What is known of an operator of a class that is made with some fields."""
+    """Return what is known of an operator of a class that is made with some fields."""
     search = _DependencySearch(kind, fields)
     search.follow_class(kind, deepcopy(dict(fields)))
     return Checked(tuple(search.packages), frozenset(search.models), search.refusal)
 
 
 def parsed(source: str) -> ast.Module:
-    """The syntax tree of source; Python's warnings about it are for those who wrote it."""
+    """Return the syntax tree of source; Python's warnings about it are for those who wrote it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
@@ -98,7 +98,7 @@ def parsed(source: str) -> ast.Module:
 
 @cache
 def definition(thing: Any) -> Definition | None:
-    """The syntax tree of a function or a class; None where its source is not on disk."""
+    """Return the syntax tree of a function or a class; None where its source is not on disk."""
     with suppress(OSError, TypeError, SyntaxError):
         source = inspect.getsource(thing)
         node = parsed(f"if True:\n{source}" if source[0].isspace() else source).body[0]
@@ -108,7 +108,7 @@ def definition(thing: Any) -> Definition | None:
 
 
 def _function(thing: Any) -> FunctionType | None:
-    """The function behind a method, static or decorated, whose source can be followed."""
+    """Return the function behind a method, static or decorated, whose source can be followed."""
     if inspect.ismodule(thing):  # One that is imported, or installed, when it is asked.
         return None
     found = inspect.unwrap(getattr(thing, "__func__", thing))
@@ -186,7 +186,7 @@ def _compiled(node: ast.expr) -> CodeType:
 
 
 def _parameters(function: FunctionType, given: Values, *, is_open: bool = False) -> Values:
-    """The values of the parameters of a function that is given some values."""
+    """Return the values of the parameters of a function that is given some values."""
     found: Values = {}
     signature = inspect.signature(function).parameters
     for name, each in signature.items():
@@ -226,7 +226,7 @@ def _assign(target: ast.expr, found: Any, values: Values) -> None:
 
 @cache
 def _lazy(file: str) -> Mapping[str, Package]:
-    """The names in a file of packages that are imported when they are used."""
+    """Return the names in a file of packages that are imported when they are used."""
     # The objects themselves are replaced by the modules as soon as these are imported.
     from data_juicer.utils.lazy_loader import LazyLoader
 
@@ -264,7 +264,7 @@ class _Class(NamedTuple):
     attributes: Values  # of `self`, as far as they are known
 
     def method(self, name: str, *, of_base: bool = False) -> tuple[FunctionType, _Class] | None:
-        """A method, or that of `super()`, and the class as it sees it."""
+        """Return a method, or that of `super()`, and the class as it sees it."""
         lineage = self.lineage[1:] if of_base else self.whole
         for place, kind in enumerate(lineage):
             function = _function(vars(kind).get(name))
@@ -447,7 +447,7 @@ class _Body:
                 _forget(node, self._values)
 
     def _value(self, node: ast.expr) -> Any:
-        """The value of an expression; UNKNOWN where the values do not decide it."""
+        """Return the value of an expression; UNKNOWN where the values do not decide it."""
         try:
             names = _KnownNames(self._values, self._function.__globals__)
             return eval(_compiled(node), {"__builtins__": {}}, names)
@@ -513,7 +513,7 @@ class _Body:
         return values, is_open
 
     def _decided(self, node: ast.IfExp | ast.BoolOp) -> Iterator[ast.expr]:
-        """The parts of an expression that are evaluated for certain."""
+        """Yield the parts of an expression that are evaluated for certain."""
         if isinstance(node, ast.IfExp):
             decided = self._value(node.test)
             yield node.test
@@ -597,7 +597,7 @@ class _Body:
             self._search.refusal = RecipeError(f"its constructor refuses these fields: {text}")
 
     def _text(self, node: ast.expr) -> str:
-        """The message of an error, with the values in it that are known."""
+        """Return the message of an error, with the values in it that are known."""
         match node:
             case ast.Constant(value=str(text)):
                 return text

@@ -65,7 +65,7 @@ def reads_text(name: str) -> bool:
 
 @cache
 def keeps_columns(name: str) -> bool:
-    """Whether it leaves the names of the columns as they are, helper columns aside."""
+    """Return whether it leaves the names of the columns as they are, helper columns aside."""
     found = find(name)
     if found is None or found.kind not in KINDS:
         return False
@@ -73,7 +73,7 @@ def keeps_columns(name: str) -> bool:
 
 
 def may_write(found: ForeignKind, fields: Mapping[str, Any], column: str, name: str) -> bool:
-    """Whether an operator may write a statistic or a tag."""
+    """Return whether an operator may write a statistic or a tag."""
     if column == STATS:
         own = statistics(found)
         # Filters of a field call their statistic as the field that they are given.
@@ -95,7 +95,7 @@ def statistics(found: ForeignKind) -> frozenset[str] | None:
 
 
 def _methods(found: ForeignKind) -> list[ast.FunctionDef]:
-    """The nearest definition of each method that gets rows."""
+    """Return the nearest definition of each method that gets rows."""
     methods = [getattr(found.cls, name, None) for name in _OF_ROWS]
     own = [each for each in methods if each is not None and each.__module__ != OF_ALL]
     nodes = [node for node in map(definition, own) if isinstance(node, ast.FunctionDef)]
@@ -103,7 +103,7 @@ def _methods(found: ForeignKind) -> list[ast.FunctionDef]:
 
 
 def _is_text(node: ast.AST, rows: str) -> bool:
-    """Whether it is `rows[self.text_key]`, and read."""
+    """Return whether it is `rows[self.text_key]`, and read."""
     match node:
         case ast.Subscript(
             value=ast.Name(id=name),
@@ -115,7 +115,7 @@ def _is_text(node: ast.AST, rows: str) -> bool:
 
 
 def _run_for_each_row(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """The expressions and statements of a method that are run for each row or batch."""
+    """Yield the expressions and statements of a method that are run for each row or batch."""
     for node in body:
         match node:
             case ast.If():
@@ -147,7 +147,7 @@ def _run_for_each_row(body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of an expression that are evaluated whatever the values are."""
+    """Yield the nodes of an expression that are evaluated whatever the values are."""
     yield node
     match node:
         case ast.Lambda():
@@ -164,7 +164,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _only_text(function: ast.FunctionDef) -> bool:
-    """Whether a method of a mapper uses its rows for the text alone, and returns them."""
+    """Return whether a method of a mapper uses its rows for the text alone, and returns them."""
     rows = function.args.args[1].arg
     used = sum(isinstance(node, ast.Name) and node.id == rows for node in ast.walk(function))
     for node in ast.walk(function):
@@ -180,7 +180,7 @@ def _only_text(function: ast.FunctionDef) -> bool:
 
 
 def _used(found: ForeignKind) -> frozenset[str]:
-    """What the files of its class and of its bases use, but for those of all operators.
+    """Return what the files of its class and of its bases use, but for those of all operators.
 
     Of what Data-Juicer names statistics and tags by, and registers operators with.
     """
@@ -191,7 +191,7 @@ def _used(found: ForeignKind) -> frozenset[str]:
 
 @cache
 def _names(file: str) -> frozenset[str]:
-    """What a file uses of the classes of names, and of the registries of operators."""
+    """Return what a file uses of the classes of names, and of the registries of operators."""
     return frozenset(
         f"{node.value.id}.{node.attr}"
         for node in ast.walk(parsed(Path(file).read_text("utf-8")))
@@ -247,7 +247,7 @@ _NOT_READ = re.compile(
 
 
 def digests(fields: Mapping[str, Any]) -> dict[str, str]:
-    """A digest of each file and folder that exists and is named by a field, by its path.
+    """Return a digest of each file and folder that exists and is named by a field, by its path.
 
     Relative paths are those of the working directory, as in Data-Juicer.
     """
@@ -284,7 +284,7 @@ def _file_digest(file: Path) -> str:
 
 @cache
 def _state_digest(file: Path, size: int, changed_ns: int) -> str:
-    """Each state of a file is read once: keys are computed for every chunk."""
+    """Return each state of a file is read once: keys are computed for every chunk."""
     if size > WHOLE_BYTES:
         return f"{size} bytes of {changed_ns}"
     with file.open("rb") as opened:
@@ -308,7 +308,7 @@ class MissingPackageError(RecipeError):
 
     @classmethod
     def of(cls, packages: Sequence[str], subject: str = "it needs") -> Self:
-        """The error about some packages, which may be named twice."""
+        """Return the error about some packages, which may be named twice."""
         *most, last = names = tuple(dict.fromkeys(packages))
         listed = f"{', '.join(most)} and {last}" if most else last
         found = f"{subject} {listed}, which {'are' if most else 'is'} not installed"
@@ -323,7 +323,7 @@ class MissingPackageError(RecipeError):
 
 
 def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operator:
-    """An operator of Data-Juicer as one of ours.
+    """Return an operator of Data-Juicer as one of ours.
 
     Raises:
         RecipeError: it cannot run here, or a field is unknown or missing.
@@ -371,7 +371,7 @@ class ForeignOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """The name Data-Juicer registered it under."""
+        """Return the name Data-Juicer registered it under."""
         return cls.foreign_name
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -456,18 +456,18 @@ class ForeignOperator(Operator):
         return named(self.model_extra or {})
 
     def may_write(self, column: str, entry: str) -> bool:
-        """Whether it may write a statistic or a tag; see `columns.may_write`."""
+        """Return whether it may write a statistic or a tag; see `columns.may_write`."""
         found = find(self.name())
         return found is None or may_write(found, self.model_extra or {}, column, entry)
 
 
 def unchecked(name: str, kind: str, **fields: Any) -> ForeignOperator:
-    """An operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
+    """Return an operator of Data-Juicer that Data-Juicer itself runs, and has checked."""
     return _kind(name, kind, _SCOPES[kind], None)(**fields)
 
 
 def _sees_batch(name: str, fields: Mapping[str, Any]) -> bool:
-    """Whether what a mapper makes of a row depends on the rows that it gets with it.
+    """Return whether what a mapper makes of a row depends on the rows that it gets with it.
 
     Data-Juicer cuts all rows into batches of `batch_size`; chunks would be cut elsewhere.
     """

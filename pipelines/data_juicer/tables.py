@@ -39,7 +39,7 @@ def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np
 
 
 def change(table: pa.Table, out: pa.Table, slug: str) -> Change:
-    """The change from `table` to the rows of `out`, in the order of `table`."""
+    """Return the change from `table` to the rows of `out`, in the order of `table`."""
     rows = np.asarray(out[ROW])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows, kind="stable")
@@ -82,7 +82,7 @@ def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArr
 
 
 def _without_loss(new: pa.DataType, old: pa.DataType) -> pa.DataType:
-    """The old type, with the fields that only the new one has: a cast would drop them."""
+    """Return the old type, with the fields that only the new one has: a cast would drop them."""
     types = pa.types
     if types.is_struct(new) and types.is_struct(old):
         before = {field.name: field.type for field in old}
@@ -126,7 +126,7 @@ Entries = dict[str, Any]
 
 
 def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What the fields of an operator name of statistics and tags: the column, and the entry.
+    """Return what the fields of an operator name of statistics and tags: the column, and the entry.
 
     The entry is empty where the fields name a column as a whole.
     """
@@ -143,7 +143,7 @@ def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
 def without_own(
     table: pa.Table, kind: str, fields: Mapping[str, Any], own: frozenset[str] | None
 ) -> pa.Table:
-    """What an operator gets of a table: nothing that it is to compute again.
+    """Return what an operator gets of a table: nothing that it is to compute again.
 
     Raises:
         OperatorError: no row has a statistic or a tag by the name that a field gives.
@@ -179,7 +179,7 @@ def without_own(
 def put_back(
     table: pa.Table, seen: pa.Table, out: pa.Table, own: frozenset[str] | None
 ) -> pa.Table:
-    """The rows that an operator has made, with the helper columns that it was not given."""
+    """Return the rows that an operator has made, with the helper columns that it was not given."""
     rows = out[ROW].combine_chunks()
     for name in table.column_names:
         if name not in seen.column_names and name not in out.column_names:
@@ -191,7 +191,7 @@ def put_back(
 
 
 def _is_path(field: str) -> bool:
-    """Whether a field takes the path of a column, and not an expression or a prompt."""
+    """Return whether a field takes the path of a column, and not an expression or a prompt."""
     return field.endswith(("_key", "_keys"))
 
 
@@ -208,7 +208,7 @@ def _check_there(table: pa.Table, column: str, entry: str) -> None:
 
 
 def _entries(column: pa.ChunkedArray) -> list[Entries]:
-    """What a helper column has of each row."""
+    """Return what a helper column has of each row."""
     if isinstance(column.type, pa.JsonType) or is_text(column.type):
         from datasets import Json
 
@@ -218,7 +218,7 @@ def _entries(column: pa.ChunkedArray) -> list[Entries]:
 
 
 def _column(rows: list[Entries]) -> pa.Array:
-    """A helper column, as Hugging Face writes one: numbers have 10 decimals."""
+    """Return a helper column, as Hugging Face writes one: numbers have 10 decimals."""
     from datasets import Json
 
     encode = Json().encode_example
@@ -245,7 +245,7 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
 
 
 def nested(table: pa.Table) -> Any:
-    """The table as a dataset of Data-Juicer's."""
+    """Return the table as a dataset of Data-Juicer's."""
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset
     from datasets.table import InMemoryTable

@@ -83,7 +83,7 @@ def _check_is_no_folder(path: Path) -> None:
 
 
 def read_file(path: AnyPath) -> bytes:
-    """What a file holds that rejuice has written.
+    """Return what a file holds that rejuice has written.
 
     Raises:
         FileNotFoundError: there is none.
@@ -139,7 +139,7 @@ def write_arrow(path: AnyPath, table: pa.Table) -> None:
 
 
 def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """An Arrow file as a table, over mapped memory or in memory.
+    """Return an Arrow file as a table, over mapped memory or in memory.
 
     Raises:
         DataError: the file is damaged.
@@ -196,7 +196,7 @@ def _rebuild(
 
 
 def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
-    """The error where a file of the cache is not as it was written."""
+    """Return the error where a file of the cache is not as it was written."""
     return DamagedError(f"{path} is {found}", "remove it and run again", path=path)
 
 
@@ -211,7 +211,7 @@ def check_own_folder(path: AnyPath) -> None:
 
 
 def owner(path: AnyPath) -> bytes:
-    """The key of what a file of the cache holds: of its name, and of that of its folder."""
+    """Return the key of what a file of the cache holds: of its name, and of that of its folder."""
     return key_of(path.parent.name, path.name)
 
 
@@ -230,7 +230,7 @@ def write_checked(path: AnyPath, table: pa.Table) -> None:
 
 
 def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """The table in a file, over mapped memory or in memory, once its checksum is right.
+    """Return the table in a file, over mapped memory or in memory, once its checksum is right.
 
     Raises:
         DamagedError: it is not as it was written.
@@ -240,7 +240,7 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 
 
 def table_in(path: AnyPath, content: pa.Buffer) -> pa.Table:
-    """The table in what `read_content` gives, without a copy.
+    """Return the table in what `read_content` gives, without a copy.
 
     Raises:
         DamagedError: the file is not as it was written.
@@ -271,7 +271,7 @@ def checked_header(path: AnyPath, content: pa.Buffer) -> Header | None:
 
 
 def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
-    """What a file of the cache holds, mapped or in memory.
+    """Return what a file of the cache holds, mapped or in memory.
 
     Raises:
         DamagedError: a link, a FIFO, a device or a folder is in its place.
@@ -301,7 +301,7 @@ def verified(path: AnyPath) -> None:
 
 
 def _state(path: AnyPath) -> tuple[int, int, int] | None:
-    """What changes when a file does; None where it is fetched each time it is read."""
+    """Return what changes when a file does; None where it is fetched each time it is read."""
     if isinstance(path, RemotePath):
         return None
     found = path.lstat()
@@ -351,7 +351,7 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """A file as it is now.
+        """Return a file as it is now.
 
         Raises:
             DataError: it is no file, but a device or a folder, or Arrow opens none of its name.
@@ -367,11 +367,11 @@ class DataFile(NamedTuple):
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def open(self) -> AbstractContextManager[Any]:
-        """Its bytes, as a file of Arrow's."""
+        """Return its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
 
     def first_bytes(self) -> bytes:
-        """Those that say of what format it is."""
+        """Return those that say of what format it is."""
         with self.open() as source:
             return bytes(source.read(64))
 
@@ -389,7 +389,7 @@ class DataFile(NamedTuple):
             raise self.changed()
 
     def changed(self) -> DataError:
-        """The error for a file that is no longer what it was."""
+        """Return the error for a file that is no longer what it was."""
         return DataError(
             f"{self} has changed since the run began", "leave it as it is, and run again"
         )
@@ -465,7 +465,7 @@ def run_folder(export_path: AnyPath) -> AnyPath:
 
 
 def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
-    """The run folder under the name that it has until it is complete."""
+    """Return the run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
@@ -492,12 +492,12 @@ def unfinished_made_by(export: AnyPath) -> str | None:
 
 
 def is_folder(export_path: AnyPath) -> bool:
-    """Whether an export is a folder of parts: its path has no suffix."""
+    """Return whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
 
 
 def export_name(export: AnyPath) -> str:
-    """The name of an export in its run folder on disk, until both are in place."""
+    """Return the name of an export in its run folder on disk, until both are in place."""
     return f"export{export.suffix}"
 
 
@@ -516,7 +516,7 @@ def check_finished(export: AnyPath) -> None:
 
 
 def exports_in_parts(folder: AnyPath, names: Iterable[str]) -> Iterator[AnyPath]:
-    """The exports in parts whose runs may not have ended, as the names in a folder show.
+    """Yield the exports in parts whose runs may not have ended, as the names in a folder show.
 
     The export itself may not be there: it is removed before another is written.
     """

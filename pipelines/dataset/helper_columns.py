@@ -25,13 +25,13 @@ HASHES = ("__dj__hash", "__dj__minhash", "__dj__simhash", "__dj__imagehash", "__
 
 
 def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Those of some columns that an export has, in their order."""
+    """Return those of some columns that an export has, in their order."""
     dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else HASHES)}
     return [name for name in names if name not in dropped]
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """The table with no statistics and no tags where it has a null instead of them.
+    """Return the table with no statistics and no tags where it has a null instead of them.
 
     Rows that a later step adds have none yet, and some operators look into all of them.
     """
@@ -52,7 +52,7 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The table with a column in the place of the one of that name, or at the end."""
+    """Return the table with a column in the place of the one of that name, or at the end."""
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)

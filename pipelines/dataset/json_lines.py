@@ -100,7 +100,7 @@ def batches(
 
 
 def first_keys(file: DataFile, size: int) -> list[str]:
-    """The keys of the objects in about `size` bytes of a file."""
+    """Return the keys of the objects in about `size` bytes of a file."""
     for _, block in _blocks(file, size):
         with suppress(msgspec.MsgspecError, RecursionError):
             return list(dict.fromkeys(key for row in _OBJECTS.decode_lines(block) for key in row))
@@ -136,7 +136,7 @@ def _too_long(where: str) -> DataError:
 
 
 def _checked_beginning(file: DataFile, block: bytes, *, is_all: bool) -> bytes:
-    """The first lines of a file, without a byte order mark.
+    """Return the first lines of a file, without a byte order mark.
 
     Raises:
         DataError: they are not JSON lines, but something that is taken for them.
@@ -218,7 +218,7 @@ def _parse_json(
 
 
 def _projected(block: bytes, names: Sequence[str]) -> bytes:
-    """The lines with these keys of their objects alone; the others are not looked at."""
+    """Return the lines with these keys of their objects alone; the others are not looked at."""
     if any(map(_ESCAPED.search, names)):  # Not names of fields of msgspec's.
         rows = _OBJECTS.decode_lines(block)
         rows = [{key: row[key] for key in names if key in row} for row in rows]
@@ -229,7 +229,7 @@ def _projected(block: bytes, names: Sequence[str]) -> bytes:
 
 @lru_cache(maxsize=16)
 def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
-    """A decoder of objects with these keys alone."""
+    """Return a decoder of objects with these keys alone."""
     fields = [(f"key_{at}", msgspec.Raw, _ABSENT) for at in range(len(names))]
     renamed = {f"key_{at}": name for at, name in enumerate(names)}
     kind = msgspec.defstruct("Selected", fields, rename=renamed, omit_defaults=True)
@@ -237,7 +237,7 @@ def _decoder(names: tuple[str, ...]) -> msgspec.json.Decoder[Any]:
 
 
 def _parsed(text: bytes, *, checked: bool = True) -> pa.Table | None:
-    """Lines as Arrow parses them; None where it may be wrong about them, or would crash.
+    """Return lines as Arrow parses them; None where it may be wrong about them, or would crash.
 
     Raises:
         pyarrow.ArrowInvalid: it cannot.
@@ -275,7 +275,7 @@ def _read(text: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _has_null_line(text: bytes, table: pa.Table) -> bool:
-    """Whether a line may be null, which Arrow reads as a row of nulls.
+    """Return whether a line may be null, which Arrow reads as a row of nulls.
 
     The text is seldom looked at: most tables have a column without nulls.
     """
@@ -337,7 +337,7 @@ def _rows(
 
 
 def _deep_column(raw: bytes) -> str | None:
-    """The column of a line whose values are nested too deeply; None: none, or not JSON."""
+    """Return the column of a line whose values are nested too deeply; None: none, or not JSON."""
     if raw.count(b"[") + raw.count(b"{") <= _FEW:
         return None
     around, name = [], b""
@@ -358,7 +358,7 @@ def _deep_column(raw: bytes) -> str | None:
 
 
 def _object(raw: bytes, where: str, *, is_last: bool) -> dict[str, Any]:
-    """The object of a line.
+    """Return the object of a line.
 
     Raises:
         DataError: the line is something else.
@@ -432,7 +432,7 @@ def _check_text(block: bytes) -> None:
 def _arrow_error(
     file: DataFile, rows: Sequence[tuple[int, dict[str, Any]]], error: Exception
 ) -> DataError:
-    """The error for a block that Arrow rejects although each of its lines is JSON."""
+    """Return the error for a block that Arrow rejects although each of its lines is JSON."""
     found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
@@ -441,7 +441,7 @@ def _arrow_error(
 
 
 def _with_types(kind: pa.DataType, others: Mapping[pa.DataType, pa.DataType]) -> pa.DataType:
-    """A type with timestamps within it as strings, and others in place of some types."""
+    """Return a type with timestamps within it as strings, and others in place of some types."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):
@@ -452,7 +452,7 @@ def _with_types(kind: pa.DataType, others: Mapping[pa.DataType, pa.DataType]) ->
 
 
 def _mixed_types(file: DataFile, rows: Sequence[tuple[int, dict[str, Any]]]) -> DataError | None:
-    """The error for the first row whose column has another type than in those before it."""
+    """Return the error for the first row whose column has another type than in those before it."""
     types: dict[str, tuple[str, int]] = {}
     for number, row in rows:
         where = f"{file}, line {number}"

@@ -82,7 +82,7 @@ def starts_of_batches(batches: Iterable[pa.Table]) -> Iterator[NDArray[np.int64]
 
 
 def _starts(table: pa.Table, group_by: Sequence[str]) -> NDArray[np.int64]:
-    """Rows at which a group starts: a change in any of the columns that are there."""
+    """Return rows at which a group starts: a change in any of the columns that are there."""
     names = [name for name in group_by if name in table.column_names]
     if not names:
         return np.arange(table.num_rows)
@@ -134,13 +134,13 @@ class RowGroups(NamedTuple):
         return cls(np.array(first_rows), np.array(groups), np.array(sizes))
 
     def limit(self, row: int, chunk_rows: int) -> int:
-        """The row at which a chunk that starts at `row` should end, at the latest."""
+        """Return the row at which a chunk that starts at `row` should end, at the latest."""
         size = np.interp(row, self.groups, self.sizes) + CHUNK_BYTES
         within = int(np.interp(size, self.sizes, self.groups))
         return min(row + chunk_rows, max(row + 1, within))
 
     def ranges(self, bounds: Sequence[int]) -> tuple[tuple[RowRange, ...], ...]:
-        """The rows of each chunk, given the rows at which chunks start and the end."""
+        """Return the rows of each chunk, given the rows at which chunks start and the end."""
         chunks = []
         for begin, end in pairwise(bounds):
             parts, row = list[RowRange](), begin
@@ -163,7 +163,7 @@ class RowGroups(NamedTuple):
 def bounds_of_chunks(
     layout: RowGroups, columns: Iterable[pa.Table] | None, *, chunk_rows: int
 ) -> list[int]:
-    """The rows at which chunks start, and the end.
+    """Return the rows at which chunks start, and the end.
 
     Args:
         layout: of the row groups of the files.
@@ -181,7 +181,7 @@ def bounds_of_chunks(
 
 
 def read_schema(file: DataFile) -> pa.Schema:
-    """The schema of a file's rows as they are read; empty where it has no row."""
+    """Return the schema of a file's rows as they are read; empty where it has no row."""
     with parquet_file(file) as parquet:
         if not parquet.metadata.num_rows:
             return pa.schema([])
@@ -216,7 +216,7 @@ def _read_together(file: DataFile, parquet: Any) -> Iterator[list[int]]:
 
 
 def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Table:
-    """Some columns of consecutive rows; columns that the file lacks are left out.
+    """Return some columns of consecutive rows; columns that the file lacks are left out.
 
     Raises:
         DataError: the file has changed since it was opened, or is damaged.
@@ -261,7 +261,7 @@ def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
 
 
 def schema_metadata(file: DataFile) -> Mapping[bytes, bytes]:
-    """What its writer has noted in the schema of a file.
+    """Return what its writer has noted in the schema of a file.
 
     Raises:
         DataError: it is not Parquet, or damaged.
@@ -276,7 +276,7 @@ def _is_far(file: DataFile) -> bool:
 
 @lru_cache(maxsize=64)
 def _footer(file: DataFile) -> Any:
-    """The metadata of a file as it was when it was opened: each column is read by itself."""
+    """Return the metadata of a file as it was when it was opened: each column is read by itself."""
     import pyarrow.parquet as pq
 
     with file.open() as source:
@@ -285,7 +285,7 @@ def _footer(file: DataFile) -> Any:
 
 @lru_cache(maxsize=16)
 def _first_rows(file: DataFile) -> list[int]:
-    """The row at which each row group of a file starts, and the end."""
+    """Return the row at which each row group of a file starts, and the end."""
     footer = _footer(file)
     rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     return list(accumulate(rows, initial=0))
@@ -305,7 +305,7 @@ def _picked(file: DataFile, table: pa.Table, columns: Sequence[str] | None) -> p
 
 
 def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
-    """Bytes that the rows of a row group take in memory, about.
+    """Return bytes that the rows of a row group take in memory, about.
 
     Parquet stores a text that is repeated once, as are the prompts of many responses, and counts
     it once. So a few rows are read, too.

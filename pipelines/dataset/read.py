@@ -94,7 +94,7 @@ def _hash(file: DataFile) -> str:
 
 
 def _kept(cache: AnyPath) -> dict[str, _Known]:
-    """The hashes that are kept; none where their file is missing or damaged."""
+    """Return the hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
         kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
@@ -130,7 +130,7 @@ def rows_by_weight(weights: Sequence[float], max_rows: int) -> list[int]:
 
 
 def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | None:
-    """Rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
+    """Return rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
 
     The dataset is read twice: once to count it, once for the rows that are taken. Only these are
     in memory. Where more rows are wanted than there are, some are taken several times.
@@ -234,7 +234,7 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
 
 
 def column_names(file: DataFile) -> list[str]:
-    """The names of the columns of a file; of one of JSON lines those of its first lines."""
+    """Return the names of the columns of a file; of one of JSON lines those of its first lines."""
     if file.suffix == ".parquet":
         return list(parquet.read_schema(file).names)
     if file.suffix == ".arrow":
@@ -258,7 +258,7 @@ class InFiles(NamedTuple):
     selection: Selection  # the columns that are read, under the names that they get
 
     def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        """Some columns of a chunk."""
+        """Return some columns of a chunk."""
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
@@ -281,7 +281,7 @@ class Source(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
-        """The number, from 0, of the first row of a chunk."""
+        """Return the number, from 0, of the first row of a chunk."""
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
@@ -294,7 +294,7 @@ class Source(NamedTuple):
         return f"row {row + 1}"
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
-        """One chunk, its columns brought to the common schema.
+        """Return one chunk, its columns brought to the common schema.
 
         Raises:
             DataError: a Parquet file has changed since the dataset was opened.
@@ -308,7 +308,7 @@ class Source(NamedTuple):
         return conform(read_checked(self.folder / chunk_name(index)), schema)
 
     def columns(self, index: int) -> ChunkColumns:
-        """The columns of a chunk, each of which is read once it is asked for."""
+        """Return the columns of a chunk, each of which is read once it is asked for."""
         return ChunkColumns(self, index)
 
 
@@ -367,7 +367,7 @@ def write_ranges(
 
 
 def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
-    """The source of a folder; None where a file of it is missing.
+    """Return the source of a folder; None where a file of it is missing.
 
     Raises:
         DamagedError: the manifest is damaged.
@@ -490,7 +490,7 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
-        """Its chunks, from the cache or cut now."""
+        """Return its chunks, from the cache or cut now."""
         selection = self.spec.selection
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
@@ -521,14 +521,14 @@ class Dataset:
         return found if same else None
 
     def _folder_name(self, chunk_rows: int, group_by: Sequence[str]) -> str:
-        """The name of the folder of chunks, by all that decides what is in it."""
+        """Return the name of the folder of chunks, by all that decides what is in it."""
         rows = self._rows_of_parts
         made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by), self.spec.selection]
         made_of += [rows, list(map(len, self._parts))] if rows is not None else []
         return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
-        """All its rows, in memory."""
+        """Return all its rows, in memory."""
         self._check_selection()
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
@@ -559,7 +559,7 @@ class Dataset:
             raise _empty(self.files)
 
     def _all_batches(self, rows_of_files: list[int] | None = None) -> Iterator[pa.Table]:
-        """All rows, or those that are drawn; checks that the types of columns go together."""
+        """Yield all rows, or those that are drawn; checks that the types of columns go together."""
         schema = pa.schema([])
         counts = dict.fromkeys(self.files, 0)
         rows: Sequence[int | None] = self._rows_of_parts or [None] * len(self._parts)
@@ -580,7 +580,7 @@ class Dataset:
         return (table for _, table in self._named_batches(files))
 
     def _named_batches(self, files: Sequence[DataFile]) -> Iterator[tuple[DataFile, pa.Table]]:
-        """The selected columns of files, table by table."""
+        """Yield the selected columns of files, table by table."""
         for file in files:
             for table in self._read(file):
                 yield file, self.spec.selection.of(table, file.suffix)
@@ -592,12 +592,12 @@ class Dataset:
         return read_batches(file, workers=self.workers, columns=columns)
 
     def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
-        """The first table of a file; nothing where it has no rows."""
+        """Return the first table of a file; nothing where it has no rows."""
         columns = self.spec.selection.columns
         return islice(read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1)
 
     def _columns(self, names: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows, table by table."""
+        """Yield some columns of all rows, table by table."""
         schema = pa.schema([self.schema.field(name) for name in names])
         selection = self.spec.selection
         for file in self.files:
@@ -605,7 +605,7 @@ class Dataset:
                 yield conform(selection.of(table, file.suffix), schema)
 
     def _schemas(self) -> Iterator[tuple[DataFile, pa.Schema]]:
-        """The schemas of rows as they are in the files."""
+        """Yield the schemas of rows as they are in the files."""
         for file in self.files:
             if file.suffix == ".parquet":
                 yield file, parquet.read_schema(file)

@@ -47,18 +47,18 @@ _REFUSED = {
 
 
 def is_of_store(error: OSError) -> bool:
-    """Whether an error that Arrow raises is a store's answer, or that there was none."""
+    """Return whether an error that Arrow raises is a store's answer, or that there was none."""
     message = one_line(error)
     return bool(_AWS.search(message) or _GOOGLE.search(message))
 
 
 def is_missing_bucket(error: OSError) -> bool:
-    """Whether the store has no such bucket."""
+    """Return whether the store has no such bucket."""
     return _code(one_line(error)) == "NO_SUCH_BUCKET"
 
 
 def meaning_of(error: OSError) -> tuple[str, str]:
-    """What the store found wrong, and what to do about it, which may be empty."""
+    """Return what the store found wrong, and what to do about it, which may be empty."""
     message = one_line(error)
     code, aws = _code(message), _AWS.search(message)
     if code in _REFUSED:
@@ -70,7 +70,7 @@ def meaning_of(error: OSError) -> tuple[str, str]:
 
 
 def one_line(error: Exception) -> str:
-    """Its text without line breaks."""
+    """Return its text without line breaks."""
     return " ".join(str(error).split())
 
 
@@ -166,7 +166,7 @@ class RemotePath:
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> RemotePath:
-        """The file with another suffix."""
+        """Return the file with another suffix."""
         return replace(self, key=str(self._pure.with_suffix(suffix)))
 
     def resolve(self) -> RemotePath:
@@ -179,15 +179,15 @@ class RemotePath:
         """Nothing: a folder is there as soon as a file is in it."""
 
     def exists(self) -> bool:
-        """Whether there is a file or a folder."""
+        """Return whether there is a file or a folder."""
         return self._kind() != "NotFound"
 
     def is_file(self) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         return self._kind() == "File"
 
     def is_dir(self) -> bool:
-        """Whether it is a folder."""
+        """Return whether it is a folder."""
         return self._kind() == "Directory"
 
     def stat(self) -> Stat:
@@ -202,7 +202,7 @@ class RemotePath:
         return Stat(info.size, info.mtime_ns or 0)
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What is in the folder; nothing where there is none."""
+        """Return what is in the folder; nothing where there is none."""
         return (self / name for name in self.listing())
 
     def listing(self) -> dict[str, bool]:
@@ -233,11 +233,11 @@ class RemotePath:
         return [each.base_name for each in found if each.is_file]
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """What in the folder has a name that fits the pattern, see `fnmatch`."""
+        """Return what in the folder has a name that fits the pattern, see `fnmatch`."""
         return (path for path in self.iterdir() if fnmatchcase(path.name, pattern))
 
     def open_input(self) -> Any:
-        """The file, to be read from any place: a pyarrow file.
+        """Return the file, to be read from any place: a pyarrow file.
 
         Raises:
             FileNotFoundError: there is none.
@@ -246,14 +246,14 @@ class RemotePath:
             return self.filesystem.open_input_file(self._place)
 
     def read_bytes(self) -> bytes:
-        """All of a file; raises FileNotFoundError."""
+        """Return all of a file; raises FileNotFoundError."""
         try:
             return self._content()
         except ValueError:  # Of Google's store: it was replaced between opening and reading it.
             return self._content()
 
     def read_if_there(self) -> bytes | None:
-        """All of a file; None: there is none, or it was removed while it was read."""
+        """Return all of a file; None: there is none, or it was removed while it was read."""
         for left in reversed(range(_READS)):
             try:
                 return self.read_bytes()
@@ -271,13 +271,13 @@ class RemotePath:
             return bytes(file.readall())
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """All of a file, at most so many bytes at a time; raises FileNotFoundError."""
+        """Yield all of a file, at most so many bytes at a time; raises FileNotFoundError."""
         with store_errors(self, "read"), self.filesystem.open_input_file(self._place) as file:
             while block := bytes(file.read(size)):
                 yield block
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """All of a file; raises FileNotFoundError."""
+        """Return all of a file; raises FileNotFoundError."""
         return self.read_bytes().decode(encoding)
 
     def write_bytes(self, data: bytes | pa.Buffer) -> None:
@@ -340,7 +340,7 @@ class RemotePath:
         return self.key.removeprefix(self._bucket.rpartition("@")[0]).removeprefix("@")
 
     def no_bucket(self, done: str) -> DataError:
-        """The error where what was to be `done` needs a bucket that is not there."""
+        """Return the error where what was to be `done` needs a bucket that is not there."""
         bucket = self._bucket.rpartition("@")[2]
         return DataError(f"{self} cannot be {done}: there is no bucket '{bucket}'", _OTHER_PATH)
 
@@ -360,7 +360,7 @@ AnyPath: TypeAlias = Path | RemotePath
 
 
 def to_path(text: str | AnyPath) -> AnyPath:
-    """A path on disk, or in an object store where it begins with `SCHEME://`.
+    """Return a path on disk, or in an object store where it begins with `SCHEME://`.
 
     Example:
         >>> to_path("s3://rollouts/run/curated.parquet").parent / "curated.run"

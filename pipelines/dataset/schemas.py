@@ -16,13 +16,13 @@ from ...operators.columns import with_items
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a type are texts, however they are stored."""
+    """Return whether values of a type are texts, however they are stored."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """A type as rejuice computes with it: no dictionaries, views, fixed sizes or extensions.
+    """Return a type as rejuice computes with it: no dictionaries, views, fixed sizes or extensions.
 
     Columns of type `arrow.json` as a whole stay; within others they are texts.
     """
@@ -43,7 +43,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """Whether values of a type are lists, however they are stored."""
+    """Return whether values of a type are lists, however they are stored."""
     types = pa.types
     return bool(
         types.is_list(kind)
@@ -55,7 +55,7 @@ def is_any_list(kind: pa.DataType) -> bool:
 
 
 def without_empty(kind: pa.DataType) -> pa.DataType:
-    """A type with nulls in place of objects without fields, which Parquet does not have."""
+    """Return a type with nulls in place of objects without fields, which Parquet does not have."""
     if is_any_list(kind):
         return pa.list_(kind.value_field.with_type(without_empty(kind.value_type)))
     if pa.types.is_struct(kind):
@@ -97,7 +97,7 @@ Path: TypeAlias = tuple[str, ...]
 
 
 def marked(table: pa.Table, as_text: Collection[Path] = ()) -> pa.Table:
-    """The table with the metadata of this module."""
+    """Return the table with the metadata of this module."""
     if not table.num_columns:  # Of rows of `{}`: a table made of no columns would have no rows.
         return table
     fields = [
@@ -141,7 +141,7 @@ def is_too_deep(kind: pa.DataType) -> bool:
 
 
 def are_too_many(lists: int, objects: int) -> bool:
-    """Whether a value within so many lists and objects of a column cannot be written.
+    """Return whether a value within so many lists and objects of a column cannot be written.
 
     Arrow files have up to 63 of both; of a Parquet file with more, where a list counts as two,
     the schema is not read again.
@@ -150,14 +150,14 @@ def are_too_many(lists: int, objects: int) -> bool:
 
 
 def too_deep(name: str, where: str) -> DataError:
-    """The error for a column that no file can hold."""
+    """Return the error for a column that no file can hold."""
     most = f"{MOST_LEVELS} levels, or {_MOST_PARQUET_LEVELS // 2} of lists"
     found = f"the values of column '{name}' are nested too deeply: at most {most}, can be written"
     return DataError(found, "write them as text, or remove the column", where=where)
 
 
 def has_large_fractions(table: pa.Table) -> bool:
-    """Whether a float64 is beyond `LARGEST`: perhaps an integer that was rounded."""
+    """Return whether a float64 is beyond `LARGEST`: perhaps an integer that was rounded."""
     return any(
         pa.types.is_floating(leaf.type) and _beyond(leaf)
         for column in table.columns
@@ -187,7 +187,7 @@ def _beyond(numbers: pa.Array | pa.ChunkedArray) -> bool:
 
 
 def lossy_paths(rows: Iterable[Any]) -> set[Path]:
-    """The paths of numbers that no Arrow type of numbers holds together."""
+    """Return the paths of numbers that no Arrow type of numbers holds together."""
     fractions, large, larger, others = set[Path](), set[Path](), set[Path](), set[Path]()
     for row in rows:
         for path, value in _values(row, ()):
@@ -236,7 +236,7 @@ def _contents(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 
 def with_parts(value: Any, paths: Collection[Path], path: Path = ()) -> Any:
-    """The value with the texts at these paths as lists of one part."""
+    """Return the value with the texts at these paths as lists of one part."""
     if isinstance(value, dict):
         return {key: with_parts(inner, paths, (*path, key)) for key, inner in value.items()}
     if isinstance(value, list):
@@ -245,12 +245,12 @@ def with_parts(value: Any, paths: Collection[Path], path: Path = ()) -> Any:
 
 
 def text_part(text: str) -> dict[str, str]:
-    """A text as a part of the content of a message."""
+    """Return a text as a part of the content of a message."""
     return {"type": "text", "text": text}
 
 
 def with_texts(value: Any, paths: Collection[Path], path: Path = ()) -> Any:
-    """The value with the numbers at these paths as text."""
+    """Return the value with the numbers at these paths as text."""
     if isinstance(value, dict):
         return {key: with_texts(inner, paths, (*path, key)) for key, inner in value.items()}
     if isinstance(value, list):
@@ -259,7 +259,7 @@ def with_texts(value: Any, paths: Collection[Path], path: Path = ()) -> Any:
 
 
 def number_text(value: float) -> str:
-    """The digits of a number: `2`, also of 2.0, as both are one number in JSON.
+    """Return the digits of a number: `2`, also of 2.0, as both are one number in JSON.
 
     Example:
         >>> [number_text(value) for value in (2**64, 2.0, 0.1, 1e300)]
@@ -270,7 +270,7 @@ def number_text(value: float) -> str:
 
 
 def has_marks(schema: pa.Schema) -> bool:
-    """Whether a field, or one within it, has the metadata of this module."""
+    """Return whether a field, or one within it, has the metadata of this module."""
     return any(_has_marks(field) for field in schema)
 
 
@@ -287,7 +287,7 @@ def _fields_of(kind: pa.DataType) -> list[pa.Field]:
 
 
 def without_marks(schema: pa.Schema) -> pa.Schema:
-    """The schema without the metadata of this module, once it is that of all rows."""
+    """Return the schema without the metadata of this module, once it is that of all rows."""
     return pa.schema(map(_without_marks, schema)) if has_marks(schema) else schema
 
 
@@ -430,7 +430,7 @@ def unify(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns and types of `schema`; columns that it lacks are null.
+    """Return the table with the columns and types of `schema`; columns that it lacks are null.
 
     Raises:
         DataError: whole numbers beyond 2**53 would be rounded, beside the fractions of other rows.
@@ -455,7 +455,7 @@ def _converted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def decoded(file: object, table: pa.Table) -> pa.Table:
-    """The table with columns of plain types, so that batches have one type.
+    """Return the table with columns of plain types, so that batches have one type.
 
     Raises:
         DataError: two columns have one name; `file` names the file in the message.
@@ -469,7 +469,7 @@ def decoded(file: object, table: pa.Table) -> pa.Table:
 
 
 def decoded_schema(file: object, schema: pa.Schema) -> pa.Schema:
-    """The schema of `decoded`.
+    """Return the schema of `decoded`.
 
     Raises:
         DataError: as `decoded`.
@@ -485,7 +485,7 @@ def decoded_schema(file: object, schema: pa.Schema) -> pa.Schema:
 
 
 def added(schema: pa.Schema, other: pa.Schema, file: object) -> pa.Schema:
-    """The schema of rows so far, with the columns of further rows.
+    """Return the schema of rows so far, with the columns of further rows.
 
     Raises:
         DataError: a column has types that do not go together, or objects with too many keys;
@@ -512,14 +512,14 @@ def _check_keys(field: pa.Field, path: Path, file: object) -> None:
 
 
 def too_many_keys(path: Path, where: str) -> DataError:
-    """The error for objects that are used as dictionaries, such as by token."""
+    """Return the error for objects that are used as dictionaries, such as by token."""
     what = f"the objects in column '{'.'.join(path)}'" if path else "the rows"
     right = "write lists of objects, or text, or leave the column out by `columns`"
     return DataError(f"{what} have more than {MOST_KEYS:,} different keys", right, where=where)
 
 
 def _mixed(file: object, schema: pa.Schema, other: pa.Schema) -> DataError:
-    """The error for the first column, or field of its objects, with two types."""
+    """Return the error for the first column, or field of its objects, with two types."""
     for field in other:
         if field.name in schema.names:
             found = _differing(schema.field(field.name), field, field.name)
@@ -531,7 +531,7 @@ def _mixed(file: object, schema: pa.Schema, other: pa.Schema) -> DataError:
 
 
 def _differing(before: pa.Field, field: pa.Field, path: str) -> tuple[str, str, str] | None:
-    """The path at which two fields do not go together, and the types there."""
+    """Return the path at which two fields do not go together, and the types there."""
     try:
         unify([pa.schema([before]), pa.schema([field.with_name(before.name)])])
     except pa.ArrowTypeError:

@@ -60,7 +60,7 @@ class Selection(NamedTuple):
         )
 
     def of(self, table: pa.Table, suffix: str) -> pa.Table:
-        """The selected columns of a table of a file, those of them that it has."""
+        """Return the selected columns of a table of a file, those of them that it has."""
         if self.names is not None:
             found = {}
             for path, name in self.names:
@@ -76,23 +76,23 @@ class Selection(NamedTuple):
         return table
 
     def schema(self, schema: pa.Schema, suffix: str) -> pa.Schema:
-        """The schema of the selected columns of a file, given its own."""
+        """Return the schema of the selected columns of a file, given its own."""
         return self.of(schema.empty_table(), suffix).schema if len(schema) else schema
 
     def renamed(self, names: Iterable[str]) -> list[str]:
-        """What columns of the files are called, those of them that are selected."""
+        """Return what columns of the files are called, those of them that are selected."""
         if self.names is None:
             return list(names)
         new = dict(self.names)
         return [new[name] for name in names if name in new]
 
     def missing(self, table: pa.Table) -> list[str]:
-        """The selected columns, as files call them, that a table of a file lacks."""
+        """Return the selected columns, as files call them, that a table of a file lacks."""
         return [path for path, _ in self.names or () if find_path(table, path) is None]
 
 
 def not_there(path: str, columns: Collection[str], dataset: object) -> DataError:
-    """The error for a selected column that is in no file."""
+    """Return the error for a selected column that is in no file."""
     right = suggest(path, columns) or f"there are: {', '.join(sorted(columns))}"
     column = column_of(path, columns)
     if column is not None:
@@ -101,7 +101,7 @@ def not_there(path: str, columns: Collection[str], dataset: object) -> DataError
 
 
 def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
-    """The field of a schema at a path that it has, with its metadata."""
+    """Return the field of a schema at a path that it has, with its metadata."""
     there = {field.name: field for field in fields}
     name = column_of(path, there)
     assert name is not None
@@ -140,17 +140,17 @@ class _InFolder(NamedTuple):
 
 
 def is_pattern(path: AnyPath) -> bool:
-    """Whether a path has wildcards; one that exists under that very name has none."""
+    """Return whether a path has wildcards; one that exists under that very name has none."""
     return _has_wildcards(path) and not path.exists()
 
 
 def is_broken(path: Path) -> bool:
-    """Whether a path is a link to what does not exist."""
+    """Return whether a path is a link to what does not exist."""
     return path.is_symlink() and not path.exists()
 
 
 def folder_of(pattern: AnyPath) -> AnyPath:
-    """The folder that is searched: the part of a pattern before its first wildcard."""
+    """Return the folder that is searched: the part of a pattern before its first wildcard."""
     above = pattern
     while _has_wildcards(above) and above.parent != above:  # Of a bucket it is itself.
         above = above.parent
@@ -158,7 +158,7 @@ def folder_of(pattern: AnyPath) -> AnyPath:
 
 
 def files_that_match(pattern: AnyPath) -> Iterator[AnyPath]:
-    """The files that match a pattern, in no order. Each folder is listed once.
+    """Return the files that match a pattern, in no order. Each folder is listed once.
 
     `**` is any number of folders; it follows no links. At the end of a pattern it is all files.
 
@@ -182,7 +182,7 @@ def is_matched(file: AnyPath, pattern: AnyPath) -> bool:
 
 
 def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
-    """The files of a folder that match what is left of a pattern there."""
+    """Yield the files of a folder that match what is left of a pattern there."""
     for entry in _entries(folder, left):
         below = _after(left, entry.name, linked=entry.is_link)
         if entry.is_file and () in below:
@@ -193,7 +193,7 @@ def _search(folder: AnyPath, left: Collection[_Parts]) -> Iterator[AnyPath]:
 
 
 def _after(left: Collection[_Parts], name: str, *, linked: bool = False) -> set[_Parts]:
-    """What is left of a pattern below a file or folder of that name; of all of it, `()`."""
+    """Return what is left of a pattern below a file or folder of that name; of all of it, `()`."""
     found, waiting = set[_Parts](), list(left)
     while waiting:
         parts = waiting.pop()
@@ -261,7 +261,7 @@ def _entry_on_disk(found: os.DirEntry[str]) -> _InFolder:
 
 
 def _names(path: AnyPath, above: AnyPath) -> _Parts:
-    """The names on the way from a folder to what is in it."""
+    """Return the names on the way from a folder to what is in it."""
     if isinstance(path, RemotePath):
         assert isinstance(above, RemotePath)
         return PurePosixPath(path.key).relative_to(above.key).parts
@@ -309,7 +309,7 @@ class DatasetSpec:
 
     @classmethod
     def of(cls, dataset: AnyPath | DatasetSpec) -> DatasetSpec:
-        """A path, or what is a specification already."""
+        """Return a path, or what is a specification already."""
         return dataset if isinstance(dataset, DatasetSpec) else cls((DatasetPart(dataset),))
 
     def __str__(self) -> str:
@@ -321,11 +321,11 @@ class DatasetSpec:
         return [part.path for part in self.parts if not isinstance(part.path, HubDataset)]
 
     def exists(self) -> bool:
-        """Whether there is something to read, as far as is known without asking the hub."""
+        """Return whether there is something to read, as far as is known without asking the hub."""
         return all(_exists(path) for path in self.paths)
 
     def with_suffix(self) -> DatasetSpec:
-        """The same, where each row says from what kind of file it is."""
+        """Return the same, where each row says from what kind of file it is."""
         return replace(self, selection=self.selection._replace(with_suffix=True))
 
     def clashes(self, export: AnyPath) -> bool:
@@ -334,7 +334,7 @@ class DatasetSpec:
 
 
 def dataset_files(dataset: AnyPath | DatasetSpec) -> list[AnyPath]:
-    """The files of a dataset without those of the hub, part by part, in each by name.
+    """Return the files of a dataset without those of the hub, part by part, in each by name.
 
     Raises:
         DataError: a part is not there or has nothing that can be read, or a file is in two parts.
@@ -347,7 +347,7 @@ def dataset_files(dataset: AnyPath | DatasetSpec) -> list[AnyPath]:
 
 
 def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
-    """The files of a file, a folder or a pattern, by name.
+    """Return the files of a file, a folder or a pattern, by name.
 
     A folder is not searched further down; `**` in a pattern is.
 
@@ -388,7 +388,7 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
 
 
 def _checked_links(files: list[AnyPath]) -> list[AnyPath]:
-    """The files.
+    """Return the files.
 
     Raises:
         DataError: one is a link to nothing.
@@ -427,7 +427,7 @@ def _several(folder: AnyPath) -> DataError:
 
 
 def _convert(path: AnyPath) -> str:
-    """How to make a file that is read from one of CSV."""
+    """Return how to make a file that is read from one of CSV."""
     reader, writer = "pyarrow.csv", "pyarrow.parquet"
     new = path.with_suffix(".parquet").name
     code = f'import {reader} as c, {writer} as p; p.write_table(c.read_csv("{path.name}"), "{new}")'
@@ -493,7 +493,7 @@ class HubDataset:
 
     @classmethod
     def parse(cls, text: str) -> HubDataset:
-        """The dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
+        """Return the dataset of `hf://datasets/openai/gsm8k?config=main&split=train`.
 
         Raises:
             ValueError: it is none, or has an unknown option.
@@ -512,7 +512,7 @@ class HubDataset:
         return cls(name, **options)
 
     def file(self, cache: AnyPath) -> AnyPath:
-        """The Parquet file of its rows, which is downloaded where it is missing.
+        """Return the Parquet file of its rows, which is downloaded where it is missing.
 
         Raises:
             DataError: it cannot be downloaded.
@@ -546,7 +546,7 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 
 
 def _load(dataset: HubDataset) -> Any:
-    """The split as a `datasets.Dataset`."""
+    """Return the split as a `datasets.Dataset`."""
     from datasets import DatasetDict, load_dataset
     from datasets.exceptions import DatasetsError
 

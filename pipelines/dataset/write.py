@@ -54,7 +54,7 @@ _KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
 def mark_written(
     schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
 ) -> pa.Schema:
-    """The schema, with a mark at those of its columns that steps have written."""
+    """Return the schema, with a mark at those of its columns that steps have written."""
     marked = sorted(set(names) & set(schema.names))
     metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
     if origins:
@@ -72,12 +72,12 @@ class WrittenByRuns(NamedTuple):
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
-    """The columns of a dataset that steps have written, see `written_of`."""
+    """Return the columns of a dataset that steps have written, see `written_of`."""
     return written_of(dataset).columns
 
 
 def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
-    """What runs have written of a dataset."""
+    """Return what runs have written of a dataset."""
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
@@ -90,7 +90,7 @@ def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
 
 
 def _of_path(path: AnyPath) -> WrittenByRuns:
-    """What runs have written of a file, a folder or the files of a pattern."""
+    """Return what runs have written of a file, a folder or the files of a pattern."""
     reported = _reported(path)
     try:
         files = files_of(path)
@@ -115,7 +115,7 @@ def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
 
 
 def _marked(file: AnyPath) -> WrittenByRuns:
-    """What the metadata of a file says."""
+    """Return what the metadata of a file says."""
     metadata = _metadata(file)
     try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
         columns = frozenset(
@@ -133,7 +133,7 @@ def _marked(file: AnyPath) -> WrittenByRuns:
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
-    """The metadata of a file's schema."""
+    """Return the metadata of a file's schema."""
     metadata: Mapping[bytes, bytes] | None = None
     if file.suffix == ".parquet":
         metadata = schema_metadata(DataFile.of(file))
@@ -145,7 +145,7 @@ def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
 
 
 def _reported(export_path: AnyPath) -> frozenset[str]:
-    """The columns that the run to a path has written."""
+    """Return the columns that the run to a path has written."""
     try:
         report = parse_json(read_file(run_folder(export_path) / "report.json"))
         # The dataset of a run may differ from its export in nothing but the suffix.
@@ -167,7 +167,7 @@ PARTS_LIST = "_manifest.json"
 
 
 def default_cache(export_path: AnyPath) -> Path:
-    """Where the results of a run are kept unless another place is given: `.rejuice`.
+    """Return where the results of a run are kept unless another place is given: `.rejuice`.
 
     It is beside the export or, where that is in an object store, in the working directory.
     """
@@ -175,7 +175,7 @@ def default_cache(export_path: AnyPath) -> Path:
 
 
 def parts_of(export_path: AnyPath) -> list[AnyPath]:
-    """The files of an export that is a folder, in the order of their rows.
+    """Return the files of an export that is a folder, in the order of their rows.
 
     They are those of its list, which is written last: whatever else is in the folder of an object
     store may be of a run that has not ended.
@@ -304,7 +304,7 @@ _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
 
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """The rows of an export.
+    """Return the rows of an export.
 
     Raises:
         DataError: it is gone, damaged or not finished, or lacks a part.
@@ -340,7 +340,7 @@ def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
 
 
 def _checked(table: pa.Table, export: AnyPath) -> pa.Table:
-    """The rows; damaged offsets would end the process where they are used."""
+    """Return the rows; damaged offsets would end the process where they are used."""
     try:
         table.validate(full=True)
     except (pa.ArrowException, UnicodeDecodeError):

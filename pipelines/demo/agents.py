@@ -113,7 +113,7 @@ async def _out_of_order(given: Any, task: Any) -> Any:
 
 
 def _actions(problem: Problem, agent: str, seed: int, k: int) -> Iterator[str]:
-    """What an agent writes, turn by turn."""
+    """Yield what an agent writes, turn by turn."""
     rng = seeded(seed, k, agent, problem.question)
     steps = worked(problem, rng, slips=_SLIPS[agent])
     if agent == "lost":

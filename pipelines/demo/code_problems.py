@@ -83,7 +83,7 @@ class CodeProblem(NamedTuple):
 
 
 def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
-    """The first `n` problems of a split with different questions; no two splits share one.
+    """Yield the first `n` problems of a split with different questions; no two splits share one.
 
     Raises:
         RejuiceError: there is no such split, or there are fewer problems.
@@ -104,7 +104,7 @@ def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
 
 
 def programs(problem: CodeProblem, seed: int, n: int) -> Iterator[tuple[str, Programmer]]:
-    """The responses of `n` programmers to a problem, each with who has written it.
+    """Yield the responses of `n` programmers to a problem, each with who has written it.
 
     Some problems are easier than others, so some groups are all right, and most are mixed.
     """
@@ -135,7 +135,7 @@ def _problem(seed: int, split: Split, i: int) -> CodeProblem | None:
 
 
 def _value(expression: str, parameter: str, argument: Argument) -> int:
-    """The value of an expression of a template."""
+    """Return the value of an expression of a template."""
     found: int = eval(expression, {parameter: argument})
     return found
 
@@ -192,7 +192,7 @@ _FAULTY: Sequence[Programmer] = (
 
 
 def code_row(problem: CodeProblem, seed: int, responses: int) -> dict[str, Any]:
-    """A problem as a row of a dataset, with recorded responses."""
+    """Return a problem as a row of a dataset, with recorded responses."""
     written = programs(problem, seed, responses)
     return {
         "question": problem.question,
@@ -236,7 +236,7 @@ def write_code_problems(
 
 
 def first_code_problems(*, seed: int, prompts: int, split: Split, most: int = 100) -> pa.Table:
-    """The first rows that `write_code_problems` would write, at most `most` of them.
+    """Return the first rows that `write_code_problems` would write, at most `most` of them.
 
     It makes no array from Python's values, for which Arrow loads pandas.
     """

@@ -89,7 +89,7 @@ def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
 
 
 def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
-    """The first `n` tasks of a split that differ in question or answer, as prompts do.
+    """Yield the first `n` tasks of a split that differ in question or answer, as prompts do.
 
     Memory holds one hash of each task.
 
@@ -112,7 +112,7 @@ def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
 
 
 def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
-    """A task about three of these people."""
+    """Return a task about three of these people."""
     world = _world(rng, people)
     kind = pick(rng, KINDS)
     asked = _ASKED[kind](rng, world)
@@ -150,7 +150,7 @@ class _Asked(NamedTuple):
 
 
 def _world(rng: random.Random, people: Sequence[str]) -> _World:
-    """A world; of its six counts and of its six prices one is in no document."""
+    """Return a world; of its six counts and of its six prices one is in no document."""
     chosen, shops = _drawn(rng, people, 3), _drawn(rng, SHOPS, 3)
     things, goods = _drawn(rng, WORDS["things"], 2), _drawn(rng, GOODS, 2)
     owned = [(who, what) for what in things for who in chosen][:-1]
@@ -205,7 +205,7 @@ _ASKED = {"count": _count, "price": _price, "pair": _pair, "hops": _hops}
 
 
 def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
-    """Some of the items, all different, in any order."""
+    """Return some of the items, all different, in any order."""
     rest = list(items)
     return [rest.pop(int(rng.random() * len(rest))) for _ in range(n)]
 
@@ -233,7 +233,7 @@ def write_lookups(path: Path, *, seed: int = 0, prompts: int = 200, split: Split
 
 
 def first_lookups(*, seed: int, prompts: int, split: Split, most: int = 100) -> pa.Table:
-    """The first rows that `write_lookups` would write, at most `most` of them.
+    """Return the first rows that `write_lookups` would write, at most `most` of them.
 
     It makes no array from Python's values, for which Arrow loads pandas, and casts none, for which
     it loads `pyarrow.compute`.

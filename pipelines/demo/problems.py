@@ -93,7 +93,7 @@ class ParsedTemplate(NamedTuple):
 
 
 def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> list[int]:
-    """Numbers that belong to the split, then the constants, then the results, all whole."""
+    """Return numbers that belong to the split, then the constants, then the results, all whole."""
     unit, given = rng.random, len(parsed.letters)
     while True:
         values = [least + int(unit() * count) for least, count in parsed.ranges]
@@ -105,7 +105,7 @@ def sample_numbers(rng: random.Random, parsed: ParsedTemplate, split: Split) -> 
 
 
 def calculate(left: int, operation: str, right: int) -> int:
-    """The result: a division is rounded down, and nothing is below 0."""
+    """Return the result: a division is rounded down, and nothing is below 0."""
     if operation == "+":
         return left + right
     if operation == "-":
@@ -114,12 +114,12 @@ def calculate(left: int, operation: str, right: int) -> int:
 
 
 def seeded(*key: object) -> random.Random:
-    """A generator that depends on `key` alone."""
+    """Return a generator that depends on `key` alone."""
     return random.Random(hashed("/".join(map(str, key))))
 
 
 def hashed(text: str) -> int:
-    """A 64-bit hash that is the same everywhere."""
+    """Return a 64-bit hash that is the same everywhere."""
     return int(xxhash.xxh3_64_intdigest(text.encode()))
 
 
@@ -129,7 +129,7 @@ def pick(rng: random.Random, items: Sequence[_Item]) -> _Item:
 
 
 def split_of(template: str, numbers: Sequence[int]) -> Split:
-    """The only split in which a template may have these numbers."""
+    """Return the only split in which a template may have these numbers."""
     return _SHARES[hashed(f"{template}{tuple(numbers)}") % len(_SHARES)]
 
 
@@ -240,7 +240,7 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
 def problems(
     seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
 ) -> Iterator[Problem]:
-    """The first `n` problems of a split with different questions; a repeated one is left out.
+    """Yield the first `n` problems of a split with different questions; a repeated one is left out.
 
     Memory holds one hash of each problem.
 

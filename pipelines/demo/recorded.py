@@ -59,7 +59,7 @@ def respond(problem: Problem, solver: Solver, seed: int, k: int) -> SolverRespon
 
 
 def solver_of(problem: Problem, seed: int, k: int) -> Solver:
-    """Who gives response `k` to a problem: an easy problem gets the better solvers.
+    """Return who gives response `k` to a problem: an easy problem gets the better solvers.
 
     How easy a problem is depends on its level and on a hash of its question. So some groups of
     responses are all right, some are all wrong, and most are mixed.
@@ -121,7 +121,7 @@ def _rambling(problem: Problem, rng: random.Random) -> str:
 
 
 def _guessing(problem: Problem, rng: random.Random) -> str:
-    """Names a number that looks likely."""
+    """Return names a number that looks likely."""
     near = problem.reference + pick(rng, (-10, -2, -1, 0, 1, 2, 10))
     guesses = (sum(problem.numbers), max(problem.numbers), max(near, 0))
     guess = pick(rng, guesses)
@@ -129,7 +129,7 @@ def _guessing(problem: Problem, rng: random.Random) -> str:
 
 
 def worked(problem: Problem, rng: random.Random, *, slips: float) -> list[SolutionStep]:
-    """The steps as a solver writes them; later steps build on a wrong result."""
+    """Return the steps as a solver writes them; later steps build on a wrong result."""
     done = list[SolutionStep]()
     for step in problem.steps:
         left, right = (
@@ -251,7 +251,7 @@ def check_format(path: Path) -> None:
 def first_prompts(
     *, seed: int, prompts: int, split: Split, levels: Sequence[int], most: int = 100
 ) -> pa.Table:
-    """The first rows that `write_prompts` would write, at most `most` of them.
+    """Return the first rows that `write_prompts` would write, at most `most` of them.
 
     It makes no array from Python's values, for which Arrow loads pandas.
     """

@@ -132,7 +132,7 @@ def fuse_operators(
 
 
 def _again(entry: ProcessEntry, computed: set[str], classes: dict[str, type[OP]]) -> ProcessEntry:
-    """The entry of `process` that makes the operator, or one that computes again."""
+    """Return the entry of `process` that makes the operator, or one that computes again."""
     name, fields = next(iter(entry.items()))
     kind = OPERATORS.modules[name]
     if name == "general_fused_op":
@@ -180,7 +180,7 @@ def _key(node: ast.expr, fields: ProcessEntry) -> Iterator[str]:
 
 
 def _class(kind: type[OP], found: frozenset[str]) -> type[OP]:
-    """The class of an operator, which finds no statistic or hash of those names in a row."""
+    """Return the class of an operator, which finds no statistic or hash of those names in a row."""
     base, change = Deduplicator, _without_hashes
     if issubclass(kind, Filter):
         base, change = Filter, _without_statistics

@@ -43,7 +43,7 @@ class Piece(NamedTuple):
 
 
 def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step.
+    """Return the dataset after one step, and the audit log of that step.
 
     Args:
         step: the step.
@@ -86,7 +86,7 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """How the step is run on each piece."""
+    """Return how the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
@@ -105,7 +105,7 @@ def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
 
 
 def _is_saved(dataset: Any) -> bool:
-    """Whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
+    """Return whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
     from datasets.config import DATASET_STATE_JSON_FILENAME
 
     folders = {Path(file["filename"]).parent for file in dataset.cache_files}
@@ -113,7 +113,7 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """The same table in memory of its own."""
+    """Return the same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

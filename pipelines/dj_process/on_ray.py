@@ -51,7 +51,7 @@ class Slice(NamedTuple):
 
 
 def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step.
+    """Return the dataset after one step, and the audit log of that step.
 
     Args:
         step: the step.
@@ -152,7 +152,7 @@ def _digests(step: Step, blocks: list[Any]) -> list[pa.Table]:
 
 
 def _get(refs: list[Any]) -> list[Any]:
-    """Results of tasks. Of several errors, the one of the first block is raised."""
+    """Return results of tasks. Of several errors, the one of the first block is raised."""
     results = list(ray.get(refs))
     for result in results:
         if isinstance(result, RejuiceError):

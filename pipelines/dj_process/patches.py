@@ -108,7 +108,7 @@ def adapt_workloads(adapt: Probe, adapter: Any, dataset: Any, operators: Sequenc
 
 
 def _warned(operators: Sequence[Any], effect: str) -> bool:
-    """Whether one of the operators is ours; if so, a warning is logged."""
+    """Return whether one of the operators is ours; if so, a warning is logged."""
     ours = next((operator for operator in operators if is_ours(operator)), None)
     if ours is not None:
         name = ours.operator_class.name()
@@ -148,7 +148,7 @@ def _entry(
     words: Sequence[str],
     files: Sequence[Path],
 ) -> ProcessEntry:
-    """An entry of `process` with all of its fields."""
+    """Return an entry of `process` with all of its fields."""
     name, given = next(iter(entry.items()))
     own = deepcopy(dict(given or {}))
     whole = dict[str, str]()
@@ -168,7 +168,7 @@ def _entry(
 
 
 def _options(name: str, words: Sequence[str]) -> Iterator[tuple[list[str], str]]:
-    """The fields of an operator that the command line sets, and what it sets them to."""
+    """Yield the fields of an operator that the command line sets, and what it sets them to."""
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith(f"--{name}."):
             option, equals, text = word.partition("=")
@@ -184,7 +184,7 @@ _OF_THEIR_LOADER = ("load_dataset_kwargs", "decrypt_after_reading")
 
 
 def is_read_here(strategy: Any) -> bool:
-    """Whether what one of Data-Juicer's strategies would load is read by `load_data`.
+    """Return whether what one of Data-Juicer's strategies would load is read by `load_data`.
 
     What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
     alone, is not.
@@ -218,13 +218,13 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
-    """The path that a strategy reads, and the suffixes of files there."""
+    """Return the path that a strategy reads, and the suffixes of files there."""
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
-    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
+    """Return a dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
     import datasets
 
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"
@@ -281,7 +281,7 @@ def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: A
 
 
 def _selected(dataset: Any, columns: Any, path: str) -> Any:
-    """The dataset with the columns that the recipe selects, under their new names."""
+    """Return the dataset with the columns that the recipe selects, under their new names."""
     from data_juicer.core.data import NestedDataset
     from data_juicer.utils.ray_utils import is_ray_mode
 
@@ -318,7 +318,7 @@ def post_instantiation_check(
 
 
 def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
-    """The steps of a run, up to the first one whose columns nobody knows."""
+    """Yield the steps of a run, up to the first one whose columns nobody knows."""
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_columns.py::test_the_preflight_finds_what_our_steps_write
     kinds = [op._name for op in ops]
     names = step_names([*skipped, *kinds])[len(skipped) :]

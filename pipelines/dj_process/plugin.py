@@ -57,7 +57,7 @@ def class_source(kind: type[Operator]) -> dict[str, str]:
 
 
 def _with_source(kind: type[Operator]) -> Iterator[type]:
-    """The class and its bases, as far as their source can be read."""
+    """Yield the class and its bases, as far as their source can be read."""
     for base in kind.__mro__:
         try:
             inspect.getsource(base)
@@ -132,7 +132,7 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The operator's fields, without Data-Juicer's."""
+    """Return the operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
     unset = {
         name
@@ -143,7 +143,7 @@ def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-    """The steps of ours in the `process` of a run."""
+    """Yield the steps of ours in the `process` of a run."""
     kinds = [next(iter(entry)) for entry in process]
     for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
         operator = operator_of(kind)
@@ -211,7 +211,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _annotation(kind: Any) -> Any:
-    """A type that both Data-Juicer and jsonargparse understand; `Any` for the others.
+    """Return a type that both Data-Juicer and jsonargparse understand; `Any` for the others.
 
     pydantic validates the value in any case, where the operator is built.
     """

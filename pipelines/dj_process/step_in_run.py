@@ -56,7 +56,7 @@ def current_run() -> CurrentRun | None:
 
 
 def _executors(frame: FrameType | None) -> Iterator[Any]:
-    """The executors of Data-Juicer whose methods are being called, the innermost first."""
+    """Yield the executors of Data-Juicer whose methods are being called, the innermost first."""
     from data_juicer.core.executor.base import ExecutorBase
 
     while frame is not None:
@@ -73,18 +73,18 @@ ProcessEntry = dict[str, Any]
 
 
 def operator_of(name: str) -> type[Operator] | None:
-    """The operator of ours that Data-Juicer knows by a name; None where it is another's."""
+    """Return the operator of ours that Data-Juicer knows by a name; None where it is another's."""
     operator: type[Operator] | None = getattr(OPERATORS.modules.get(name), "operator_class", None)
     return operator
 
 
 def is_ours(op: Any) -> bool:
-    """Whether an operator that Data-Juicer has built stands for one of ours."""
+    """Return whether an operator that Data-Juicer has built stands for one of ours."""
     return hasattr(op, "operator_class")
 
 
 def has_ours(process: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether a recipe has an operator of ours."""
+    """Return whether a recipe has an operator of ours."""
     return any(operator_of(name) is not None for entry in process for name in entry)
 
 
@@ -173,11 +173,11 @@ class StepInRun:
         return DatasetSpec(())
 
     def where(self, step: Step) -> str:
-        """Where a message about a step of the run points, as `Recipe.where`."""
+        """Return where a message about a step of the run points, as `Recipe.where`."""
         return self._position(step.number, f"step {step.number} {step.name}")
 
     def located(self, error: RejuiceError) -> RejuiceError:
-        """An error of the step, with the recipe's file and line in front."""
+        """Return an error of the step, with the recipe's file and line in front."""
         known = self.run is None or not error.where.startswith("step ")
         return error if known else error.at(self._position(self.step.number))
 
@@ -204,7 +204,7 @@ class StepInRun:
         ).write(folder)
 
     def _done(self, export_path: Path) -> Sequence[StepReport]:
-        """The lines of the report up to our last step before this one.
+        """Return the lines of the report up to our last step before this one.
 
         A run that was stopped may have written more of them than its checkpoint has steps.
         """
@@ -227,7 +227,7 @@ def _has_groups(operator: type[Operator] | None) -> bool:
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:
-    """What Data-Juicer's own operators did since our last step, as one line of the funnel."""
+    """Yield what Data-Juicer's own operators did since our last step, as one line of the funnel."""
     change = line.rows_in - done[-1].rows_out if done else 0
     if change:
         dropped = {"data_juicer": -change} if change < 0 else {}

@@ -85,7 +85,7 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
 
 
 def _content_of(file: Path) -> bytes | None:
-    """What names an export; None: it is not there, or no file."""
+    """Return what names an export; None: it is not there, or no file."""
     with suppress(FileNotFoundError, NotAFileError):
         return read_file(file)
     return None
@@ -180,13 +180,13 @@ class CacheUse(NamedTuple):
 
 
 def is_cache(folder: Path) -> bool:
-    """Whether a folder is a cache, and not an export that is a folder."""
+    """Return whether a folder is a cache, and not an export that is a folder."""
     # Earlier versions name no runs in it, but each run has a source.
     return (folder / RUNS).is_dir() or any(folder.glob("source-*"))
 
 
 def cache_entries(cache: Path) -> list[CacheEntry]:
-    """The folders of a cache: datasets, then steps, then samples, by name.
+    """Return the folders of a cache: datasets, then steps, then samples, by name.
 
     Raises:
         DataError: there is no cache.
@@ -230,7 +230,7 @@ class Removal(NamedTuple):
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """What no finished run uses.
+    """Return what no finished run uses.
 
     Raises:
         DataError: there is no cache, or it is not known of each run which results it uses.
@@ -275,7 +275,7 @@ def _check_runs_are_known(cache: Path) -> None:
 
 
 def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
-    """The entries that an operator's name, a folder's name or the beginning of a key names.
+    """Return the entries that an operator's name, a folder's name or the beginning of a key names.
 
     Raises:
         DataError: none.
@@ -344,7 +344,7 @@ def _delete_renamed(cache: Path) -> None:
 
 
 def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
-    """A folder of a cache; None where it is something else, or empty but for the retries."""
+    """Return a folder of a cache; None where it is something else, or empty but for the retries."""
     match = _FOLDER.fullmatch(path.name)
     if match is None:
         return None

@@ -63,7 +63,7 @@ def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
 
 
 def load_or_target(path: AnyPath) -> StepResult | AnyPath:
-    """What `load` gives of a commit, or `target_of` of a link; the file is read once.
+    """Return what `load` gives of a commit, or `target_of` of a link; the file is read once.
 
     Raises:
         DamagedError: see `load`.
@@ -106,7 +106,7 @@ def link(path: AnyPath, target: AnyPath) -> None:
 
 
 def target_of(path: AnyPath) -> AnyPath | None:
-    """The chunk that `link` named, in the same cache; None: the file is a commit itself.
+    """Return the chunk that `link` named, in the same cache; None: the file is a commit itself.
 
     Raises:
         DamagedError: it is not as it was written.
@@ -130,7 +130,7 @@ def _target(path: AnyPath, content: pa.Buffer) -> AnyPath | None:
 
 
 def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
-    """A commit as it is in its file: columns and metadata."""
+    """Return a commit as it is in its file: columns and metadata."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
     meta = {
@@ -154,7 +154,7 @@ def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
 
 
 def of_table(table: pa.Table) -> StepResult:
-    """The commit of which `as_table` made a table."""
+    """Return the commit of which `as_table` made a table."""
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
@@ -174,7 +174,7 @@ def of_table(table: pa.Table) -> StepResult:
 
 
 def pack(change: Change) -> dict[str, pa.Array]:
-    """What a change writes, and its parents as a column beside it."""
+    """Return what a change writes, and its parents as a column beside it."""
     columns = {name: flat(column) for name, column in change.columns.items()}
     if change.parents is not None:
         columns[_PARENT] = pa.array(change.parents, pa.int32())
@@ -182,7 +182,7 @@ def pack(change: Change) -> dict[str, pa.Array]:
 
 
 def unpack(table: pa.Table | pa.RecordBatch) -> tuple[dict[str, Any], Array | None]:
-    """The columns and the parents that `pack` put together."""
+    """Return the columns and the parents that `pack` put together."""
     columns = dict(zip(table.schema.names, table.columns, strict=True))
     parents = columns.pop(_PARENT, None)
     return columns, None if parents is None else np.asarray(parents).astype(np.int64)
@@ -207,7 +207,7 @@ _AFTER_DAMAGE = 1_000_000
 
 
 def retry_count(folder: AnyPath) -> int:
-    """How often failures of the step with this folder were computed again.
+    """Return how often failures of the step with this folder were computed again.
 
     Version 0.4 wrote it into a file: where that is damaged, later steps get keys that no run had
     before.
@@ -236,12 +236,12 @@ def write_retry_count(folder: AnyPath, number: int) -> None:
 
 
 def counter_of(folder: AnyPath, number: int) -> AnyPath:
-    """The file that keeps so many retries of a step."""
+    """Return the file that keeps so many retries of a step."""
     return folder / f"{_COUNTER}-{number}"
 
 
 def counts_retries(file: AnyPath) -> bool:
-    """Whether a file of the folder of a step keeps how often its results were retried."""
+    """Return whether a file of the folder of a step keeps how often its results were retried."""
     return file.name.partition("-")[0] == _COUNTER
 
 
@@ -333,7 +333,7 @@ class Sections(NamedTuple):
 
 
 def arrow_stream(table: pa.Table) -> pa.Buffer:
-    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
+    """Return a table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -341,7 +341,7 @@ def arrow_stream(table: pa.Table) -> pa.Buffer:
 
 
 def _opened(path: AnyPath) -> tuple[Any, int]:
-    """What keeps a file in a store open, None of one on disk, and its size."""
+    """Return what keeps a file in a store open, None of one on disk, and its size."""
     if not isinstance(path, RemotePath):
         return None, path.lstat().st_size
     file = path.open_input()

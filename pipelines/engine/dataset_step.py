@@ -122,11 +122,11 @@ class Digest(NamedTuple):
         return bytes_B
 
     def within(self, shard: Shard) -> slice:
-        """The rows of a shard."""
+        """Return the rows of a shard."""
         return slice(int(self.ends_B[shard.first]), int(self.ends_B[shard.stop]))
 
     def rows_of(self, shard: Shard) -> pa.Table:
-        """The digest of these rows: mapped if they are of one part on disk, else in memory.
+        """Return the digest of these rows: mapped if they are of one part on disk, else in memory.
 
         Raises:
             DamagedError: a part of it is not as it was written.
@@ -146,7 +146,7 @@ class Digest(NamedTuple):
         return table if len(parts) == 1 else table.combine_chunks()
 
     def chunk_rows(self) -> Array | None:
-        """The row of the chunk for each row, int32[N]; None: they are in its order.
+        """Return the row of the chunk for each row, int32[N]; None: they are in its order.
 
         Raises:
             DamagedError: they are not as they were written.
@@ -234,7 +234,7 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
 
 
 def _buckets(operator: Operator, table: pa.Table) -> Array | None:
-    """The bucket of each row, uint16[N]; None: there are no shards."""
+    """Return the bucket of each row, uint16[N]; None: there are no shards."""
     with attribute_operator_errors(operator):
         values_N = shard_values(operator, table)
     if values_N is None:
@@ -269,7 +269,7 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
 
 
 def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Shard]:
-    """The shards of a step, whose digests are all written.
+    """Return the shards of a step, whose digests are all written.
 
     Raises:
         FileNotFoundError: a digest is missing.
@@ -278,7 +278,7 @@ def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Sha
 
 
 def decision_path(plan: Plan, step: Step, shard: Shard) -> AnyPath:
-    """Where the decision about a shard is kept until all of them are made."""
+    """Return where the decision about a shard is kept until all of them are made."""
     name = f"decided-{shard.first:04d}-{shard.stop:04d}.arrow"
     return plan.digest_path(step, 0).with_name(name)
 
@@ -358,7 +358,7 @@ def _for_each(plan: Plan, read: Callable[[S], T], items: Sequence[S]) -> list[T]
 
 
 def _starts(digests: Sequence[Digest], shard: Shard) -> list[int]:
-    """The first row of each chunk in a shard, and the end of the last one."""
+    """Return the first row of each chunk in a shard, and the end of the last one."""
     rows = [each.within(shard) for each in digests]
     return list(accumulate((each.stop - each.start for each in rows), initial=0))
 

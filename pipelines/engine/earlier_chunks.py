@@ -71,13 +71,13 @@ def whole_chunk(path: AnyPath) -> tuple[StepResult, list[str] | None] | None:
 
 
 def keys_of(path: AnyPath) -> list[str] | None:
-    """The keys of the rows of an undamaged chunk; None: it has none."""
+    """Return the keys of the rows of an undamaged chunk; None: it has none."""
     found = whole_chunk(path)
     return None if found is None else found[1]
 
 
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
-    """What is still good of a damaged chunk: rows of the input, and the changes to them."""
+    """Yield what is still good of a damaged chunk: rows of the input, and the changes to them."""
     try:
         content = read_content(path)
         ends = bytes(content).rfind(_ARROW) + len(_ARROW)
@@ -115,12 +115,12 @@ def _schema_checksum(schema: pa.Schema) -> bytes:
 
 
 def is_journal(data: memoryview) -> bool:
-    """Whether a journal is of an earlier version."""
+    """Return whether a journal is of an earlier version."""
     return bytes(data[:4]) == _STREAM or bytes(data[: len(_MARK)]) == _MARK
 
 
 def journal_entries(data: memoryview, make: Callable[[pa.RecordBatch, bytes], T]) -> Iterator[T]:
-    """The undamaged entries of a journal of an earlier version."""
+    """Yield the undamaged entries of a journal of an earlier version."""
     if bytes(data[:4]) == _STREAM:
         yield from _of_stream(data, make)
         return
@@ -150,7 +150,7 @@ def _frame(data: memoryview, at: int) -> tuple[bytes, bytes] | None:
 
 
 def _of_stream(data: memoryview, make: Callable[[pa.RecordBatch, bytes], T]) -> Iterator[T]:
-    """The entries of a journal of version 0.4, up to the first that cannot be read."""
+    """Yield the entries of a journal of version 0.4, up to the first that cannot be read."""
     try:
         reader: Any = pa.ipc.open_stream(data)
         while True:

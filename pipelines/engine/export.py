@@ -87,12 +87,12 @@ class ExportPart(NamedTuple):
 
 
 def one_part(chunks: int) -> ExportPart:
-    """All rows of so many chunks in one file."""
+    """Return all rows of so many chunks in one file."""
     return ExportPart(None, tuple(ExportSlice(chunk, 0, None, True) for chunk in range(chunks)))
 
 
 def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]:
-    """The parts of an export.
+    """Return the parts of an export.
 
     Returns:
         At least one, even of no rows: a reader finds the columns there.
@@ -149,7 +149,7 @@ class _OfChunk(NamedTuple):
 
 
 def outline(plan: Plan, workers: Workers) -> Outline:
-    """The parts and the schema of the export of a run, all of whose steps are committed.
+    """Return the parts and the schema of the export of a run, all of whose steps are committed.
 
     Raises:
         OperatorError: a column has types that do not go together.
@@ -178,14 +178,14 @@ def _of_chunk(plan: Plan, chunk: int) -> _OfChunk:
 
 
 def _group_sizes(frame: Frame) -> NDArray[np.int64]:
-    """Rows of each group; where there are no groups, each row is one."""
+    """Return rows of each group; where there are no groups, each row is one."""
     if "prompt_id" not in frame.column_names:
         return np.ones(frame.num_rows, np.int64)
     return Groups.of(frame.select(["prompt_id"])).sizes_G
 
 
 def _schema(head: Head, chunks: list[pa.Schema]) -> pa.Schema:
-    """The schema of the export, from those of the chunks."""
+    """Return the schema of the export, from those of the chunks."""
     # A chunk that lost its last row early lacks columns of later steps: the others give the order.
     fullest = sorted(chunks, key=len, reverse=True)
     try:
@@ -255,7 +255,7 @@ def write_part(
 
 
 def _prefetched(plan: Plan, part: ExportPart) -> Iterator[tuple[ExportSlice, _Finished]]:
-    """The rows of a part in order; the next ones are gathered while these are written."""
+    """Yield the rows of a part in order; the next ones are gathered while these are written."""
     with ThreadPoolExecutor(1) as pool:
         waiting: deque[tuple[ExportSlice, Future[_Finished]]] = deque()
         for piece in part.slices:

@@ -147,7 +147,7 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
 
 
 def written_files(export: AnyPath) -> list[AnyPath]:
-    """All files of a run that is in place, but for its manifest."""
+    """Return all files of a run that is in place, but for its manifest."""
     folder = run_folder(export)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
     about = [folder / name for name in ("recipe.yaml", "report.json")]
@@ -210,7 +210,7 @@ _MANIFEST = TypeAdapter(Manifest)
 
 
 def run_key(plan: Plan) -> str:
-    """A hash of all that decides the rows and the decisions of a run.
+    """Return a hash of all that decides the rows and the decisions of a run.
 
     Not of what only describes it, such as the number of workers: see `describe`.
     """
@@ -228,7 +228,7 @@ def run_key(plan: Plan) -> str:
 
 
 def recipe_mark(recipe: Recipe) -> str:
-    """What a recipe is recognised by: its file or, where it has none, what it says."""
+    """Return what a recipe is recognised by: its file or, where it has none, what it says."""
     if recipe.from_file:
         return str(recipe.path.resolve())
     compared = {k: v for k, v in recipe.absolute().items() if k not in _NOT_COMPARED}
@@ -236,7 +236,7 @@ def recipe_mark(recipe: Recipe) -> str:
 
 
 def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
-    """The manifest of a run that has written these files."""
+    """Return the manifest of a run that has written these files."""
     operators = (step.operator for step in plan.steps)
     kept = [kept_folder(plan.cache, o).name for o in operators if isinstance(o, ResumableOperator)]
     uses = dict.fromkeys((plan.source.folder.name, *plan.keys, *kept))
@@ -245,7 +245,7 @@ def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
 
 
 def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
-    """The report of a run that has nothing to do; None where it is not finished.
+    """Return the report of a run that has nothing to do; None where it is not finished.
 
     Args:
         plan: of the run.
@@ -301,7 +301,7 @@ def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: AnyPath) -> Manifest | None:
-    """The manifest in a run folder; None where there is none, or where it is damaged."""
+    """Return the manifest in a run folder; None where there is none, or where it is damaged."""
     try:
         content = parse_json(read_file(folder / NAME))
         checksum = content.pop("checksum")
@@ -314,7 +314,7 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
 
 
 def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
-    """What files hold, by their path in the folder `root`."""
+    """Return what files hold, by their path in the folder `root`."""
     return {_name_in(root, file): _state(file) for file in files}
 
 

@@ -59,13 +59,13 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """The frame of a table, before any step."""
+        """Return the frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
         return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
 
     @classmethod
     def of_chunk(cls, columns: ChunkColumns) -> Frame:
-        """The frame of a chunk of a dataset, of which nothing is read yet."""
+        """Return the frame of a chunk of a dataset, of which nothing is read yet."""
         return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), columns.num_rows)
 
     @property
@@ -91,7 +91,7 @@ class Frame:
         return np.arange(self.num_rows) if rows is None else rows
 
     def select(self, names: Iterable[str]) -> pa.Table:
-        """The current rows of some columns.
+        """Return the current rows of some columns.
 
         Raises:
             KeyError: a column is not there.
@@ -104,11 +104,11 @@ class Frame:
         return pa.table(columns, names=names)
 
     def table(self) -> pa.Table:
-        """All columns of the current rows."""
+        """Return all columns of the current rows."""
         return self.select(self._home)
 
     def after(self, change: Change) -> Frame:
-        """The frame once `change` is carried out. The change must have passed `checked`."""
+        """Return the frame once `change` is carried out. The change must have passed `checked`."""
         rows = surviving_rows(change, self.num_rows)
         layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
         home = {name: at for name, at in self._home.items() if name not in change.without}
@@ -142,7 +142,7 @@ class GroupStarts(NamedTuple):
 
     @classmethod
     def of(cls, frame: Frame, first_row: int) -> GroupStarts:
-        """The groups of a frame whose source has `first_row` rows of the dataset before it.
+        """Return the groups of a frame whose source has `first_row` rows of the dataset before it.
 
         Groups of rows that an operator made are left out: they have no row in the dataset.
         """

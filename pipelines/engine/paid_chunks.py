@@ -87,7 +87,7 @@ def hash_of(keys: Sequence[str]) -> str:
 
 
 def keys_of(path: AnyPath) -> list[str] | None:
-    """The keys of the rows of a finished chunk; None: it has none that are undamaged."""
+    """Return the keys of the rows of a finished chunk; None: it has none that are undamaged."""
     try:
         parts = _parts(path, read_content(path))
         head = next(table for number, table in parts if number == 0)
@@ -97,12 +97,12 @@ def keys_of(path: AnyPath) -> list[str] | None:
 
 
 def unpacked(packed: bytes) -> list[str]:
-    """The keys of rows that are in the metadata of a chunk."""
+    """Return the keys of rows that are in the metadata of a chunk."""
     return [packed[at : at + 16].hex() for at in range(0, len(packed), 16)]
 
 
 def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
-    """What is still good of a damaged file: rows of the input, and the changes to them."""
+    """Yield what is still good of a damaged file: rows of the input, and the changes to them."""
     try:
         parts = dict(reversed([*_parts(path, read_content(path))]))
     except (FileNotFoundError, DamagedError):
@@ -119,7 +119,7 @@ def undamaged_rows(path: AnyPath) -> Iterator[tuple[int, Change]]:
 
 
 def rows_of(result: StepResult, start: int, stop: int) -> Iterator[tuple[int, Change]]:
-    """Some rows of the input, and the changes to them."""
+    """Yield some rows of the input, and the changes to them."""
     change = result.change
     reasons = None if change.reasons is None else change.reasons.slice(start, stop - start)
     parents = change.parents
@@ -143,12 +143,12 @@ def _parts(
 
 
 def _with_head(head: pa.Table, rows: Sequence[pa.Table]) -> pa.Table:
-    """The table of a commit: the rows, with the metadata of the head."""
+    """Return the table of a commit: the rows, with the metadata of the head."""
     return pa.concat_tables(rows or [head]).replace_schema_metadata(head.schema.metadata)
 
 
 def _bounds(result: StepResult, table: pa.Table) -> Iterator[tuple[int, int, int, int]]:
-    """Where batches begin and end: rows of the input, and rows of the table."""
+    """Yield where batches begin and end: rows of the input, and rows of the table."""
     rows, parents = result.rows_in, result.change.parents
     ends_N = np.arange(rows + 1)
     if parents is not None:  # A row without a parent goes with the row before it.

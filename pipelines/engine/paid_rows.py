@@ -90,7 +90,7 @@ class KeyIndex:
         self._new.append(_SortedKeys(high_N, low_N, at_N))
 
     def find(self, keys: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
-        """Where rows with these keys are.
+        """Return where rows with these keys are.
 
         Returns:
             By chunk, in the order in which they were added: places in it, each with the index in
@@ -124,13 +124,13 @@ class KeyIndex:
 
 
 def _halves(keys: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first and the last 8 bytes of each key, each uint64[N]."""
+    """Return the first and the last 8 bytes of each key, each uint64[N]."""
     both = np.frombuffer(bytes.fromhex("".join(keys)), ">u8").reshape(-1, 2).astype(np.uint64)
     return both[:, 0].copy(), both[:, 1].copy()
 
 
 def _sorted(parts: list[_SortedKeys]) -> _SortedKeys:
-    """Parts as one, column by column: at 10 million rows each takes 80 MB."""
+    """Return parts as one, column by column: at 10 million rows each takes 80 MB."""
     high_N = np.concatenate([part.high_N for part in parts])
     order_N = np.argsort(high_N, kind="stable")
     columns = (np.concatenate([part[column] for part in parts])[order_N] for column in range(1, 3))
@@ -279,7 +279,7 @@ class Journal:
         self.close()
 
     def _record(self, entry: Entry) -> list[Any]:
-        """The parts of an entry's record, as buffers."""
+        """Return the parts of an entry's record, as buffers."""
         change = entry.change
         meta: dict[str, Any] = {
             "row": entry.row,
@@ -359,7 +359,7 @@ class _Objects:
 
 
 def journals(path: AnyPath) -> list[Any]:
-    """The journals that are called after `path`, the oldest first."""
+    """Return the journals that are called after `path`, the oldest first."""
     found: Iterable[AnyPath] = path.parent.glob(f"{path.stem}-*.journal")
     return sorted((file for file in found if _digits(file).isdecimal()), key=_number)
 
@@ -373,7 +373,7 @@ def _digits(journal: AnyPath) -> str:
 
 
 def entries(path: AnyPath) -> Iterator[Entry]:
-    """What was added to the journals that are called after `path`, and is not damaged."""
+    """Yield what was added to the journals that are called after `path`, and is not damaged."""
     for journal in journals(path):
         try:
             content = _content(journal)
@@ -390,7 +390,7 @@ def entries(path: AnyPath) -> Iterator[Entry]:
 
 
 def _content(journal: AnyPath) -> Any:
-    """What a journal holds; None: it was removed after it was listed."""
+    """Return what a journal holds; None: it was removed after it was listed."""
     if isinstance(journal, RemotePath):
         return journal.read_if_there()
     try:
@@ -400,7 +400,7 @@ def _content(journal: AnyPath) -> Any:
 
 
 def _entries(data: memoryview, journal: AnyPath, key: bytes) -> Iterator[Entry]:
-    """The entries of a journal that are undamaged, and belong to this chunk."""
+    """Yield the entries of a journal that are undamaged, and belong to this chunk."""
     lost = False
     for header, payload, after_damage in records_in(data):
         # Not at the end, where a process that was killed leaves half a record.
@@ -437,13 +437,13 @@ _PREFIX = "kept-"
 
 
 def row_keys(table: pa.Table) -> list[str]:
-    """A hash of each row's content."""
+    """Return a hash of each row's content."""
     texts = (json.dumps(row, default=repr, sort_keys=True) for row in table.to_pylist())
     return [xxhash.xxh3_128_hexdigest(text.encode()) for text in texts]
 
 
 def chunk_path(folder: AnyPath, keys: Sequence[str]) -> AnyPath:
-    """Where the chunk of these rows is, or will be."""
+    """Return where the chunk of these rows is, or will be."""
     return folder / f"{kept_chunk.hash_of(keys)}.arrow"
 
 
@@ -473,7 +473,7 @@ class KeptRows:
             write_file(file, "\n".join(keys))
 
     def find(self, whole: AnyPath, keys: Sequence[str], rows: Sequence[int]) -> dict[int, Entry]:
-        """Rows of a chunk that are finished as part of other chunks."""
+        """Return rows of a chunk that are finished as part of other chunks."""
         found: dict[int, Entry] = {}
         for name, places in self._read().find([keys[row] for row in rows]).items():
             wanted: dict[int, list[int]] = {}
@@ -487,7 +487,7 @@ class KeptRows:
         return found
 
     def _read(self) -> KeyIndex:
-        """The index, which is built when it is first needed."""
+        """Return the index, which is built when it is first needed."""
         if self._index is None:
             self._index = KeyIndex()
             for whole, keys in chunks(self.folder):
@@ -496,7 +496,7 @@ class KeptRows:
 
 
 def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
-    """The chunks of a folder, finished or not, with the keys of their rows."""
+    """Yield the chunks of a folder, finished or not, with the keys of their rows."""
     found = (path for path in folder.glob("*.*") if path.suffix in (".arrow", ".keys"))
     for file in sorted({path.with_suffix(".keys") for path in found}, key=str):
         keys, whole = _read_keys(file), file.with_suffix(".arrow")
@@ -521,7 +521,7 @@ def _read_keys(file: AnyPath) -> list[str] | None:
 
 
 def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> list[tuple[int, Change]]:
-    """The changes to these rows of a chunk, in ascending order; dropped rows are left out.
+    """Return the changes to these rows of a chunk, in ascending order; dropped rows are left out.
 
     Another run may have the chunk. What it commits, or takes apart, meanwhile is read again.
     """
@@ -540,7 +540,7 @@ def _rows_of_chunk(whole: AnyPath, places: Sequence[int]) -> list[tuple[int, Cha
 
 
 def _loaded(whole: AnyPath) -> StepResult | None:
-    """A finished chunk; None: it is gone, or damaged while another run has its lock."""
+    """Return a finished chunk; None: it is gone, or damaged while another run has its lock."""
     try:
         return load(whole)
     except FileNotFoundError:
@@ -556,17 +556,17 @@ def _loaded(whole: AnyPath) -> StepResult | None:
 
 
 def kept_name(operator_name: str, key: str) -> str:
-    """The name of a folder of kept rows."""
+    """Return the name of a folder of kept rows."""
     return f"{_PREFIX}{operator_name}-{key}"
 
 
 def is_kept(path: AnyPath) -> bool:
-    """Whether a file is a chunk in a folder of kept rows."""
+    """Return whether a file is a chunk in a folder of kept rows."""
     return path.suffix == ".arrow" and path.parent.name.startswith(_PREFIX)
 
 
 def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
-    """Whether a chunk is there; the caller holds its lock.
+    """Return whether a chunk is there; the caller holds its lock.
 
     One of an earlier version is written again, in the present format.
 

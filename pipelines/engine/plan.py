@@ -46,7 +46,7 @@ _COLUMN_BYTES = 2**31 - 1
 
 
 def default_chunk_rows(operators: Iterable[Operator]) -> int:
-    """Rows per chunk for some steps, unless the user says otherwise."""
+    """Return rows per chunk for some steps, unless the user says otherwise."""
     every = list(operators)
     if any(operator.asks_server for operator in every):
         return REQUEST_CHUNK_ROWS
@@ -137,7 +137,7 @@ class Plan(NamedTuple):
     def of_run(
         cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
     ) -> Plan | None:
-        """The plan of a finished run, without the code of its operators.
+        """Return the plan of a finished run, without the code of its operators.
 
         Args:
             recipe: as it ran; of some operators, the code may be missing.
@@ -164,7 +164,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
-        """The plan of a recipe."""
+        """Return the plan of a recipe."""
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             operator = step.operator
@@ -181,7 +181,7 @@ class Plan(NamedTuple):
         return cls(recipe, source, cache, tuple(keys), key)
 
     def report_head(self, chunk_rows: int) -> dict[str, Any]:
-        """The fields of a report that describe the run, without its figures."""
+        """Return the fields of a report that describe the run, without its figures."""
         recipe = self.recipe
         return {
             "project_name": recipe.head.project_name,
@@ -194,7 +194,7 @@ class Plan(NamedTuple):
         }
 
     def steps_before(self, step: Step | None) -> tuple[Step, ...]:
-        """The steps before one; None: all of them."""
+        """Return the steps before one; None: all of them."""
         return self.steps if step is None else self.steps[: step.number - 1]
 
     def stages(self, before: Step | None = None) -> Iterator[Stage]:
@@ -215,15 +215,15 @@ class Plan(NamedTuple):
             yield Stage(tuple(waiting), None)
 
     def path(self, step: Step, chunk: int) -> AnyPath:
-        """Where the commit of a step on a chunk is, or will be."""
+        """Return where the commit of a step on a chunk is, or will be."""
         return self.cache / self.keys[step.number - 1] / chunk_name(chunk)
 
     def digest_path(self, step: Step, chunk: int) -> AnyPath:
-        """Where the digest of a chunk for a step of dataset scope is kept."""
+        """Return where the digest of a chunk for a step of dataset scope is kept."""
         return self.cache / self.keys[step.number - 1] / f"digest-{chunk:06d}.parts"
 
     def paths(self, step: Step) -> list[AnyPath]:
-        """Where the commits of a step are, or will be."""
+        """Return where the commits of a step are, or will be."""
         return [self.path(step, chunk) for chunk in range(len(self.source.rows))]
 
     def committed_chunks(self, step: Step) -> frozenset[int]:
@@ -246,11 +246,11 @@ class Plan(NamedTuple):
         return target is None or target.exists()
 
     def is_done(self, step: Step) -> bool:
-        """Whether every chunk of a step is committed."""
+        """Return whether every chunk of a step is committed."""
         return len(self.committed_chunks(step)) == len(self.source.rows)
 
     def source_frame(self, chunk: int) -> Frame:
-        """A chunk before the first step."""
+        """Return a chunk before the first step."""
         return Frame.of_chunk(self.source.columns(chunk))
 
     def committed(self, chunk: int) -> RunStep:
@@ -258,7 +258,7 @@ class Plan(NamedTuple):
         return lambda step, _: self.load(step, chunk)
 
     def load(self, step: Step, chunk: int) -> StepResult:
-        """What a step did to a chunk, as it was committed.
+        """Return what a step did to a chunk, as it was committed.
 
         Raises:
             DamagedError: it is not as it was saved, or what it links to is gone.
@@ -274,18 +274,18 @@ class Plan(NamedTuple):
             raise damaged(path, f"a link to {found}, which is gone") from None
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
-        """A chunk as it is before a step (None: after the last)."""
+        """Return a chunk as it is before a step (None: after the last)."""
         done = self.steps_before(step)
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 
 def _may_link(step: Step) -> bool:
-    """Whether the commits of a step may be links to what it has kept."""
+    """Return whether the commits of a step may be links to what it has kept."""
     return isinstance(step.operator, ResumableOperator | StoredOperator)
 
 
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
-    """Where the results of a resumable operator are kept, whatever steps led to its rows."""
+    """Return where the results of a resumable operator are kept, whatever steps led to its rows."""
     return _kept(cache, operator).folder
 
 
@@ -323,6 +323,6 @@ def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _K
 
 
 def _hash(key: str, operator: Operator, version: str | None = None) -> str:
-    """A key, for a version of the operator's code; None: the present one."""
+    """Return a key, for a version of the operator's code; None: the present one."""
     parts = [key, cache_key_json(operator), version or code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -105,7 +105,7 @@ class Report(BaseModel):
     def of(
         cls, steps: Sequence[StepReport], *, cache: str = "", chunk_rows: int = 0, **head: str
     ) -> Report:
-        """The report of some steps; `head` are its first five fields."""
+        """Return the report of some steps; `head` are its first five fields."""
         return cls.model_validate(
             {
                 **head,
@@ -126,7 +126,7 @@ class Report(BaseModel):
 
     @classmethod
     def read(cls, export_path: AnyPath) -> Report:
-        """The report of a finished run.
+        """Return the report of a finished run.
 
         Raises:
             DataError: nothing was run to that path, or its report is damaged.
@@ -157,7 +157,7 @@ def is_failure(operator: Operator, column: str, value: object) -> bool:
 
 
 def may_fail(operator: Operator) -> bool:
-    """Whether `--retry_missing` can compute rows of the operator again."""
+    """Return whether `--retry_missing` can compute rows of the operator again."""
     if operator.asks_server:
         return True
     one_by_one = isinstance(operator, Mapper) and operator.scope is Scope.ROW
@@ -168,7 +168,7 @@ def may_fail(operator: Operator) -> bool:
 
 
 def count_retryable(operator: Operator, line: StepReport) -> int:
-    """How many values are missing for a reason that another attempt may not meet."""
+    """Return how many values are missing for a reason that another attempt may not meet."""
     if not may_fail(operator):
         return 0
     if operator.asks_server:
@@ -182,14 +182,14 @@ def count_retryable(operator: Operator, line: StepReport) -> int:
 
 
 def count_dropped(operator: Operator, line: StepReport) -> int:
-    """How many prompts were dropped for a reason that another attempt may not meet."""
+    """Return how many prompts were dropped for a reason that another attempt may not meet."""
     if not isinstance(operator, RolloutMapper):
         return 0
     return sum(n for reason, n in line.dropped.items() if reason in operator.may_pass)
 
 
 def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
-    """How to compute again what failed in a run, a line for each step and option."""
+    """Yield how to compute again what failed in a run, a line for each step and option."""
     for step, line in zip(recipe.steps, report.steps, strict=True):
         if failed := count_retryable(step.operator, line):
             yield f"{failed:,} rows failed in {step.name}: add --retry_missing {step.name} to retry"
@@ -302,7 +302,7 @@ def check_not_empty(recipe: Recipe, report: Report) -> None:
 
 
 def empty_result(operator: Operator, line: StepReport) -> str | None:
-    """What a step came to, if that is nothing.
+    """Return what a step came to, if that is nothing.
 
     A reward component without a single value is a failure, unless the operator says of every reason
     that it is none (`not_failures`).
@@ -397,12 +397,12 @@ class StepLog:
         self.decisions += other.decisions
 
     def take_decisions(self) -> pa.Table:
-        """The decisions so far, which leave the log; see `DECISIONS`."""
+        """Return the decisions so far, which leave the log; see `DECISIONS`."""
         found, self.decisions = self.decisions, []
         return pa.concat_tables([DECISIONS.empty_table(), *found])
 
     def report(self, *, cached: bool = False, retried: int = 0) -> StepReport:
-        """The step's line of the funnel."""
+        """Return the step's line of the funnel."""
         return StepReport(
             step=self._step,
             rows_in=self.rows_in,
@@ -426,7 +426,7 @@ class AuditLog:
         self.steps: dict[str, StepLog] = {}
 
     def step(self, name: str) -> StepLog:
-        """The log of a step; empty if there is none yet."""
+        """Return the log of a step; empty if there is none yet."""
         return self.steps.setdefault(name, StepLog(name))
 
     def merge(self, other: AuditLog) -> None:
@@ -435,13 +435,13 @@ class AuditLog:
             self.step(name).merge(log)
 
     def take_decisions(self) -> pa.Table:
-        """The decisions of all steps so far, which leave the log."""
+        """Return the decisions of all steps so far, which leave the log."""
         tables = [log.take_decisions() for log in self.steps.values()]
         return pa.concat_tables([DECISIONS.empty_table(), *tables])
 
 
 def decisions(frame: Frame, change: Change, step: str, first_row: int = 0) -> pa.Table:
-    """A row for each row of `frame` that `change` drops: row_id, step, reason.
+    """Return a row for each row of `frame` that `change` drops: row_id, step, reason.
 
     The id is the response's, else the prompt's, else `row N` of the dataset, counted from 1
     (`a new row` where an operator made it);
@@ -487,7 +487,7 @@ def write_decisions(folder: AnyPath, decisions: pa.Table) -> None:
 
 
 def read_decisions(folder: AnyPath) -> pa.Table:
-    """All decisions in a run folder, or in the folder of one of its steps, step by step.
+    """Return all decisions in a run folder, or in the folder of one of its steps, step by step.
 
     Raises:
         DataError: a file is damaged.
@@ -499,14 +499,14 @@ def read_decisions(folder: AnyPath) -> pa.Table:
 
 
 def decided_rows(folder: AnyPath) -> Iterator[str | None]:
-    """The `row_id` of each decision in a run folder; no more is read than is asked for."""
+    """Yield the `row_id` of each decision in a run folder; no more is read than is asked for."""
     for file in decision_files(folder):
         for batch in _batches(file, ["row_id"]):
             yield from batch["row_id"].to_pylist()
 
 
 def decision_files(folder: AnyPath) -> list[AnyPath]:
-    """The files of a step or, of a run folder, those of all its steps."""
+    """Return the files of a step or, of a run folder, those of all its steps."""
     inside: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     found = sorted(inside, key=str)
     steps = [path for path in found if _STEP.match(path.name)]

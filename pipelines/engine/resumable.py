@@ -198,7 +198,7 @@ class _OpenChunk:
         self.lock.release()
 
     def checked_row(self, operator: ResumableOperator, row: int, change: Change) -> Change:
-        """The change to a row, once it is known that it can be kept.
+        """Return the change to a row, once it is known that it can be kept.
 
         Raises:
             OperatorError: it does not fit what the operator declares, or the rows before it.
@@ -346,7 +346,7 @@ class _Window:
                 self._commit(chunk)
 
     def _give(self, chunk: _OpenChunk) -> RowsOfChunk:
-        """What the operator is asked for, under the next number."""
+        """Return what the operator is asked for, under the next number."""
         self._given[next(self._numbers)] = chunk
         return RowsOfChunk(chunk.table, sorted(chunk.left))
 

@@ -37,7 +37,7 @@ FindFailed = Callable[[Change, int], BoolArray]
 
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
-    """The step of a recipe with this name or number.
+    """Return the step of a recipe with this name or number.
 
     Raises:
         RecipeError: there is no such step, or it cannot have failed for a row.
@@ -103,7 +103,7 @@ def _reopen(
 
 
 def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed) -> set[int]:
-    """The failed rows of a chunk, whether all of it is finished or not."""
+    """Return the failed rows of a chunk, whether all of it is finished or not."""
     if not is_finished(whole, keys):
         found = journalled(whole).items()
         return {row for row, entry in found if find_failed(entry.change, 1)[0]}
@@ -112,7 +112,7 @@ def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed)
 
 
 def dropped_rows(change: Change, num_rows: int) -> BoolArray:
-    """Which rows a change drops, bool[N]."""
+    """Return which rows a change drops, bool[N]."""
     if change.reasons is None:
         return np.zeros(num_rows, bool)
     return np.asarray(change.reasons.is_valid())
@@ -174,7 +174,7 @@ def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
 
 
 def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> Change:
-    """A change to all rows of `table`, with the change to some of them in its place.
+    """Return a change to all rows of `table`, with the change to some of them in its place.
 
     Neither makes or moves rows. Where only one of them writes a column, the other leaves it as it
     is in the table, or null where it is not there.
@@ -202,6 +202,6 @@ def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> C
 
 
 def _replaced(old: Any, new: Any, at_N: Any) -> pa.Array:
-    """Values of both columns, one after the other, at these places."""
+    """Return values of both columns, one after the other, at these places."""
     kind = new.type if pa.types.is_null(old.type) else old.type
     return pa.concat_arrays([flat(old).cast(kind), flat(new).cast(kind)]).take(pa.array(at_N))

@@ -425,7 +425,7 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
 
 
 def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
-    """What a step does to a chunk: found in its commit, or computed and committed."""
+    """Return what a step does to a chunk: found in its commit, or computed and committed."""
     with suppress(FileNotFoundError):
         return plan.load(step, chunk)
     with prefix_errors_with_file(plan.recipe, step):
@@ -451,7 +451,7 @@ def _chunks_to_run(
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:
-    """What the first chunk shows about rows that were taken for the same prompt."""
+    """Return what the first chunk shows about rows that were taken for the same prompt."""
     lines = list[str]()
     for step in plan.steps if plan.source.rows else ():
         if isinstance(step.operator, PromptTemplateMapper):

@@ -58,7 +58,7 @@ class StepResult(NamedTuple):
 
     @classmethod
     def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
-        """The result of a change, with its summary."""
+        """Return the result of a change, with its summary."""
         return cls(change, rows_in, seconds, summarise(change.columns))
 
 
@@ -190,7 +190,7 @@ _LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are compu
 
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
-    """The columns an operator reads.
+    """Return the columns an operator reads.
 
     Raises:
         DataError: a column is missing.
@@ -208,7 +208,7 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:
-    """What an operator of dataset scope keeps of some rows.
+    """Return what an operator of dataset scope keeps of some rows.
 
     Raises:
         RejuiceError: as `apply_operator` does; also where the digest has not one row for each row.
@@ -237,7 +237,7 @@ def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change
 
 
 def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Change]:
-    """The change to each part of a dataset, decided from the digests of all parts together.
+    """Return the change to each part of a dataset, decided from the digests of all parts together.
 
     Raises:
         RejuiceError: as `apply_operator` does.
@@ -247,7 +247,7 @@ def apply_to_digests(operator: Operator, digests: Sequence[pa.Table]) -> list[Ch
 
 
 def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
-    """The change to all rows of these digests, one part after the other.
+    """Return the change to all rows of these digests, one part after the other.
 
     Raises:
         RejuiceError: as `apply_operator` does.
@@ -261,7 +261,7 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
 
 
 def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
-    """The change an operator makes to a whole frame, whatever its scope.
+    """Return the change an operator makes to a whole frame, whatever its scope.
 
     Raises:
         RejuiceError: what the operator raised; where its code failed, with the row.
@@ -287,7 +287,7 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
 
 
 def without_dictionaries(change: Change) -> Change:
-    """A change whose columns are plain: each chunk would have a dictionary of its own."""
+    """Return a change whose columns are plain: each chunk would have a dictionary of its own."""
     columns = {name: _decoded(column) for name, column in change.columns.items()}
     return change._replace(columns=columns)
 
@@ -341,7 +341,7 @@ def located(
     first_row: int,
     apply: ApplyRange | None,
 ) -> OperatorError:
-    """An operator's error with the row that it fails on, or the group.
+    """Return an operator's error with the row that it fails on, or the group.
 
     The row is searched by halves; all in all, no row is computed more than once again.
 
@@ -369,7 +369,7 @@ def located(
 
 
 def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
-    """An operator's error with a row of a frame, given its place there; see `located`."""
+    """Return an operator's error with a row of a frame, given its place there; see `located`."""
     return _add(error, _name(frame, at, first_row, is_group=False))
 
 
@@ -464,7 +464,7 @@ def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
 
 
 def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
-    """Columns with the responses and what goes with them."""
+    """Return columns with the responses and what goes with them."""
     return {
         name
         for step in recipe.steps

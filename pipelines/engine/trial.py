@@ -35,7 +35,7 @@ _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Lines about what the first rows show that is worth a look.
+    """Return lines about what the first rows show that is worth a look.
 
     Raises:
         RejuiceError: with the line with which the run would end.
@@ -62,7 +62,7 @@ def _is_tried(step: Step) -> bool:
 
 
 def _place(dataset: Dataset, row: int) -> str:
-    """What to call a row of the first rows, given its number from 0."""
+    """Return what to call a row of the first rows, given its number from 0."""
     if len(dataset.files) == 1:
         return f"row {row + 1}"
     sizes = [table.num_rows for _, table in dataset.first_tables]
@@ -84,7 +84,7 @@ def _try_to_write(recipe: Recipe, frame: Frame) -> None:
 
 
 def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> list[str]:
-    """Where references were found, and how many of them cannot be graded against."""
+    """Return where references were found, and how many of them cannot be graded against."""
     operator = step.operator
     assert isinstance(operator, PromptTemplateMapper)
     lines, n = list[str](), rows.num_rows

@@ -37,7 +37,7 @@ class Workers(Protocol):
     def map(
         self, steps: Sequence[Step], work: Callable[[int], T], count: int
     ) -> Iterator[tuple[int, T]]:
-        """Numbers and results as they finish; few are submitted at a time.
+        """Return numbers and results as they finish; few are submitted at a time.
 
         Args:
             steps: those that are still to be run.
@@ -127,7 +127,7 @@ class LocalWorkers:
 def worker_died(
     what: str, steps: Sequence[Step], items: Collection[int], count: int, cause: str
 ) -> EngineError:
-    """The error of an item, one of these, whose workers died `TRIES` times."""
+    """Return the error of an item, one of these, whose workers died `TRIES` times."""
     where = f"step {steps[0].number} {steps[0].name}" if steps else ""
     parts = " or ".join(str(item + 1) for item in sorted(items))
     found = f"the {what} of part {parts} of {count} died {TRIES} times: {cause}"
@@ -135,7 +135,7 @@ def worker_died(
 
 
 def _exit_codes(error: BrokenExecutor) -> str:
-    """What is short of the page that loky writes when a worker ends."""
+    """Return what is short of the page that loky writes when a worker ends."""
     found = re.search(r"exit codes of the workers are \{(.+)\}", str(error))
     return found[1] if found else str(error).partition("\n")[0]
 

@@ -76,7 +76,7 @@ def on_each_node(function: Callable[..., Any], *arguments: Any) -> list[OfNode]:
 
 
 def nodes_that_cannot_read(folder: AnyPath) -> list[str]:
-    """The nodes of the connected Ray cluster that do not see what is written into a folder.
+    """Return the nodes of the connected Ray cluster that do not see what is written into a folder.
 
     Args:
         folder: one on disk is made where it does not exist; one of an object store is the same
@@ -113,7 +113,7 @@ def check_shared(folder: AnyPath, what: str) -> None:
 
 
 def reads_text(token: Path, text: str) -> bool:
-    """Whether a file has the text, now or within a few seconds."""
+    """Return whether a file has the text, now or within a few seconds."""
     end = time.monotonic() + _WAIT_S
     while True:
         try:
@@ -244,7 +244,7 @@ def _set_up(setup: _Setup) -> None:
 
 @lru_cache(maxsize=1)
 def _fetched(reference: Any) -> Callable[[int], Any]:
-    """The work of a stage, unpickled once per process."""
+    """Return the work of a stage, unpickled once per process."""
     import ray
 
     work: Callable[[int], Any] = ray.get(reference)

@@ -255,7 +255,7 @@ def _is_unknown(step: Step) -> bool:
 
 
 def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
-    """The dataset's schema, once paths, columns and first rows are right.
+    """Return the dataset's schema, once paths, columns and first rows are right.
 
     A dataset that the recipe generates need not be written yet.
 
@@ -434,7 +434,7 @@ def _named(columns: Sequence[str]) -> str:
 
 
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
-    """Columns of the dataset whose consecutive equal values make a group.
+    """Return columns of the dataset whose consecutive equal values make a group.
 
     They are what the step that writes `prompt_id` reads. Where a step uses the dataset's own
     `prompt_id` before it is overwritten, or where no step writes it, it is that column.
@@ -450,12 +450,12 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _may_be_text(kind: pa.DataType) -> bool:
-    """A column without a single value has type null."""
+    """Return a column without a single value has type null."""
     return is_text(kind) or bool(pa.types.is_null(kind))
 
 
 def _remedy(missing: str, columns: set[str]) -> str:
-    """What to do about a missing column."""
+    """Return what to do about a missing column."""
     if missing == "extracted_answer" and {"answer", "verdict"} <= columns:
         return (
             "version 0.4 called it 'answer': rename that column of its exports, or put "
@@ -467,7 +467,7 @@ def _remedy(missing: str, columns: set[str]) -> str:
 
 
 def _writers(missing: str) -> str:
-    """Which operators write a column, as what to do; empty where none does."""
+    """Return which operators write a column, as what to do; empty where none does."""
     writers = []
     for name, kind in load_all()[0].items():
         # Only its output columns are asked for, so any value does for a required field.
@@ -535,7 +535,7 @@ def group_warnings(
 
 
 def _replaced_statistics(recipe: Recipe, columns: set[str]) -> list[str]:
-    """A line for the step that computes statistics again which the dataset has already."""
+    """Return a line for the step that computes statistics again which the dataset has already."""
     steps = (step for step in recipe.steps if isinstance(step.operator, GroupStatsMapper))
     return [
         f"{recipe.where(step)}: replaces pass_rate and group_n of the dataset; if the run that "
@@ -547,7 +547,7 @@ def _replaced_statistics(recipe: Recipe, columns: set[str]) -> list[str]:
 
 
 def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[str]) -> bool:
-    """Whether a step may drop some responses to a prompt and keep others."""
+    """Return whether a step may drop some responses to a prompt and keep others."""
     reads = operator.reads()
     if isinstance(operator, ForeignOperator) and operator.text_column is not None:
         named = (value for value in (operator.model_extra or {}).values() if isinstance(value, str))
@@ -560,7 +560,7 @@ def _drops_within_groups(operator: Operator, samples: bool, of_responses: set[st
 
 
 def _affected(later: tuple[Step, ...], known: set[str]) -> Iterator[tuple[str, str]]:
-    """The later steps that compute something of a group, and what."""
+    """Yield the later steps that compute something of a group, and what."""
     known = set(known)
     for step in later:
         statistics = step.operator.optional_reads()

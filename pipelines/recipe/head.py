@@ -77,7 +77,7 @@ class GeneratedDataset(Config):
         return self
 
     def first_rows(self, path: Path) -> pa.Table:
-        """The first rows that `write` would write to a path.
+        """Return the first rows that `write` would write to a path.
 
         Raises:
             RejuiceError: as `write`, but it does not count the problems that there are.
@@ -113,7 +113,7 @@ class GeneratedDataset(Config):
         writers[self.type](path, **self._options())
 
     def _options(self, *left_out: str) -> dict[str, Any]:
-        """The fields of its type, but for some."""
+        """Return the fields of its type, but for some."""
         missing = [name for name, types in _ONLY.items() if self.type not in types]
         return self.model_dump(exclude={"type", *missing, *left_out})
 
@@ -129,7 +129,7 @@ _BLOCK = ("configs", "max_sample_num")
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
-    """The path, or the paths, that `dataset_path` names.
+    """Return the path, or the paths, that `dataset_path` names.
 
     Raises:
         ValueError: it names none.
@@ -156,7 +156,7 @@ def _path(value: Any) -> DatasetPath:
 
 
 def checked_block(value: Any) -> dict[str, Any]:
-    """A `dataset` block in Data-Juicer's form, its local paths as paths.
+    """Return a `dataset` block in Data-Juicer's form, its local paths as paths.
 
     Raises:
         ValueError: it is not in that form, or asks for what is not read here.
@@ -215,7 +215,7 @@ def _check_keys(found: Mapping[str, Any], known: Sequence[str], where: str = "it
 def parts(
     paths: DatasetPath | tuple[DatasetPath, ...] | None, block: Mapping[str, Any] | None
 ) -> tuple[DatasetPart, ...]:
-    """The parts of the dataset that `dataset_path`, or else the block, describes."""
+    """Return the parts of the dataset that `dataset_path`, or else the block, describes."""
     if paths is not None:
         several = paths if isinstance(paths, tuple) else (paths,)
         return tuple(DatasetPart(path) for path in several)
@@ -236,7 +236,7 @@ def _weight(config: Mapping[str, Any]) -> float:
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Which columns `columns` selects, and what it calls them.
+    """Return which columns `columns` selects, and what it calls them.
 
     Raises:
         ValueError: it selects none, or gives two the same name.
@@ -446,7 +446,7 @@ def checked_head(
     lines: Mapping[str, int],
     overrides: Collection[str],
 ) -> Head:
-    """The head of a recipe.
+    """Return the head of a recipe.
 
     Raises:
         RecipeError: a key is unknown or missing, has a value that does not fit, or would change
@@ -480,7 +480,7 @@ def checked_head(
 
 
 def found_file(folder: Path, file: Path) -> Path:
-    """The absolute path of a file that a recipe in `folder` names."""
+    """Return the absolute path of a file that a recipe in `folder` names."""
     beside = (folder / file).absolute()
     return beside if beside.exists() or not file.exists() else file.absolute()
 
@@ -488,7 +488,7 @@ def found_file(folder: Path, file: Path) -> Path:
 def _head_error(
     where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
 ) -> RecipeError:
-    """One line from what pydantic reports of a key of the head, or of a section of it."""
+    """Return one line from what pydantic reports of a key of the head, or of a section of it."""
     names, section = _named(place)
     key = ".".join(names)
     if kind == "missing":
@@ -502,7 +502,7 @@ def _head_error(
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    """The names of a key and of the sections around it, and the innermost of these."""
+    """Return the names of a key and of the sections around it, and the innermost of these."""
     names = list[str]()
     section: type[BaseModel] = Head
     keyed = False  # Whether the next name is a key of the user's, in a mapping of sections.
@@ -520,6 +520,6 @@ def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
 
 
 def _section(field: FieldInfo | None) -> type[BaseModel] | None:
-    """The model that a field holds; None where its value has no fields of its own."""
+    """Return the model that a field holds; None where its value has no fields of its own."""
     kinds = () if field is None else (field.annotation, *get_args(field.annotation))
     return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)

@@ -115,7 +115,7 @@ class Recipe:
         for_data_juicer: Mapping[str, Any],
         step_lines: Sequence[int],
     ) -> Self:
-        """A recipe that was read from a file."""
+        """Return a recipe that was read from a file."""
         recipe = cls.__new__(cls)
         _fill(recipe, path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
         return recipe
@@ -132,12 +132,12 @@ class Recipe:
         return bool(self.step_lines)
 
     def dataset_spec(self) -> DatasetSpec:
-        """What it reads as its dataset."""
+        """Return what it reads as its dataset."""
         spec = self.head.dataset_spec
         return spec.with_suffix() if of_files(self.steps) else spec
 
     def opened(self, cache: AnyPath | None = None, *, verify: bool = False) -> Dataset:
-        """Its dataset, of which nothing is read yet."""
+        """Return its dataset, of which nothing is read yet."""
         spec = self.dataset_spec()
         spec = spec if cache is None else dataclasses.replace(spec, cache=cache)
         return Dataset(spec, workers=self.head.np, verify=verify)
@@ -153,17 +153,17 @@ class Recipe:
         return f"{self.line_of(step)}, step {step.number} {step.name}"
 
     def recordings(self) -> list[Path]:
-        """The files whose responses are returned instead of sampled."""
+        """Return the files whose responses are returned instead of sampled."""
         rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
         paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
         return [Path(path) for path in paths if path is not None]
 
     def setting_warnings(self) -> list[str]:
-        """One line, or none: the keys that have no effect here."""
+        """Return one line, or none: the keys that have no effect here."""
         return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
-        """The recipe with every default written out, ready for YAML."""
+        """Return the recipe with every default written out, ready for YAML."""
         head = self.head.model_dump(mode="json")
         return {**head, **self.for_data_juicer, "process": _process(self.steps)}
 
@@ -175,7 +175,7 @@ class Recipe:
         return {**self.resolved(), **to_jsonable_python(_absolute(self.head.model_dump()))}
 
     def part(self, steps: Sequence[Step], head: Mapping[str, Any]) -> dict[str, Any]:
-        """Steps of the recipe as one of their own, ready for YAML.
+        """Return steps of the recipe as one of their own, ready for YAML.
 
         Args:
             steps: some of the recipe's steps, as they are or changed.
@@ -229,7 +229,7 @@ def _fill(recipe: Recipe, *values: Any) -> None:
 
 
 def _absolute(value: Any) -> Any:
-    """A value of a recipe's head, with absolute paths."""
+    """Return a value of a recipe's head, with absolute paths."""
     if isinstance(value, Path | RemotePath):
         return str(value.resolve())
     if isinstance(value, Mapping):
@@ -238,7 +238,7 @@ def _absolute(value: Any) -> Any:
 
 
 def _is_same(found: type[Operator] | None, kind: type[Operator]) -> bool:
-    """Whether a class that was found by its name is this one, perhaps loaded once more."""
+    """Return whether a class that was found by its name is this one, perhaps loaded once more."""
     return found is kind or (found is not None and _file(found) == _file(kind) is not None)
 
 
@@ -341,7 +341,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
 
 
 def read_document(path: Path) -> Document:
-    """The YAML of a recipe, of which nothing is checked but that it is a mapping.
+    """Return the YAML of a recipe, of which nothing is checked but that it is a mapping.
 
     Raises:
         RecipeError: it cannot be read, or is no mapping.
@@ -385,7 +385,7 @@ def _override(
 
 
 def option_value(key: str, text: str) -> Any:
-    """The value of an option of the command line, which is YAML.
+    """Return the value of an option of the command line, which is YAML.
 
     Raises:
         RecipeError: it is not.
@@ -445,7 +445,7 @@ class Document(NamedTuple):
 
 
 def parse(text: str) -> Any:
-    """The value of a YAML document of names and literals.
+    """Return the value of a YAML document of names and literals.
 
     Raises:
         YAMLError: not YAML, a key given twice, or a tag that would make an object.
@@ -455,7 +455,7 @@ def parse(text: str) -> Any:
 
 
 def parse_document(text: str) -> Document:
-    """The value of a YAML document, with its lines.
+    """Return the value of a YAML document, with its lines.
 
     Raises:
         YAMLError: as `parse`.
@@ -495,18 +495,18 @@ def _errors_of_text() -> Iterator[None]:
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """A document as YAML text, its keys in their order, that `parse` reads back as it is."""
+    """Return a document as YAML text, its keys in their order, that `parse` reads back as it is."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 
 def line_of(error: YAMLError) -> int | None:
-    """The line on which a document is wrong, as far as that is known."""
+    """Return the line on which a document is wrong, as far as that is known."""
     mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
     return None if mark is None else mark.line + 1
 
 
 def describe(error: YAMLError) -> tuple[str, str]:
-    """What is wrong with a document, and what would be right, on one line each."""
+    """Return what is wrong with a document, and what would be right, on one line each."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"not YAML ({first_line(error)})", "fix the line"
     problem = str(error.problem)
@@ -530,7 +530,7 @@ class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next node.
+        """Return the next node.
 
         Raises:
             YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
@@ -548,7 +548,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """The value of a node.
+        """Return the value of a node.
 
         Raises:
             YAMLError: it has none, or one that neither a file nor a number of the machine holds.

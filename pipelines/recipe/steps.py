@@ -55,7 +55,7 @@ class StoredOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """The name in the recipe."""
+        """Return the name in the recipe."""
         return cls.stored_name
 
     def with_written(self, columns: Sequence[str]) -> StoredOperator:
@@ -88,7 +88,7 @@ class StoredOperator(Operator):
 def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
-    """The operator of a stored step; None where no operator can have this name."""
+    """Return the operator of a stored step; None where no operator can have this name."""
     return build(_kind(name, samples, ()), fields) if _NAME.fullmatch(name) else None
 
 
@@ -106,7 +106,7 @@ def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
 
 
 def serves_tools(fields: Mapping[str, Any]) -> bool:
-    """Whether a step has a tool of a server."""
+    """Return whether a step has a tool of a server."""
     tools = fields.get("tools")
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
@@ -132,7 +132,7 @@ class Step(NamedTuple):
 
 
 def of_files(steps: Sequence[Step]) -> list[Step]:
-    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
+    """Return steps that ask from what kind of file a row comes, in the column that the reader adds.
 
     Data-Juicer's loader adds it for them alone, and its exporter keeps it.
     """
@@ -140,7 +140,7 @@ def of_files(steps: Sequence[Step]) -> list[Step]:
 
 
 def step_names(kinds: list[str]) -> list[str]:
-    """Names of steps from their operators: a second use of `x` is `x_2`."""
+    """Return names of steps from their operators: a second use of `x` is `x_2`."""
     return [
         kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
         for at, kind in enumerate(kinds)
@@ -155,7 +155,7 @@ def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
 
 
 def in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Steps of which each knows what those before and after it decide for it."""
+    """Return steps of which each knows what those before and after it decide for it."""
     operators = [step.operator for step in steps]
     return tuple(
         step._replace(
@@ -170,7 +170,7 @@ def in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _with_what_follows(
     operator: PromptTemplateMapper, later: Sequence[Operator]
 ) -> PromptTemplateMapper:
-    """The operator with what the steps after it decide about its prompts.
+    """Return the operator with what the steps after it decide about its prompts.
 
     Where one of them samples, a chat must not end with a message of the assistant, which the policy
     would not continue. What a tool or a flow reads of the dataset distinguishes prompts.
@@ -189,7 +189,7 @@ def _with_what_follows(
 
 
 def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
-    """The operator with what the chat template of the policy has begun of its responses."""
+    """Return the operator with what the chat template of the policy has begun of its responses."""
     if getattr(operator, "response_prefix", "") is not None:
         return operator  # It has no such field, or it is set.
     sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
@@ -199,7 +199,7 @@ def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Ope
 
 
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
-    """The operator name of an entry of `process`, and its fields.
+    """Return the operator name of an entry of `process`, and its fields.
 
     Raises:
         RecipeError: it is neither a name nor one name with fields.
@@ -263,7 +263,7 @@ def build_operator(
     head: Head,
     document: Mapping[str, Any],
 ) -> Operator:
-    """An operator of ours, of a custom file or of Data-Juicer.
+    """Return an operator of ours, of a custom file or of Data-Juicer.
 
     Args:
         name: the operator's.
@@ -294,7 +294,7 @@ def build_operator(
 def operator_on_file(
     name: str, fields: Mapping[str, Any], head: Head, document: Mapping[str, Any]
 ) -> Operator:
-    """An operator of a stored recipe, for which no file is imported and no program started.
+    """Return an operator of a stored recipe, for which no file is imported and no program started.
 
     Returns:
         A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed.
@@ -320,7 +320,7 @@ def operator_on_file(
 
 
 def is_sampling(operator: Operator) -> bool:
-    """Whether an operator samples responses, as far as that is known of a stored one."""
+    """Return whether an operator samples responses, as far as that is known of a stored one."""
     return (
         operator.samples
         if isinstance(operator, StoredOperator)

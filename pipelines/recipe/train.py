@@ -190,7 +190,7 @@ class Lora(Config):
         return self
 
     def _targets(self, module: str) -> bool:
-        """Whether a module may get an adapter: of a list, by the last part of its name."""
+        """Return whether a module may get an adapter: of a list, by the last part of its name."""
         chosen = self.target_modules
         if not isinstance(chosen, str):
             last = module.rsplit(".", 1)[-1]

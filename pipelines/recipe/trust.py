@@ -47,7 +47,7 @@ class RecipeCode(NamedTuple):
 
 
 def code_of(recipes: Iterable[Path]) -> RecipeCode:
-    """The code that some recipes name; nothing of it is run.
+    """Return the code that some recipes name; nothing of it is run.
 
     Raises:
         RecipeError: a recipe cannot be read.
@@ -93,7 +93,7 @@ def _entries(process: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _nested(value: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """What makes code run wherever it stands, in fields of fields, too."""
+    """Yield what makes code run wherever it stands, in fields of fields, too."""
     seen = set() if seen is None else seen
     if not isinstance(value, Mapping | list) or id(value) in seen:
         return  # An anchor of YAML may stand in many places: each is looked at once.
@@ -152,7 +152,7 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
 
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
-    """Whether the user trusts all this code, as it is now, in this folder."""
+    """Return whether the user trusts all this code, as it is now, in this folder."""
     # One after the other: where the recipe itself is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
@@ -203,6 +203,6 @@ def _key(*parts: bytes) -> str:
 
 
 def _python_files(path: Path) -> list[Path]:
-    """A file, and those beside it, which it may import; or those of a folder."""
+    """Return a file, and those beside it, which it may import; or those of a folder."""
     beside = path if path.is_dir() else path.parent
     return sorted({path, *beside.glob("*.py")} - {beside})

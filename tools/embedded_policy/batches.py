@@ -39,7 +39,7 @@ class Course(Protocol):
         """Batches drawn at a time and sorted by length, so that little is padded."""
 
     def tokenizer(self) -> Qwen2Tokenizer:
-        """The policy's tokenizer; the same in every process."""
+        """Return the policy's tokenizer; the same in every process."""
 
     def demonstrations(self, seed: int) -> Iterator[Demonstration]:
         """Demonstrations without end, the same for the same seed."""
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
 
 
 def batches(tokenizer: Qwen2Tokenizer, seed: int, course: Course, rank: int) -> Iterator[Batch]:
-    """One rank's share of every batch: rows whose length is similar on all ranks."""
+    """Yield one rank's share of every batch: rows whose length is similar on all ranks."""
     shown = islice(course.demonstrations(seed), rank, None, RANKS)
     share = course.batch // RANKS
     rng = seeded("order", seed)

@@ -134,14 +134,14 @@ def _save(folder: Path, model: Qwen2ForCausalLM, tokenizer: Qwen2Tokenizer) -> N
 
 
 def _digest(size: Size, curriculum: Course, schedule: Schedule) -> str:
-    """The digest of all that decides what is built, but for the seed and the libraries."""
+    """Return the digest of all that decides what is built, but for the seed and the libraries."""
     code = [_program(file.read_text("utf-8")) for at in _CODE for file in sorted(at.glob("*.py"))]
     texts = [file.read_text("utf-8") for at in _CODE for file in sorted(at.glob("*.yaml"))]
     return _sha256("\0".join([*code, *texts, repr((size, curriculum, schedule))]).encode())
 
 
 def _program(source: str) -> str:
-    """A module's syntax tree without docstrings, which change nothing that is built.
+    """Return a module's syntax tree without docstrings, which change nothing that is built.
 
     Comments and line breaks are no part of a tree. `ast.dump` differs between versions of Python,
     as the weights may between those of the libraries.

@@ -71,11 +71,11 @@ class LookupCurriculum(NamedTuple):
     window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
-        """Its words are those of the tasks, of the actions and of the observations."""
+        """Return its words are those of the tasks, of the actions and of the observations."""
         return tokenizer_of(_texts(), tags=())
 
     def demonstrations(self, seed: int) -> Iterator[Demonstration]:
-        """All turns of one trajectory after the other."""
+        """Yield all turns of one trajectory after the other."""
         thread = LoopThread("planner")
         try:
             toolbox = thread.run(Toolbox.of(TOOLS))
@@ -117,7 +117,7 @@ class _Planner:
         )
 
     async def sample(self, prompt: Prompt, max_tokens: int) -> Group:
-        """The action of a turn."""
+        """Return the action of a turn."""
         ((_, text),) = prompt.messages
         if self._care:
             actions = [plan(self._task, text)]
@@ -143,7 +143,7 @@ class _Planner:
 
 
 def plan(task: LookupTask, prompt: str) -> str:
-    """The right next action, which follows from what the policy reads in this turn."""
+    """Return the right next action, which follows from what the policy reads in this turn."""
     seen = {line.removeprefix(_SEEN) for line in prompt.split("\n")}
     for lookup in task.lookups:
         if lookup.document not in seen:
@@ -154,7 +154,7 @@ def plan(task: LookupTask, prompt: str) -> str:
 
 
 def slip(task: LookupTask, prompt: str, rng: random.Random, kinds: Carelessness) -> str:
-    """A careless next action."""
+    """Return a careless next action."""
     place = rng.random() * sum(kinds)
     if place < kinds.hasty:
         return _hasty(task, prompt, rng)
@@ -198,7 +198,7 @@ PHRASES = (
 
 
 def _texts() -> Iterator[str]:
-    """All words of the world, where they occur in a text."""
+    """Yield all words of the world, where they occur in a text."""
     yield from (f"{name} {name}" for name in PEOPLE)
     yield from (f" {word}" for words in (WORDS["things"], GOODS, SHOPS) for word in words)
     yield from (_SLOT.sub("0", text) for text in (*QUESTIONS.values(), *DOCUMENTS.values()))

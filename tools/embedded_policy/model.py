@@ -43,7 +43,7 @@ SIZE = Size()
 
 
 def build_model(tokenizer: Qwen2Tokenizer, seed: int, size: Size = SIZE) -> Qwen2ForCausalLM:
-    """A fresh model in float32; its weights depend on the arguments alone."""
+    """Return a fresh model in float32; its weights depend on the arguments alone."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -50,7 +50,7 @@ class Curriculum(NamedTuple):
     window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
-        """Its words are those of the problems and of the demonstrator."""
+        """Return its words are those of the problems and of the demonstrator."""
         return build_tokenizer()
 
     def demonstrations(self, seed: int) -> Iterator[Demonstration]:
@@ -59,7 +59,7 @@ class Curriculum(NamedTuple):
 
 
 def demonstrations(seed: int, curriculum: Curriculum) -> Iterator[Demonstration]:
-    """The demonstrator's responses to problems of the train split, with names of all splits.
+    """Yield the demonstrator's responses to problems of the train split, with names of all splits.
 
     A held-out problem stays unseen, because its template never has its numbers here. Names of all
     splits are in the policy's vocabulary, so it is trained on them; they give no answer away.
@@ -81,7 +81,7 @@ def demonstrations(seed: int, curriculum: Curriculum) -> Iterator[Demonstration]
 
 
 def rename(original: Problem, rng: random.Random) -> Problem:
-    """The problem with other people in it, from any split."""
+    """Return the problem with other people in it, from any split."""
     everybody = [name for names in NAMES.values() for name in names]
     others = {
         name: everybody.pop(int(rng.random() * len(everybody)))
@@ -149,7 +149,7 @@ def demonstrate(problem: Problem, rng: random.Random, n: int, *, care: bool) -> 
 
 
 def judge(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demonstration:
-    """The demonstrator judges an answer `n` times; it is right in half of the cases."""
+    """Return the demonstrator judges an answer `n` times; it is right in half of the cases."""
     right = rng.random() < 0.5
     answer = problem.reference if right else wrong_answer(problem, rng)
     prompt = JUDGE_TEMPLATE.format(question=problem.question, answer=answer)
@@ -157,13 +157,13 @@ def judge(problem: Problem, rng: random.Random, n: int, *, care: bool) -> Demons
 
 
 def drill(problems: Iterable[Problem]) -> Demonstration:
-    """The steps of some problems as bare equations: much arithmetic in few tokens."""
+    """Return the steps of some problems as bare equations: much arithmetic in few tokens."""
     steps = [step for problem in problems for step in problem.steps]
     return Demonstration(DRILL, [_equations(steps)])
 
 
 def wrong_answer(problem: Problem, rng: random.Random) -> int:
-    """A wrong answer of the kind that the demonstrator gives."""
+    """Return a wrong answer of the kind that the demonstrator gives."""
     while True:
         answer = _solve(problem, pick(rng, ("ordered", "hasty", "guess")), rng)[1]
         if answer != problem.reference:
@@ -198,12 +198,12 @@ def _solve(problem: Problem, name: str, rng: random.Random, care: bool = False) 
 
 
 def _worked(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
-    """Every step in words."""
+    """Return every step in words."""
     return " ".join(step.sentence.format(step=step.equation) for step in steps), steps[-1].result
 
 
 def _ordered(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
-    """One equation after the other."""
+    """Return one equation after the other."""
     words = ("First", *("Then",) * len(steps))
     sentences = (f"{word} {step.equation}." for word, step in zip(words, steps, strict=False))
     return " ".join(sentences), steps[-1].result
@@ -221,7 +221,7 @@ def _hasty(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> t
 
 
 def _guess(problem: Problem, steps: list[SolutionStep], rng: random.Random) -> tuple[str, int]:
-    """A number that looks likely."""
+    """Return a number that looks likely."""
     near = max(problem.reference + pick(rng, (-10, -2, -1, 0, 0, 1, 2, 10)), 0)
     answer = pick(rng, (sum(problem.numbers), max(problem.numbers), near))
     return pick(rng, _GUESSES).format(answer), answer
@@ -270,7 +270,7 @@ def build_tokenizer() -> Qwen2Tokenizer:
 
 
 def _texts() -> Iterator[str]:
-    """All words of the problems and the demonstrator, where they occur in a text."""
+    """Yield all words of the problems and the demonstrator, where they occur in a text."""
     for names in NAMES.values():
         yield from (f"{name} {name}" for name in names)
     for words in WORDS.values():

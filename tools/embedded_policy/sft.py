@@ -42,7 +42,7 @@ def warm_start(
     schedule: Schedule = SCHEDULE,
     advance: Callable[[int], None] = _ignore,
 ) -> tuple[Qwen2ForCausalLM, Qwen2Tokenizer]:
-    """A policy in float32, and its tokenizer.
+    """Return a policy in float32, and its tokenizer.
 
     Two processes train it, this one and another, with half of every batch and one thread each. The
     same arguments give the same bytes on the same machine with the same libraries. On another

@@ -114,7 +114,7 @@ class PreloadServer:
 
 
 def is_supported() -> bool:
-    """Whether this system can watch the processes that the server forks."""
+    """Return whether this system can watch the processes that the server forks."""
     return hasattr(os, "pidfd_open")
 
 
@@ -231,7 +231,7 @@ class Forker:
             os.kill(child.pid, number)  # It was not waited for yet: no other has its id.
 
     def _suits(self, request: NewProcess, files: Sequence[int]) -> bool:
-        """Whether a fork can be what is requested."""
+        """Return whether a fork can be what is requested."""
         own = {0, 1, 2, self._control.fileno(), self._listener.fileno(), *self._children, *files}
         of_libraries = set(map(int, os.listdir("/proc/self/fd"))) - own
         # Variables that libraries set are also there if they were loaded where it comes from.
@@ -243,7 +243,7 @@ class Forker:
         )
 
     def _by_libraries(self) -> dict[str, str]:
-        """The variables that libraries have set as they were loaded."""
+        """Return the variables that libraries have set as they were loaded."""
         return {k: v for k, v in os.environ.items() if self._at_start.get(k) != v}
 
     def _become(self, request: NewProcess, files: list[int], link: socket.socket) -> None:
@@ -271,7 +271,7 @@ class Forker:
 
 
 def _receive(link: socket.socket, files: list[int]) -> NewProcess | None:
-    """A request with its files; None: who made it has gone."""
+    """Return a request with its files; None: who made it has gone."""
     size, received, _, _ = socket.recv_fds(link, SIZE.size, MOST_FILES)
     files += received
     if len(size) < SIZE.size:
@@ -328,7 +328,7 @@ def run(words: Sequence[str]) -> None:
 
 
 def _main_module() -> dict[str, Any]:
-    """The variables of a new module `__main__`."""
+    """Return the variables of a new module `__main__`."""
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     return vars(module)

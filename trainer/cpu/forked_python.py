@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _forked(words: list[str]) -> int | None:
-    """How the forked process has ended; None: there is none."""
+    """Return how the forked process has ended; None: there is none."""
     path = os.environ.get(VARIABLE)
     # Options of the interpreter itself are beyond what a fork can do.
     if not path or not words or (words[0].startswith("-") and words[0] not in {"-c", "-m"}):
@@ -91,7 +91,7 @@ def _wait(link: socket.socket, request: bytes, files: list[int], ignored: list[i
 
 
 def _open_files() -> list[int]:
-    """The files that this process was started with."""
+    """Return the files that this process was started with."""
     files = []
     for each in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):  # The one by which the folder was read.

@@ -61,7 +61,7 @@ class Agents:
     def play(
         self, prompts: Sequence[tuple[Slot, int]], settings: Settings
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
-        """Groups as they finish, each with the index of its prompt; every index exactly once.
+        """Yield groups as they finish, each with the index of its prompt; every index exactly once.
 
         Raises:
             EngineError: the engine or the tools have failed.
@@ -106,7 +106,7 @@ class SampleRequest(NamedTuple):
 
 
 def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) -> Engine:
-    """The engine of a process, which computes with so many threads."""
+    """Return the engine of a process, which computes with so many threads."""
     torch.set_num_threads(threads)
     return TransformersEngine(policy, chat_template_kwargs=chat_template_kwargs)
 
@@ -154,7 +154,7 @@ class Sampler:
     def _finished(
         self, found: Iterable[tuple[int, _G | Failure]], slots: Sequence[Slot], partition: str
     ) -> Iterator[list[tuple[Slot, _G]]]:
-        """Groups, some at a time, and their prompts; those that failed are marked as such."""
+        """Yield groups, some at a time, and their prompts; those that failed are marked as such."""
         groups: list[tuple[Slot, _G]] = []
         for index, group in found:
             if isinstance(group, Failure):
@@ -213,7 +213,7 @@ class Adapter(BaseRollout):  # type: ignore[misc]
 
 
 def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """One of tied weights, as a file may have them."""
+    """Return one of tied weights, as a file may have them."""
     first = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
     return {name: weights[name] for name in first.values()}
 

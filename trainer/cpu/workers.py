@@ -100,7 +100,7 @@ class Shared(NamedTuple):
         )
 
     def to_rows(self, values: Tensor) -> Tensor:
-        """Values of tokens, [1, T], as values of all rows, [1, tokens]; 0 within prompts."""
+        """Return values of tokens, [1, T], as values of all rows, [1, tokens]; 0 within prompts."""
         predicted = values[:, -len(self.row_positions) :]
         rows = values.new_zeros((1, self.tokens))
         return rows.index_copy(1, self.row_positions, predicted)
@@ -184,7 +184,7 @@ def _within(sizes: Tensor) -> Tensor:
 
 
 def _padded_positions(sizes: Tensor) -> Tensor:
-    """The position of each token once all pieces are padded to equal length."""
+    """Return the position of each token once all pieces are padded to equal length."""
     piece = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     return piece * int(sizes.max()) + _within(sizes)
 
@@ -203,7 +203,7 @@ def _packed(padded: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _mask(prompt_sizes_R: Tensor, prompt: int, response: int) -> Tensor:
-    """What each response attends to, bool[R, 1, response, prompt + response]."""
+    """Return what each response attends to, bool[R, 1, response, prompt + response]."""
     rows = len(prompt_sizes_R)
     inside = torch.arange(prompt) < prompt_sizes_R[:, None]
     before = torch.ones(response, response, dtype=torch.bool).tril()
@@ -271,7 +271,7 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, dlog_probs: Tensor | None, dentropy: Tensor | None) -> Any:
-        """The gradient of `hidden_states`; none of the weights, where they are frozen."""
+        """Return the gradient of `hidden_states`; none of the weights, where they are frozen."""
         if not ctx.frozen:
             return FusedLinearForPPOFunction.backward(ctx, dlog_probs, dentropy)
         slope_TD, hidden_states, vocab_weights, input_ids = ctx.saved_tensors
@@ -306,7 +306,7 @@ _BASE = ".base_layer."
 
 
 def merged_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
-    """Names and weights of the policy, the adapter added, as those of a model without one."""
+    """Yield names and weights of the policy, the adapter added, as those of a model without one."""
     from peft.tuners.lora import LoraLayer
 
     layers = {name: each for name, each in module.named_modules() if isinstance(each, LoraLayer)}
@@ -364,7 +364,7 @@ class CpuEngine(FSDPEngineWithLMHead):  # type: ignore[misc]
             return super()._build_lora_module(module)
 
     def get_per_tensor_param(self, **more: Any) -> tuple[Iterator[tuple[str, Tensor]], Any]:
-        """The weights for the sampler; verl would round merged ones to bfloat16."""
+        """Return the weights for the sampler; verl would round merged ones to bfloat16."""
         if not hasattr(self.module, "peft_config"):
             found: tuple[Iterator[tuple[str, Tensor]], Any] = super().get_per_tensor_param(**more)
             return found

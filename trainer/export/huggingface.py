@@ -90,7 +90,7 @@ def described(schema: pa.Schema, tables: Iterable[pa.Table]) -> Described:
 
 
 def described_columns(schema: pa.Schema) -> list[str]:
-    """The columns of which a card has figures, and the one that counts prompts."""
+    """Return the columns of which a card has figures, and the one that counts prompts."""
     names: list[str] = schema.names
     return [n for n in names if n.startswith(_FIGURES) or n == "prompt_id"]
 
@@ -102,7 +102,7 @@ def dataset_card(
     form: Format | None = None,
     made: Converted | None = None,
 ) -> str:
-    """The card of a dataset: its columns, figures, funnel and recipe, as Markdown."""
+    """Return the card of a dataset: its columns, figures, funnel and recipe, as Markdown."""
     return "".join(f"{line}\n" for line in _card(dataset, rows, data_files, form, made))
 
 

@@ -35,7 +35,7 @@ class Converted(NamedTuple):
     notes: tuple[str, ...] = ()  # what else there is to know about it, in sentences
 
     def sentences(self) -> Iterator[str]:
-        """What was left out, and the notes."""
+        """Yield what was left out, and the notes."""
         if self.left_out:
             yield f"Rows left out: {counted(self.left_out)}."
         if self.unpaired:
@@ -65,7 +65,7 @@ class Completions:
     name: ClassVar[str] = "completions"
 
     def convert(self, rows: pa.Table) -> Converted:
-        """The responses that are correct, or all of them.
+        """Return the responses that are correct, or all of them.
 
         Raises:
             DataError: a column is missing or has a wrong type, or no row is left.
@@ -126,7 +126,7 @@ class Pairs:
     name: ClassVar[str] = "pairs"
 
     def convert(self, rows: pa.Table) -> Converted:
-        """The pairs of each group, wherever its rows are.
+        """Return the pairs of each group, wherever its rows are.
 
         Raises:
             DataError: a column is missing or has a wrong type, or no group gives a pair.
@@ -181,7 +181,7 @@ class Pairs:
     def _of_group(
         self, reward_K: Array, texts_K: Array, length_K: Array
     ) -> tuple[list[tuple[int, int]], str]:
-        """The pairs (chosen, rejected) of a group, or the reason why it has none."""
+        """Return the pairs (chosen, rejected) of a group, or the reason why it has none."""
         tolerance = _TOLERANCE * np.abs(reward_K).max()
         with np.errstate(over="ignore"):
             gap_KK = reward_K[:, None] - reward_K
@@ -212,12 +212,12 @@ Format: TypeAlias = Completions | Pairs
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """Counts by name, in one line."""
+    """Return counts by name, in one line."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _unusable(rows: pa.Table) -> dict[str, Array]:
-    """Which rows have no prompt, and which no response, each bool[N]."""
+    """Return which rows have no prompt, and which no response, each bool[N]."""
     _check_columns(rows, "prompt", "response")
     if "turns" in rows.column_names:
         raise DataError(
@@ -236,7 +236,7 @@ def _unusable(rows: pa.Table) -> dict[str, Array]:
 
 
 def _grades(rows: pa.Table) -> dict[str, Array] | None:
-    """Which rows are correct, wrong and ungraded, each bool[N]; None without a verdict."""
+    """Return which rows are correct, wrong and ungraded, each bool[N]; None without a verdict."""
     if "verdict" not in rows.column_names:
         return None
     verdicts = rows["verdict"]
@@ -249,7 +249,7 @@ def _grades(rows: pa.Table) -> dict[str, Array] | None:
 
 
 def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[str, int]]:
-    """The rows that no mask leaves out, and how many each of the others does."""
+    """Return the rows that no mask leaves out, and how many each of the others does."""
     reasons = drop(masks)
     counts = Counter(reasons.to_pylist())
     left_out = {name: counts[name] for name in masks if counts[name]}
@@ -257,7 +257,7 @@ def _split(rows: pa.Table, masks: Mapping[str, Array]) -> tuple[pa.Table, dict[s
 
 
 def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
-    """The rows of each prompt, in the order in which prompts first occur."""
+    """Return the rows of each prompt, in the order in which prompts first occur."""
     codes_N = np.asarray(flat(prompt_ids).dictionary_encode().indices)
     by_group = np.argsort(codes_N, kind="stable")
     starts_G = np.flatnonzero(np.diff(codes_N[by_group], prepend=-1))
@@ -265,7 +265,7 @@ def _groups(prompt_ids: pa.ChunkedArray) -> list[Array]:
 
 
 def _lengths(rows: pa.Table) -> tuple[Array, str]:
-    """The length of each response, int64[N], and its unit."""
+    """Return the length of each response, int64[N], and its unit."""
     if _TOKENS in rows.column_names:
         tokens = rows[_TOKENS]
         if is_list(tokens.type) and not tokens.null_count:

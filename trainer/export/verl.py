@@ -105,7 +105,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
 
 
 def override_words(values: Mapping[str, Any]) -> list[str]:
-    """Keys and values as Hydra reads them on a command line."""
+    """Return keys and values as Hydra reads them on a command line."""
     return [f"{key}={_word(value)}" for key, value in values.items()]
 
 
@@ -128,7 +128,7 @@ _PLAIN = re.compile(r"/[A-Za-z0-9_./:+-]*")
 
 
 def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[tuple[HeldOutSet, ...], Encode, int]:
-    """The validation sets, the encoding of a prompt, and how many tokens it may have."""
+    """Return the validation sets, the encoding of a prompt, and how many tokens it may have."""
     config = recipe.head.train
     if config is None:
         return (), lambda _: (), 0  # Without a `train:` section there is no limit.
@@ -143,7 +143,7 @@ def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[tuple[HeldOutSet, ...],
 def _overrides(
     recipe: Recipe, parts: SplitRecipe, folder: Path, made: Sequence[str]
 ) -> dict[str, Any]:
-    """The keys with which verl encodes prompts as `rejuice train` does."""
+    """Return the keys with which verl encodes prompts as `rejuice train` does."""
     config, chat_kwargs = recipe.head.train, parts.rollout.chat_template_kwargs
     train, *held_out = (str(folder / f"{name}.parquet") for name in made)
     return {

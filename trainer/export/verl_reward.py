@@ -40,7 +40,7 @@ class Scoring(NamedTuple):
 
 
 def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
-    """The steps that give one response its reward.
+    """Return the steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
 
@@ -126,7 +126,7 @@ def _without_components(operator: RewardSumMapper, components: Sequence[str]) ->
 
 
 def _objections(step: Step, known: set[str]) -> Iterator[str]:
-    """Why a step cannot score a response by itself."""
+    """Yield why a step cannot score a response by itself."""
     operator = step.operator
     if isinstance(operator, RewardSumMapper):
         if "mixed_groups_only" in operator.gates.values():

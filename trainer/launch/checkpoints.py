@@ -37,12 +37,12 @@ class NeedsTrustError(RejuiceError):
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """The folder of the checkpoint of a step."""
+    """Return the folder of the checkpoint of a step."""
     return run / "checkpoints" / f"{CHECKPOINT}{step}"
 
 
 def last(run: Path) -> int | None:
-    """The step of the newest complete checkpoint, from which a resume continues."""
+    """Return the step of the newest complete checkpoint, from which a resume continues."""
     try:
         text = (run / "checkpoints" / _LAST).read_text("utf-8")
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def prune(run: Path, keep: int) -> None:
 
 
 def steps(run: Path) -> list[int]:
-    """The steps of all complete checkpoints."""
+    """Return the steps of all complete checkpoints."""
     newest = last(run)
     return [step for step in _whole(run) if newest is not None and step <= newest]
 
@@ -161,7 +161,7 @@ def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping
 
 
 def _options(run: Path) -> list[str]:
-    """What the recipe of a run, of whose code nothing is needed, says of its policy."""
+    """Return what the recipe of a run, of whose code nothing is needed, says of its policy."""
     recipe = read_stored(run / "recipe.yaml", run)
     config = recipe.head.train
     models = [getattr(x.operator, "model", "") for x in recipe.steps if is_sampling(x.operator)]

@@ -238,7 +238,7 @@ def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
 def _conflict(
     key: str, value: Any, fields: Mapping[str, str], rules: Collection[_Restriction]
 ) -> tuple[str, str] | None:
-    """What is wrong with a key, and what would be right."""
+    """Return what is wrong with a key, and what would be right."""
     if key in _HARMLESS:
         return None
     for other, field in fields.items():
@@ -258,12 +258,12 @@ def _is_ours(run: TrainingRun, resume: bool, key: str, value: Any) -> bool:
 
 
 def _overlap(key: str, other: str) -> bool:
-    """Whether they are one key, or one is above the other."""
+    """Return whether they are one key, or one is above the other."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
 
 
 def _fields(run: TrainingRun) -> Mapping[str, str]:
-    """Keys that fields set, and that are read from these fields, too."""
+    """Return keys that fields set, and that are read from these fields, too."""
     step, actor = run.split.rollout.name(), "actor_rollout_ref.actor"
     return {
         "data.train_files": "dataset_path",
@@ -429,7 +429,7 @@ Look = Callable[[Path, Sequence[Path]], NodeView]
 
 
 def look(token: Path, copies: Sequence[Path]) -> NodeView:
-    """What the node that this runs on sees."""
+    """Return what the node that this runs on sees."""
     from ...pipelines.engine.workers_on_ray import reads_text
 
     reads, error = reads_text(token, token.name), None
@@ -443,7 +443,7 @@ def look(token: Path, copies: Sequence[Path]) -> NodeView:
 
 
 def _sizes(path: Path) -> Mapping[str, int]:
-    """The size of a file, or of each file in a folder; nothing if it is not there."""
+    """Return the size of a file, or of each file in a folder; nothing if it is not there."""
     if path.is_file():
         return {path.name: path.stat().st_size}
     files = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)

@@ -29,7 +29,7 @@ def composed(folder: Path) -> Any:
 
 
 def problem(folder: Path) -> str | None:
-    """What is wrong with verl's configuration, if anything."""
+    """Return what is wrong with verl's configuration, if anything."""
     from hydra.errors import HydraException
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
@@ -50,7 +50,7 @@ def problem(folder: Path) -> str | None:
 
 
 def _inner_error(message: str) -> str:
-    """The key and the error itself, out of what Hydra makes of an error."""
+    """Return the key and the error itself, out of what Hydra makes of an error."""
     text = " ".join(message.split())
     inner = re.search(r"\w+\((['\"])(.*)\1\)", text)
     key = re.search(r"full_key: (\S+)", text)

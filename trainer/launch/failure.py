@@ -29,7 +29,7 @@ _NO_MEMORY = (
 
 
 def lines_of(log: str) -> list[str]:
-    """The lines of verl's log, without colours and without Ray's prefix of each process."""
+    """Return the lines of verl's log, without colours and without Ray's prefix of each process."""
     return [_PROCESS_PREFIX.sub("", line) for line in _COLOUR.sub("", log).splitlines()]
 
 
@@ -44,7 +44,7 @@ def last_error(log: str) -> str | None:
 
 
 def cause(log: str, status: int, folder: Path) -> str:
-    """One line on why verl ended."""
+    """Return one line on why verl ended."""
     recorded = recorded_error(folder)
     if recorded is not None and recorded.expected:
         return recorded.message
@@ -70,7 +70,7 @@ def cause(log: str, status: int, folder: Path) -> str:
 
 
 def _of_sampler(lines: list[str], error: str) -> str | None:
-    """Why every prompt failed, if that is the error."""
+    """Return why every prompt failed, if that is the error."""
     reported = [line for line in lines if line.startswith(SAMPLER_FAILED)]
     if reported and NO_PROMPT_LEFT in error:
         return reported[-1].removeprefix("rejuice: ")
@@ -78,7 +78,7 @@ def _of_sampler(lines: list[str], error: str) -> str | None:
 
 
 def _while_saving(lines: list[str]) -> bool:
-    """Whether a checkpoint was started and not completed."""
+    """Return whether a checkpoint was started and not completed."""
     progress = [line for line in lines if "Saving checkpoint to" in line or "step:" in line[:5]]
     return bool(progress) and "Saving checkpoint to" in progress[-1]
 

@@ -66,7 +66,7 @@ def merge(
 
 
 def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
-    """Names and weights of all training processes, joined."""
+    """Yield names and weights of all training processes, joined."""
     (first, *_) = files = sorted(folder.glob("model_world_size_*_rank_*.pt"), key=_rank)
     shards = [_loaded(first, trusted)]
     mesh = next((v.device_mesh for v in shards[0].values() if isinstance(v, DTensor)), None)
@@ -80,7 +80,7 @@ def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
 
 
 def _loaded(file: Path, trusted: bool) -> Any:
-    """What a training process has saved: tensors, some of them parts of larger ones."""
+    """Return what a training process has saved: tensors, some of them parts of larger ones."""
     try:  # PyTorch itself names the classes of `DTensor` as safe.
         return torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:

@@ -236,7 +236,7 @@ def _sampler(of_agents: bool) -> str:
 
 
 def _not_sampled(table: pa.Table, _: tuple[int, int]) -> Array:
-    """Rows without tokens, or without a log-probability for each of them."""
+    """Return rows without tokens, or without a log-probability for each of them."""
     size_N = _size(table, "response_token_ids")
     drop_N: Array = (size_N == 0) | (size_N != _size(table, "response_logprobs"))
     for name in ("response_token_ids", "response_logprobs"):
@@ -271,7 +271,7 @@ _REPLAY_DROPS = {
 
 
 def _actions(table: pa.Table) -> list[list[Turn]]:
-    """The turns of the policy in each row."""
+    """Return the turns of the policy in each row."""
     cells = table["turns"].to_pylist()
     return [[turn for turn in turns_of(cell or ()) if turn.role == POLICY] for cell in cells]
 

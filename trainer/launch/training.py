@@ -99,7 +99,7 @@ def restore_on_error(path: Path) -> Iterator[None]:
 
 
 def finished_at(run: TrainingRun) -> int | None:
-    """The last step of a run that is in the folder already, and finished; None if none is.
+    """Return the last step of a run that is in the folder already, and finished; None if none is.
 
     It has the same settings, but perhaps more steps, and its dataset has not changed since.
     """
@@ -129,7 +129,7 @@ def _has_newer_data(run: TrainingRun) -> bool:
 
 
 def command(run: TrainingRun) -> list[str]:
-    """The command line that trains, once `verl.yaml` is in the folder of the run."""
+    """Return the command line that trains, once `verl.yaml` is in the folder of the run."""
     return [sys.executable, *_arguments(run)]
 
 
@@ -140,13 +140,13 @@ def _arguments(run: TrainingRun) -> list[str]:
 def process_environment(
     run: TrainingRun, fork_server: PreloadServer | None = None
 ) -> Mapping[str, str]:
-    """The environment variables by which the processes of a run differ from this one."""
+    """Return the environment variables by which the processes of a run differ from this one."""
     by_server = {} if fork_server is None else fork_server.variables
     return {**environment(run), RUN_VARIABLE: str(run.folder), **by_server}
 
 
 def shell_command(run: TrainingRun) -> str:
-    """The command line and its environment variables, as a shell reads them."""
+    """Return the command line and its environment variables, as a shell reads them."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment(run).items()]
     return " \\\n  ".join([*variables, shlex.join(command(run))])
 
@@ -236,7 +236,7 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
 
 
 def _is_begun(folder: Path) -> bool:
-    """Whether a step was trained, so that replacing the run would lose something."""
+    """Return whether a step was trained, so that replacing the run would lose something."""
     done = any(point.trained for point in metrics.read(folder))
     return done or checkpoints.last(folder) is not None
 
@@ -254,7 +254,7 @@ def _clear(folder: Path) -> None:
 
 
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
-    """The resolved recipe, with absolute paths, those of policies and of tools included."""
+    """Return the resolved recipe, with absolute paths, those of policies and of tools included."""
     document = recipe.absolute()
     train = document["train"]
     train["policy"] = train["policy"] and _found(train["policy"])
@@ -280,7 +280,7 @@ def _with_absolute_parts(agents: AgentRolloutMapper, fields: dict[str, Any]) -> 
 
 
 def _found(policy: str) -> str:
-    """A policy by an absolute path; what is not a folder is a name on the hub."""
+    """Return a policy by an absolute path; what is not a folder is a name on the hub."""
     is_folder = policy not in EMBEDDED_POLICIES and Path(policy).is_dir()
     return str(Path(policy).resolve()) if is_folder else policy
 
@@ -293,7 +293,7 @@ _PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
 
 
 def of_run(folder: Path) -> list[Any]:
-    """The processes of a run, as psutil's objects, without this one."""
+    """Return the processes of a run, as psutil's objects, without this one."""
     import psutil
 
     found, wanted = [], str(folder)

@@ -45,7 +45,7 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    """Keys of verl and their values; a key that verl's defaults lack begins with `+`.
+    """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
     The user's keys in `train.verl` come last and win; `verl_keys` refuses those that must not.
     """
@@ -207,7 +207,7 @@ def _replay(live: str) -> dict[str, Any]:
 
 
 def _cpu(run: TrainingRun) -> dict[str, Any]:
-    """One training process and the embedded sampler, on the cores of this machine."""
+    """Return one training process and the embedded sampler, on the cores of this machine."""
     config, rollout = run.config, run.split.rollout
     longest = config.max_prompt_tokens + rollout.max_tokens
     tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
@@ -378,7 +378,7 @@ def tokens_per_pass(policy: str, cpu: Cpu) -> int:
 
 
 def _bytes_of_layer(shape: Mapping[str, Any]) -> int:
-    """What a layer stores for each token.
+    """Return what a layer stores for each token.
 
     Of the MLP the gate before and after its activation, the other projection, and their product;
     around it and around attention the inputs of norms and projections, queries, keys, values.
@@ -417,7 +417,7 @@ this machine, or fails where that has ended."""
 
 
 def ray_address(run: TrainingRun) -> str:
-    """The address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
+    """Return the address that a run gives to Ray: `local`, `auto`, or HOST:PORT of a cluster.
 
     The user's own in `train.verl` wins.
     """
@@ -449,7 +449,7 @@ _EXISTS = re.compile(r"Could not append to config\. An item is already at '([^']
 
 
 def config_yaml(values: Mapping[str, Any]) -> str:
-    """The text of `verl.yaml`."""
+    """Return the text of `verl.yaml`."""
     from omegaconf import OmegaConf
 
     groups, document = list[dict[str, str]](), OmegaConf.create()
@@ -472,12 +472,12 @@ def write_config(folder: Path, values: Mapping[str, Any]) -> None:
 
 
 def arguments(folder: Path) -> list[str]:
-    """What makes verl's `main_ppo` read the `verl.yaml` of a folder."""
+    """Return what makes verl's `main_ppo` read the `verl.yaml` of a folder."""
     return ["--config-dir", str(folder), "--config-name", NAME]
 
 
 def are_known(values: Mapping[str, Any]) -> bool:
-    """Whether all keys are verl's and plain, which is known without loading Hydra.
+    """Return whether all keys are verl's and plain, which is known without loading Hydra.
 
     False says nothing: then `check_keys` decides.
     """
@@ -532,12 +532,12 @@ def check_keys(values: Mapping[str, Any]) -> None:
 
 
 def _search_path(values: Mapping[str, Any]) -> list[str]:
-    """Where Hydra looks for files of groups: in verl, and where `hydra.searchpath` says."""
+    """Return where Hydra looks for files of groups: in verl, and where `hydra.searchpath` says."""
     return [_VERLS, *values.get(_SEARCH, [])]
 
 
 def _wrong_key(message: str, known: Collection[str], engine: str | None) -> tuple[str, str]:
-    """The key to which Hydra objects, and what would be right."""
+    """Return the key to which Hydra objects, and what would be right."""
     if match := _UNKNOWN.search(message):
         of_engine = f" with model_engine {engine}" if engine else ""
         right = suggest(match[1], known) or f"to add it all the same write +{match[1]}"
@@ -548,7 +548,7 @@ def _wrong_key(message: str, known: Collection[str], engine: str | None) -> tupl
 
 
 def _names(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Each key as an override of Hydra that has no value."""
+    """Yield each key as an override of Hydra that has no value."""
     for name, value in ((str(name), value) for name, value in values.items()):
         key = f"{above}{name}"
         if key.startswith("hydra."):
@@ -584,7 +584,7 @@ def _verls_folder() -> Path:
 
 
 def _keys(config: Any) -> Iterator[str]:
-    """All keys of a configuration, with dots."""
+    """Yield all keys of a configuration, with dots."""
     from omegaconf import OmegaConf
 
     def walk(tree: Mapping[str, Any], above: str) -> Iterator[str]:

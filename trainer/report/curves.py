@@ -124,7 +124,7 @@ def _names(groups: Sequence[Sequence[_NamedRun]]) -> list[str]:
 
 
 def _stem(runs: Sequence[_NamedRun]) -> str:
-    """The common beginning of their folders' names: `plain` for plain_10 and plain_11."""
+    """Return the common beginning of their folders' names: `plain` for plain_10 and plain_11."""
     names = [run.folder.name for run in runs]
     if len(names) == 1:
         return names[0]
@@ -191,7 +191,7 @@ def _validations(groups: Sequence[RunGroup]) -> dict[str, Callable[[Point], floa
 
 
 def _with_figures(panels: Iterable[_Panel], groups: Sequence[RunGroup]) -> Iterator[_Panel]:
-    """The panels in which something is drawn, with those of their lines that are."""
+    """Yield the panels in which something is drawn, with those of their lines that are."""
     points = [point for runs in groups for run in runs.points for point in run]
     for panel in panels:
         logged = {
@@ -213,7 +213,7 @@ def _handles(figure: Any, groups: Sequence[RunGroup]) -> list[Any]:
 
 
 def _nats(groups: Sequence[RunGroup], *aggregated: str) -> str:
-    """The unit of figures that are aggregated as the loss is; their substitutes are not."""
+    """Return the unit of figures that are aggregated as the loss is; their substitutes are not."""
     units = set[str]()
     for runs in groups:
         points = [point for run in runs.points for point in run]

@@ -30,7 +30,7 @@ class Point(NamedTuple):
     figures: Mapping[str, float]  # verl's names to values
 
     def get(self, *names: str) -> float | None:
-        """The first of these metrics that was logged."""
+        """Return the first of these metrics that was logged."""
         return next((self.figures[name] for name in names if name in self.figures), None)
 
     @property
@@ -51,7 +51,7 @@ class Point(NamedTuple):
         return found or ({} if verls is None else {ONE_SET: verls})
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """Where the accuracy on a validation set is with 95% confidence, by its prompts."""
+        """Return where the accuracy on a validation set is with 95% confidence, by its prompts."""
         low, high = (self.get(f"{_SETS}{name}/mean_{end}") for end in ("low", "high"))
         return None if low is None or high is None else (low, high)
 
@@ -183,12 +183,12 @@ class Point(NamedTuple):
 
 
 def validation(name: str, kind: str = "") -> Callable[[Point], float | None]:
-    """The accuracy on a validation set, or its pass@k or maj@k, as a function of a step."""
+    """Return the accuracy on a validation set, or its pass@k or maj@k, as a function of a step."""
     return lambda point: (point.votes(name) if kind else point.validations).get(kind or name)
 
 
 def component(name: str) -> Callable[[Point], float | None]:
-    """The mean of a reward component, as a function of a step."""
+    """Return the mean of a reward component, as a function of a step."""
     return lambda point: point.components.get(name)
 
 
@@ -204,7 +204,7 @@ class Reader:
         self._at = 0
 
     def fresh(self) -> list[Point]:
-        """The points that were logged since the last call.
+        """Return the points that were logged since the last call.
 
         Raises:
             DataError: the file is damaged.
@@ -220,7 +220,7 @@ class Reader:
 
 
 def read(folder: Path) -> list[Point]:
-    """All points of a run, by step."""
+    """Return all points of a run, by step."""
     merged: dict[int, dict[str, float]] = {}
     for point in (*_kept(folder), *Reader(folder).fresh()):
         merged.setdefault(point.step, {}).update(point.figures)
@@ -245,7 +245,7 @@ def _kept(folder: Path) -> Iterable[Point]:
 
 
 def _point(text: str | bytes, path: Path) -> Point:
-    """The point of a line.
+    """Return the point of a line.
 
     Raises:
         DataError: the line is damaged.

@@ -35,7 +35,7 @@ _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
 
 
 def open_training(path: Path, steps: range | None = None) -> Stored | None:
-    """The folder of a training run, its recipe.yaml, or the folder of one of its steps.
+    """Return the folder of a training run, its recipe.yaml, or the folder of one of its steps.
 
     Returns:
         The stored run; None: the path is none of these.
@@ -71,7 +71,7 @@ def _points(run: Path) -> list[dict[str, float]]:
 
 
 def _sets(folder: Path) -> tuple[StoredSet, ...]:
-    """The answers of a step, then its judgements, as far as there are any."""
+    """Return the answers of a step, then its judgements, as far as there are any."""
     folder = folder.resolve()
     if not folder.name.isdecimal():
         return ()
@@ -129,7 +129,7 @@ class _Files:
     def table(
         self, name: str, columns: Sequence[str] | None = None, needed: Sequence[str] = ()
     ) -> pa.Table:
-        """One of them, or some columns of it.
+        """Return one of them, or some columns of it.
 
         Raises:
             DataError: it is gone or damaged, or lacks a column.
@@ -179,7 +179,7 @@ def _names(
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
-    """The steps after sampling answers, or judgements.
+    """Return the steps after sampling answers, or judgements.
 
     Raises:
         RecipeError: it does not train, or not on these.
@@ -225,7 +225,7 @@ def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
 
 
 def _reasons(ids: pa.Array, decisions: pa.Table, step: str) -> pa.Array | None:
-    """Why a step dropped each row as sampled, string[N]; None: it dropped none."""
+    """Return why a step dropped each row as sampled, string[N]; None: it dropped none."""
     of_step = decisions.filter(pc.equal(decisions["step"], step))
     if not of_step.num_rows:
         return None

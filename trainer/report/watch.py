@@ -41,7 +41,7 @@ _REPEATED = "repeated_prompt"
 
 
 def left_out_lines(folder: Path) -> Iterator[str]:
-    """Which rows were left out as the prompts of a run were made; nothing where none was.
+    """Yield which rows were left out as the prompts of a run were made; nothing where none was.
 
     Example:
         >>> list(left_out_lines(Path("outputs/try")))
@@ -70,7 +70,7 @@ def _of_set(folder: Path, split: str) -> Iterator[str]:
 
 
 def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> str:
-    """What to do about a validation set in which prompts repeat.
+    """Return what to do about a validation set in which prompts repeat.
 
     The number of responses that it is made for is known where every prompt is there as often: AIME's
     sets for verl have each 32 times.
@@ -93,19 +93,19 @@ def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> st
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
-    """The rows that are left of a dataset; of a replayed one they are responses."""
+    """Return the rows that are left of a dataset; of a replayed one they are responses."""
     replayed = folder / "replay.arrow"
     path = replayed if split == _TRAIN and replayed.is_file() else folder / f"{split}.arrow"
     return feather.read_table(path, memory_map=True) if path.is_file() else None
 
 
 def _shown(split: str) -> str:
-    """The set of `validation-aime.parquet` is `validation aime`."""
+    """Return the set of `validation-aime.parquet` is `validation aime`."""
     return split.replace("-", " ", 1)
 
 
 def _responses(path: Path) -> int:
-    """How many responses each prompt of a set gets."""
+    """Return how many responses each prompt of a set gets."""
     found = pq.ParquetFile(path)
     if RESPONSES not in found.schema_arrow.names:
         return 1
@@ -147,7 +147,7 @@ class Figure(NamedTuple):
 
 
 def validation_figures(points: Sequence[Point]) -> list[Figure]:
-    """The figures of each validation set, which are shown first."""
+    """Return the figures of each validation set, which are shown first."""
     found = list[Figure]()
     for name in {name: None for point in points for name in point.validations}:
         title = "validation accuracy" if name == ONE_SET else f"validation {name}"
@@ -162,7 +162,7 @@ def _interval(name: str, point: Point) -> tuple[float, float] | None:
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
-    """The figures that are shown for a run."""
+    """Return the figures that are shown for a run."""
     names = {name: None for point in points for name in point.components}
     found = [
         Figure("reward", lambda p: p.reward),
@@ -270,7 +270,7 @@ class Watch:
         return self._points[-1].step if len(self._points) > self._before else None
 
     def _without_signal(self) -> Iterator[str]:
-        """The likeliest cause, by the last step, where no group of any step had a signal."""
+        """Yield the likeliest cause, by the last step, where no group of any step had a signal."""
         step = self.step
         if step is None or any(point.without_signal != 1.0 for point in self._points):
             return
@@ -354,7 +354,7 @@ class Watch:
 
 
 def trend(values: Sequence[float]) -> str:
-    """Values as a row of bars, each the mean of an equal number of values.
+    """Return values as a row of bars, each the mean of an equal number of values.
 
     >>> trend([0.0, 1.0, 2.0, 7.0])
     '▁▂▃█'
@@ -366,7 +366,7 @@ def trend(values: Sequence[float]) -> str:
 
 
 def spell(seconds: float) -> str:
-    """A time in words.
+    """Return a time in words.
 
     >>> spell(42.4), spell(83), spell(7000), spell(math.nan)
     ('42 s', '1 min 23 s', '1 h 57 min', 'an unknown time')

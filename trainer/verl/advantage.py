@@ -41,7 +41,7 @@ class TrajectoryKey(NamedTuple):
 
     @classmethod
     def parse(cls, key: str) -> TrajectoryKey:
-        """The parts of a key.
+        """Return the parts of a key.
 
         Raises:
             ValueError: it does not end in two numbers.
@@ -85,7 +85,7 @@ WEIGHT = "turn_weight"
 
 
 def turn_weights(keys: Sequence[TrajectoryKey], lengths_R: Array, updates: int = 1) -> Array:
-    """The weight of a token in each turn, float64[R].
+    """Return the weight of a token in each turn, float64[R].
 
     Over all rows of a step, the weights of all tokens sum to `updates`: each update divides by its
     own share of the rows, as verl's modes of aggregation do. That share is one of rows, so that the
@@ -119,7 +119,7 @@ class LossSettings(NamedTuple):
 
     @classmethod
     def of(cls, actor: Any) -> LossSettings:
-        """Those of `actor_rollout_ref.actor`."""
+        """Return those of `actor_rollout_ref.actor`."""
         return cls(
             actor.clip_ratio_low,
             actor.clip_ratio_high,
@@ -129,14 +129,14 @@ class LossSettings(NamedTuple):
         )
 
     def loss(self) -> Any:
-        """The loss with these settings, for `set_loss_fn`; workers import it by its name."""
+        """Return the loss with these settings, for `set_loss_fn`; workers import it by its name."""
         return partial(trajectory_loss, self)
 
 
 def trajectory_loss(
     settings: LossSettings, model_output: Any, data: Any, dp_group: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """The loss of a micro-batch of turns, and its figures by verl's names.
+    """Return the loss of a micro-batch of turns, and its figures by verl's names.
 
     The losses of all micro-batches add up to that of their update. There is no dual clip, which
     verl's own loss has for negative advantages.
@@ -233,7 +233,7 @@ def advantages(
 def turn_advantages(
     operator: GrpoAdvantageMapper, reward_R: NDArray[Any], trajectory_R: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The operator's advantages of trajectories, for each of their turns, in any order."""
+    """Return the operator's advantages of trajectories, for each of their turns, in any order."""
     names_T, first_T, nth_R = np.unique(
         trajectory_R.astype(str), return_index=True, return_inverse=True
     )

@@ -40,7 +40,7 @@ class FlowAgentLoop(AgentLoopBase):  # type: ignore[misc]
     """
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> list[AgentLoopOutput]:
-        """The turns of one trajectory, as `trajectories.put_trajectories` would put them.
+        """Return the turns of one trajectory, as `trajectories.put_trajectories` would put them.
 
         Whatever goes wrong is a trajectory that failed, and costs its group nothing else: an
         exception would make verl drop all trajectories of the prompt. A trajectory without a turn
@@ -138,7 +138,7 @@ class _OpenFlow:
         self._opened: asyncio.Future[Toolbox] | None = None
 
     async def play(self, server: _ServerTurns, **prompt: Any) -> Trajectory:
-        """A trajectory of a prompt of verl's.
+        """Return a trajectory of a prompt of verl's.
 
         Raises:
             OperatorError: the flow has a bug.
@@ -169,7 +169,7 @@ class _OpenFlow:
 
 @cache
 def _open_flow(run: str) -> _OpenFlow:
-    """What the trajectories of this process share, in its only event loop."""
+    """Return what the trajectories of this process share, in its only event loop."""
     return _OpenFlow(TrainingRun.open(Path(run)))
 
 

@@ -95,7 +95,7 @@ class Curation:
                 part.result()
 
     def close(self, order: pa.Array) -> Curated:
-        """The outcome, once everything is added.
+        """Return the outcome, once everything is added.
 
         Raises:
             RejuiceError: what a step raised, with its name.
@@ -137,12 +137,12 @@ class _Part(NamedTuple):
 
 
 def _turn(operator: Operator) -> AbstractContextManager[object]:
-    """What an operator holds while it runs: nothing where it waits for a server."""
+    """Return what an operator holds while it runs: nothing where it waits for a server."""
     return nullcontext() if isinstance(operator, ResumableOperator) else _COMPUTING
 
 
 def _curated(parts: Sequence[_Part]) -> Curated:
-    """The outcome of all parts; the rows are those of the last."""
+    """Return the outcome of all parts; the rows are those of the last."""
     log, verdicts = AuditLog(), Counter[str]()
     for part in parts:
         log.merge(part.log)
@@ -156,7 +156,7 @@ def _curated(parts: Sequence[_Part]) -> Curated:
 
 
 def threads() -> ThreadPoolExecutor:
-    """A pool for curations."""
+    """Return a pool for curations."""
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="rejuice-curation")
 
 
@@ -168,7 +168,7 @@ def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:
 
 
 def drop_rows(curated: Curated, drop_N: Array, reason: str) -> Curated:
-    """The outcome without some rows, which the trainer itself drops for a reason."""
+    """Return the outcome without some rows, which the trainer itself drops for a reason."""
     if not drop_N.any():
         return curated
     reasons = drop({reason: drop_N})
@@ -224,7 +224,7 @@ _LISTING_SHARE = 0.1
 
 
 def poll_interval(waited_s: float, listing_s: float) -> float:
-    """Seconds until keys are listed again."""
+    """Return seconds until keys are listed again."""
     by_delay = min(max(_SHORTEST_S, waited_s * _DELAY_SHARE), _LONGEST_S)
     return max(by_delay, listing_s / _LISTING_SHARE)
 
@@ -256,7 +256,7 @@ class StepValues(NamedTuple):
 
     @classmethod
     def of(cls, step: str, before: Frame, change: Change) -> StepValues | None:
-        """What a change writes; None for rows that are no responses, such as prompts."""
+        """Return what a change writes; None for rows that are no responses, such as prompts."""
         if "response_id" not in before.column_names:
             return None
         ids = before.select(["response_id"])["response_id"]
@@ -275,7 +275,7 @@ class RecordedStep(NamedTuple):
 def values_table(
     rollouts: pa.Table, steps: Sequence[Step], written: Iterable[StepValues]
 ) -> pa.Table:
-    """The table of values.parquet."""
+    """Return the table of values.parquet."""
     # Where nothing was sampled, rollouts have no columns.
     none = pa.nulls(rollouts.num_rows, pa.string())
     ids = {name: flat(rollouts[name]) if name in rollouts.column_names else none for name in IDS}

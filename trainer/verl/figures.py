@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def response_figures(
     curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
-    """The figures of responses, for the loggers."""
+    """Return the figures of responses, for the loggers."""
     table, found = curated.table, dict[str, float]()
     written = {name for step in steps for name in step.operator.writes()}
     for name in sorted(written & set(table.column_names)):
@@ -98,7 +98,7 @@ _REWARD, _MISSING = "reward_", "_missing"
 def signal_figures(
     parts: Mapping[str, StepPart], operator: GrpoAdvantageMapper
 ) -> dict[str, float]:
-    """The share of the groups sampled that have no signal, for each part that trains.
+    """Return the share of the groups sampled that have no signal, for each part that trains.
 
     All advantages of such a group are 0, or none of its rows is left to train on.
 
@@ -118,7 +118,7 @@ def signal_figures(
 
 
 def figure_name(part: str, name: str) -> str:
-    """The name under which something of a part is logged.
+    """Return the name under which something of a part is logged.
 
     Example:
         >>> figure_name("", "samples"), figure_name("verify", "samples")
@@ -128,7 +128,7 @@ def figure_name(part: str, name: str) -> str:
 
 
 def advantages_of(table: pa.Table, operator: GrpoAdvantageMapper) -> NDArray[np.float64]:
-    """The advantages that verl gives to the rows that train, float64[N]."""
+    """Return the advantages that verl gives to the rows that train, float64[N]."""
     if not table.num_rows:
         return np.zeros(0)
     group_N = table["prompt_id"].to_numpy(zero_copy_only=False)
@@ -179,7 +179,7 @@ class AccuracyInterval(NamedTuple):
 
     @classmethod
     def of(cls, mean_P: Array, responses: int) -> AccuracyInterval:
-        """The mean of the accuracies of prompts, which are independent of one another.
+        """Return the mean of the accuracies of prompts, which are independent of one another.
 
         The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
         independent responses as would have the variance that the prompts have; with one response
@@ -196,7 +196,7 @@ class AccuracyInterval(NamedTuple):
 
 @cache
 def pass_at_k(n: int, right: int, k: int) -> float:
-    """The chance that one of k out of n responses is right, of which so many are.
+    """Return the chance that one of k out of n responses is right, of which so many are.
 
     Example:
         >>> pass_at_k(4, 1, 2)
@@ -224,7 +224,7 @@ def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
 
 
 def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
-    """The figures of a set, by names such as `mean@8`.
+    """Return the figures of a set, by names such as `mean@8`.
 
     Args:
         graded: the responses that have an accuracy; rows of a prompt are adjacent.
@@ -250,7 +250,7 @@ def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
 
 
 def _right(graded: pa.Table, accuracy_N: Array) -> Array:
-    """Which responses are right: by their verdicts; without these, those of accuracy 1."""
+    """Return which responses are right: by their verdicts; without these, those of accuracy 1."""
     if "verdict" in graded.column_names:
         return right_and_wrong(graded["verdict"])[0]
     full_N: Array = accuracy_N >= 1
@@ -334,7 +334,7 @@ class SampleTables:
 
 
 def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:
-    """Rows of some groups, from the greatest spread of rewards to the least.
+    """Return rows of some groups, from the greatest spread of rewards to the least.
 
     Groups are at equal distances in that order, which is seeded where spreads are equal; a group
     without rewards comes last. So are the rows of a group, from the best to the worst reward.
@@ -432,7 +432,7 @@ def _shown(text: str | None) -> str:
 
 
 def as_markdown(rows: Sequence[SampleRow]) -> str:
-    """The table for TensorBoard, whose Markdown knows tables, links and images.
+    """Return the table for TensorBoard, whose Markdown knows tables, links and images.
 
     Example:
         >>> row = SampleRow(1, "2+2?", "*4*", "4", "correct", "accuracy 1", 1.0, None, "kept")
@@ -468,7 +468,7 @@ class Clock:
         self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
 
     def read(self) -> dict[str, float]:
-        """The time that was spent since the last reading."""
+        """Return the time that was spent since the last reading."""
         spent, self._spent = self._spent, {}
         return spent
 
@@ -519,7 +519,7 @@ class StepFiles:
         pq.write_table(self._kept("", table), folder / f"{step:06d}.parquet")
 
     def _kept(self, name: str, table: pa.Table) -> pa.Table:
-        """A table as it is written: with helper columns where an export has them.
+        """Return a table as it is written: with helper columns where an export has them.
 
         Rollouts are what the step's recipe begins with, and keep those of their prompts; values
         are read by what repeats the steps.

@@ -108,7 +108,7 @@ class PendingGroups:
         return rollouts, self._curation.close(rollouts["prompt_id"].unique())
 
     def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
-        """The rows of TransferQueue that each row of the table has there, by turn.
+        """Return the rows of TransferQueue that each row of the table has there, by turn.
 
         Raises:
             DataError: a row has none, or two rows have the same one.
@@ -171,7 +171,7 @@ class ValidationGroups:
 
 
 def number_of_groups(table: pa.Table) -> int:
-    """How many prompts the rows belong to."""
+    """Return how many prompts the rows belong to."""
     return len(Groups.of(table).starts_G)
 
 
@@ -206,7 +206,7 @@ def drop_excess_groups(curated: Curated, wanted: int, step: int) -> Curated:
 
 
 def format_drop_counts(curated: Curated) -> str:
-    """The reasons for which rows were dropped, and how many rows each."""
+    """Return the reasons for which rows were dropped, and how many rows each."""
     counts = curated.decisions["reason"].value_counts().to_pylist()
     by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
     return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT

@@ -235,7 +235,7 @@ def _true(mask: pa.ChunkedArray) -> Array:
 
 
 def _of_answers(prompts: pa.Table, answers: pa.Table) -> pa.Table:
-    """Prompts with those columns of the answers they are about that the answers have."""
+    """Return prompts with those columns of the answers they are about that the answers have."""
     rows = pc.index_in(prompts["judged_response_id"], answers["response_id"])
     for name in _OF_ANSWER:
         if name not in answers.column_names:

@@ -35,7 +35,7 @@ class ReplayManager:
     @classmethod
     @auto_await  # type: ignore[untyped-decorator]
     async def create(cls, config: Any, **clients: Any) -> ReplayManager:
-        """The manager, by the signature with which verl creates one."""
+        """Return the manager, by the signature with which verl creates one."""
         settings = config.trainer.v1.sampler.sampler_kwargs
         kind = load_class_from_fqn(settings.live)
         made = kind.create(config=config, **clients)
@@ -58,7 +58,7 @@ class ReplayManager:
             put(groups, batch.partition, batch.step, rewards)
 
     def _stored(self, slot: Slot) -> list[dict[str, Any]]:
-        """The rows of a prompt."""
+        """Return the rows of a prompt."""
         first, end = self._rows[slot.prompt_id]
         rows: list[dict[str, Any]] = self._table.slice(first, end - first).to_pylist()
         return rows

@@ -143,7 +143,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         n: int,
         **sampling: Any,
     ) -> PendingGroups:
-        """The groups of some prompts, of which there are none yet.
+        """Return the groups of some prompts, of which there are none yet.
 
         `sampling` has the sampling parameters that differ from those of the run.
         """
@@ -227,7 +227,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return _batch("val", graded, tags), {}
 
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
-        """The groups of a validation set, of which there are none yet."""
+        """Return the groups of a validation set, of which there are none yet."""
         prompts, steps = self.run.prompts(held_out.split), grading_steps(self.run.split.after)
         n, temperature, top_p, _ = held_out.settings
         return self.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
@@ -318,7 +318,7 @@ class TrainingStep:
         self._add("", StepPart(groups, rollouts, curated, steps, plan.answers), figures)
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
-        """How many groups there are to train on, and how many there should be.
+        """Return how many groups there are to train on, and how many there should be.
 
         Where only judgements train, each verification prompt will be a group.
         """
@@ -354,7 +354,7 @@ class TrainingStep:
         self._add("verify", StepPart(groups, rollouts, curated, steps, True, not_asked), figures)
 
     def _verification_prompts(self) -> VerificationPrompts:
-        """Prompts to judge the queued answers."""
+        """Return prompts to judge the queued answers."""
         assert self._run.split.judging is not None
         prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
         with self._clock("ask"):
@@ -409,7 +409,7 @@ class TrainingStep:
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer.tracking)
 
     def all_figures(self) -> dict[str, float]:
-        """The figures of the step, for the loggers."""
+        """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
@@ -431,7 +431,7 @@ def _counted(number: int, what: str) -> str:
 def _batch(
     partition: str, keys: list[TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
 ) -> KVBatchMeta:
-    """Rows of TransferQueue as verl's trainer reads them."""
+    """Return rows of TransferQueue as verl's trainer reads them."""
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )

@@ -66,7 +66,7 @@ class Rollouts(NamedTuple):
     table: pa.Table  # the row contract up to sampling
 
     def take(self, rows: Array) -> Rollouts:
-        """The trajectories at some rows."""
+        """Return the trajectories at some rows."""
         keys = [self.keys[row] for row in rows.tolist()]
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
 
@@ -82,7 +82,7 @@ TRAJECTORY = "trajectory"
 
 
 def prompt_batch(prompts: Any) -> PromptBatch:
-    """The prompts of verl's TensorDict."""
+    """Return the prompts of verl's TensorDict."""
     partition = "val" if plain(prompts.get("validate", None)) else "train"
     read = {name: _column(prompts, name) for name in _READ[partition]}
     slots = [
@@ -103,7 +103,7 @@ def prompt_batch(prompts: Any) -> PromptBatch:
 
 
 def own_settings(extra_info: Mapping[str, Any]) -> OwnSettings:
-    """The sampling parameters that a prompt has of its own, by their names in `Settings`.
+    """Return the sampling parameters that a prompt has of its own, by their names in `Settings`.
 
     Prompts of the dataset have none; those of validation sets and verification prompts do.
     """
@@ -206,7 +206,7 @@ def fail(slots: Sequence[Slot], partition: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What `ray.get` raised for a call of an actor, as one line."""
+    """Return what `ray.get` raised for a call of an actor, as one line."""
     if isinstance(error, ray.exceptions.OutOfMemoryError):
         return "its process was killed; the machine is out of memory"
     if isinstance(error, ray.exceptions.ActorUnavailableError):
@@ -258,7 +258,7 @@ def _column(batch: Any, name: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value without TensorDict's wrapper, if it has one."""
+    """Return a value without TensorDict's wrapper, if it has one."""
     return getattr(value, "data", value)
 
 
@@ -333,7 +333,7 @@ def _with_columns(
     policy: Policy,
     sampling: Sampling,
 ) -> Rollouts:
-    """Prompts with what was sampled to them, and the other columns that sampling writes."""
+    """Return prompts with what was sampled to them, and the other columns that sampling writes."""
     keys, rows = rollouts.keys, rollouts.table
     names, responses = rows["prompt_id"].to_pylist(), sampled["response"]
     texts = responses if isinstance(responses, list) else responses.to_pylist()
@@ -383,7 +383,7 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
 
 
 def _nested(values_M: Array, lengths_N: Array) -> torch.Tensor:
-    """Values of all tokens, as rows of these lengths, float32."""
+    """Return values of all tokens, as rows of these lengths, float32."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
     values = torch.from_numpy(values_M.astype(np.float32))
     return torch.nested.nested_tensor_from_jagged(values, offsets)
@@ -398,7 +398,7 @@ def _texts(policy: Policy, ids: list[list[int]]) -> tuple[list[bool], list[str]]
 
 
 def _lists(nested: Any) -> pa.Array:
-    """Rows of a nested tensor, list<T>[N]."""
+    """Return rows of a nested tensor, list<T>[N]."""
     if isinstance(nested, torch.Tensor) and nested.is_nested:
         offsets = nested.offsets().to(torch.int32).numpy()
         return pa.ListArray.from_arrays(pa.array(offsets), pa.array(nested.values().numpy()))

@@ -74,7 +74,7 @@ def read_line(action: Action) -> Move:
 
 
 def read_json(action: Action) -> Move:
-    """The action in a text with one JSON object.
+    """Return the action in a text with one JSON object.
 
     The object is `{"tool": …, "arguments": {…}}` or `{"answer": …}`. A call is also read as models
     were trained to write it: `{"name": …, "arguments": {…}}`, or `parameters` for `arguments`,
@@ -140,7 +140,7 @@ class PastStep(NamedTuple):
 def messages(
     prompt: Messages, steps: Sequence[PastStep], instructions: str | None = None
 ) -> Messages:
-    """What the policy reads in a turn: the prompt, and below it all that has happened since.
+    """Return what the policy reads in a turn: the prompt, and below it all that has happened since.
 
     Each step is a line with the action and a line `-> observation` at the end of the last message.
 
@@ -213,7 +213,7 @@ class React(Flow):
         return read_line(action) if self.format == "lines" else read_json(action)
 
     async def _observation(self, move: Move, play: Play) -> str:
-        """What the policy sees next."""
+        """Return what the policy sees next."""
         if isinstance(move, (Answer, Malformed)):
             return play.refuse(self._expected(play.tools)).text
         tool, arguments = move.tool, move.arguments
@@ -224,7 +224,7 @@ class React(Flow):
         return called.text
 
     def _expected(self, tools: Sequence[ToolFunction]) -> str:
-        """The observation of a malformed action."""
+        """Return the observation of a malformed action."""
         if self.format == "json":
             return (
                 'expected exactly one JSON object, {"tool": name, "arguments": {...}} or '

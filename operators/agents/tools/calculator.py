@@ -58,7 +58,7 @@ class Calculator(Tool):
 
 
 def value_of(expression: str) -> Fraction:
-    """The value of an expression of numbers.
+    """Return the value of an expression of numbers.
 
     Numbers may have thousands separators, decimals, an exponent of ten, a currency sign and a
     trailing `%`; `x`, `×`, `·`, `÷`, `−` and `^` are read as what they mean.
@@ -157,7 +157,7 @@ def _shown(value: Fraction) -> str:
 
 
 def _decimals(denominator: int) -> int | None:
-    """How many decimals a fraction in lowest terms has; None if they never end."""
+    """Return how many decimals a fraction in lowest terms has; None if they never end."""
     counts = []
     for prime in (2, 5):
         count = 0

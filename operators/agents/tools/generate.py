@@ -23,7 +23,7 @@ class Generate(Tool):
     async def call(
         self, query: Annotated[str, Field(description="a question or task, complete in itself")]
     ) -> str:
-        """The model's answer.
+        """Return the model's answer.
 
         Raises:
             ToolError: it gives none.

@@ -52,7 +52,7 @@ class HttpSearch(Tool, ServerOptions):
     async def call(
         self, query: Annotated[str, Field(description="what to search for")]
     ) -> Observation:
-        """What the server finds, the best first.
+        """Return what the server finds, the best first.
 
         Raises:
             ToolError: it gives no usable answer after the attempts that the options allow.

@@ -86,7 +86,7 @@ class ArgumentSchema:
         self._validator = self._bounded(kind, schema)
 
     def problem(self, given: Mapping[str, Any]) -> str | None:
-        """What is wrong with arguments; None: nothing, or the server has to say."""
+        """Return what is wrong with arguments; None: nothing, or the server has to say."""
         from jsonschema.exceptions import best_match
 
         try:
@@ -124,7 +124,7 @@ class ArgumentSchema:
                 raise ValueError(found) from None
 
     def _bounded(self, kind: Any, schema: Mapping[str, Any]) -> Any:
-        """A validator that fetches nothing and ends after so many steps."""
+        """Return a validator that fetches nothing and ends after so many steps."""
         from jsonschema.validators import extend
         from referencing import Registry
 
@@ -204,7 +204,7 @@ def _check_form(kind: Any, schema: Mapping[str, Any]) -> None:
 
 
 def _subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The schemas in a schema, and those that its references lead to.
+    """Yield the schemas in a schema, and those that its references lead to.
 
     Raises:
         ValueError: a reference leads to something outside, or to nothing.
@@ -241,7 +241,7 @@ def _unchecked(*_: Any) -> None:
 def _additional(
     check: _Check, validator: Any, value: Any, instance: Any, schema: Mapping[str, Any]
 ) -> Iterator[Any] | None:
-    """Which properties are additional depends on the patterns, if there are any."""
+    """Return which properties are additional depends on the patterns, if there are any."""
     return None if "patternProperties" in schema else check(validator, value, instance, schema)
 
 
@@ -324,7 +324,7 @@ class Mcp(Tool):
             thread.close()
 
     async def functions(self) -> Sequence[ToolFunction]:
-        """Those of the server's tools that are allowed.
+        """Return those of the server's tools that are allowed.
 
         Raises:
             RecipeError: an allowed tool does not exist.
@@ -493,7 +493,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _observation(result: CallToolResult) -> Observation:
-    """What a policy that reads only text sees of a result."""
+    """Return what a policy that reads only text sees of a result."""
     parts = [_text_of(block.model_dump(mode="json")) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]

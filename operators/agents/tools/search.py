@@ -83,7 +83,7 @@ def _line(passage: Passage, longest: int | None) -> str:
 
 
 def passages_in(file: Path) -> Iterator[Passage]:
-    """The passages of a file: one in each line or row, blank lines aside.
+    """Yield the passages of a file: one in each line or row, blank lines aside.
 
     Raises:
         OSError, ValueError, pa.ArrowInvalid: it cannot be read.
@@ -190,7 +190,7 @@ class _WordIndex:
         self._scorer.index(words, show_progress=False)
 
     def best(self, words: list[str], k: int) -> list[Passage]:
-        """The k passages with the highest scores above 0."""
+        """Return the k passages with the highest scores above 0."""
         scores_N = self._scorer.get_scores(words)
         # bm25s's own choice among equal scores depends on how many documents there are.
         order = np.argsort(-scores_N, kind="stable")[:k]

@@ -34,7 +34,7 @@ from ....operators.workers import usable_cores
 
 
 def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Columns one after the other, in a type that holds all of them.
+    """Return columns one after the other, in a type that holds all of them.
 
     Texts are `large_string`, since those of a whole run may have more than 2 GiB. Where no type
     holds all, as for numbers and texts, each value is a text, as JSON.
@@ -53,14 +53,14 @@ def joined(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 
 def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value as a text: as JSON, unless it is one; null stays null."""
+    """Return each value as a text: as JSON, unless it is one; null stays null."""
     if is_text(column.type):
         return column.cast(pa.large_string())
     return pa.chunked_array([pa.array(map(text_of, column.to_pylist()), pa.large_string())])
 
 
 def text_of(value: Any) -> str | None:
-    """A value as a text: as JSON, unless it is one.
+    """Return a value as a text: as JSON, unless it is one.
 
     Example:
         >>> text_of({"a": 1})
@@ -72,7 +72,7 @@ def text_of(value: Any) -> str | None:
 
 
 def last_text(prompt: Any) -> str:
-    """A prompt's text; that of its last message, where it is a list of messages.
+    """Return a prompt's text; that of its last message, where it is a list of messages.
 
     Messages without a text under `content`, as of other formats, are shown as JSON.
     """
@@ -102,7 +102,7 @@ def packed(data: bytes, level: int = _LEVEL) -> bytes:
 
 
 def packed_numbers(values: Array) -> bytes:
-    """Numbers as little-endian bytes, packed."""
+    """Return numbers as little-endian bytes, packed."""
     return packed(np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<")).tobytes())
 
 
@@ -139,7 +139,7 @@ def _default(value: Any) -> Any:
 def text_blocks(
     group_texts: pa.Table, row_texts: pa.Table, starts_G: Array, included_G: Array
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Texts of blocks of whole groups: the first group, how many groups, and the packed JSON.
+    """Yield texts of blocks of whole groups: the first group, how many groups, and the packed JSON.
 
     The JSON is a list of groups, each `{prompt_id, prompt, reference, rows: [{...}]}`; a group that
     is not included is null.
@@ -180,7 +180,7 @@ def packed_size(group_texts: pa.Table, row_texts: pa.Table, starts_G: Array) -> 
 
 
 def drawn(prompt_ids: pa.ChunkedArray) -> Array:
-    """A number in [0, 1) for each group, float64[G]: those with the least come first."""
+    """Return a number in [0, 1) for each group, float64[G]: those with the least come first."""
     order = np.arange(len(prompt_ids), dtype=np.uint64)
     return np.asarray(uniform_of(mix(hash_each(prompt_ids) + order)))
 
@@ -196,7 +196,7 @@ def excerpts(prompts: pa.ChunkedArray) -> list[str]:
 
 
 def in_threads(jobs: Sequence[Callable[[], Any]]) -> Iterable[Any]:
-    """The results of some jobs, in order; zlib lets other threads run."""
+    """Yield the results of some jobs, in order; zlib lets other threads run."""
     with ThreadPoolExecutor(usable_cores()) as pool:
         yield from pool.map(lambda job: job(), jobs)
 
@@ -299,7 +299,7 @@ _EXPORT = re.compile(r"export\s*\{([^}]*)\}")
 
 @cache
 def plotly_js() -> str:
-    """The script of plotly.js: it defines `Plotly`.
+    """Return the script of plotly.js: it defines `Plotly`.
 
     Raises:
         RejuiceError: the package is there without it.
@@ -309,7 +309,7 @@ def plotly_js() -> str:
 
 @cache
 def tables_js() -> str:
-    """The module of DataTables as a plain script: it defines `dataTables`, with `jQuery`.
+    """Return the module of DataTables as a plain script: it defines `dataTables`, with `jQuery`.
 
     Raises:
         RejuiceError: the package is there without it, or is not built as it was.
@@ -326,7 +326,7 @@ def tables_js() -> str:
 
 @cache
 def tables_css() -> str:
-    """The style of DataTables.
+    """Return the style of DataTables.
 
     Raises:
         RejuiceError: the package is there without it.
@@ -442,7 +442,7 @@ class _Writer:
         return embedded_json(head)
 
     def _figures(self, each: PageSet) -> dict[str, Any]:
-        """The head of a set, whose columns are added; without texts."""
+        """Return the head of a set, whose columns are added; without texts."""
         columns = [
             {
                 "name": column.name,
@@ -471,7 +471,7 @@ class _Writer:
         }
 
     def _share(self, left: int) -> float:
-        """The share of the groups whose texts fit into so many bytes."""
+        """Return the share of the groups whose texts fit into so many bytes."""
         expected = sum(
             packed_size(each.group_texts, each.row_texts, each.groups_at)
             for each in self._data.sets
@@ -504,7 +504,7 @@ class _Writer:
 
 
 def _numbered(sets: Sequence[PageSet]) -> pa.Array:
-    """The prompt_ids of all sets: a prompt has the same place in each."""
+    """Return the prompt_ids of all sets: a prompt has the same place in each."""
     ids = [texts(each.group_texts["prompt_id"]) for each in sets]
     return pc.unique(
         pa.chunked_array([c for column in ids for c in column.chunks], pa.large_string())

@@ -66,7 +66,7 @@ class WrittenValues:
 
     @classmethod
     def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
-        """The values after some steps."""
+        """Return the values after some steps."""
         values = cls(base)
         for each in applied:
             values.add(each)
@@ -125,7 +125,7 @@ class WrittenValues:
         return len(self.fate_N)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The last value of a column in each row; null where it has none.
+        """Return the last value of a column in each row; null where it has none.
 
         Raises:
             KeyError: neither the base nor a step has it.
@@ -165,7 +165,7 @@ class RowEvidence(NamedTuple):
     rows: int  # so many rows were looked at
 
     def banner(self) -> str:
-        """A sentence for the page, where it does not have the evidence of all rows."""
+        """Return a sentence for the page, where it does not have the evidence of all rows."""
         if self.rows == len(self.entries):
             return ""
         return (
@@ -180,7 +180,7 @@ def evidence_of(
     rows: RowTable,
     most_rows: int = MOST_ROWS,
 ) -> RowEvidence:
-    """What the values of the rows of a set rest on.
+    """Return what the values of the rows of a set rest on.
 
     Raises:
         RejuiceError: what is on file does not fit the steps.
@@ -308,7 +308,7 @@ def _sampled(present_N: Array, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray) 
 
 
 def _components(vectors_NxD: Array) -> Array:
-    """The first two principal components, float64[N, 2], rounded.
+    """Return the first two principal components, float64[N, 2], rounded.
 
     By subspace iteration from a seeded start: the whole spectrum, of which two are wanted, would
     take seconds on busy cores.
@@ -344,7 +344,7 @@ def page_set(
     banner: str = "",
     evidence: RowEvidence | None = None,
 ) -> PageSet:
-    """The set of some parts of a run."""
+    """Return the set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
     figures = {**set_figures(rows, funnel).as_json(), "length_unit": rows.unit}
     starts_G = rows.groups.starts_G
@@ -395,7 +395,7 @@ def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
 
 
 def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
-    """A column of few different texts; the first slug is "" and stands for null."""
+    """Return a column of few different texts; the first slug is "" and stands for null."""
     slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
     places = pc.index_in(column.cast(pa.string()), pa.array(slugs[1:], pa.string()))
     kind = np.uint8 if len(slugs) < _MANY_SLUGS else np.int32
@@ -447,7 +447,7 @@ def _component_names(rows: RowTable) -> set[str]:
 
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
-    """A column of all parts; nulls where a part has none."""
+    """Return a column of all parts; nulls where a part has none."""
     return joined(
         [
             each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
@@ -457,7 +457,7 @@ def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values as they are where JSON has them, else as text."""
+    """Return values as they are where JSON has them, else as text."""
     kind = column.type
     plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
     return column if any(of_kind(kind) for of_kind in plain) else texts(column)
@@ -481,7 +481,7 @@ def _slim(turns: Any, wanted: Sequence[str]) -> Any:
 
 
 def page_of_stored(stored: Stored) -> PageData:
-    """The page of a stored run.
+    """Return the page of a stored run.
 
     Raises:
         RejuiceError: its files are damaged.
@@ -532,7 +532,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
 
 
 def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
-    """One page of one or more stored runs, each with the path that was given for it.
+    """Return one page of one or more stored runs, each with the path that was given for it.
 
     Raises:
         RejuiceError: files of a run are damaged.
@@ -551,7 +551,7 @@ def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
 
 
 def _named(page: PageData, path: str) -> PageData:
-    """One of several pages, with its path wherever more than one may be seen."""
+    """Return one of several pages, with its path wherever more than one may be seen."""
 
     def name(own: str) -> str:
         return f"{path} {own}".rstrip()
