@@ -1,1 +1,1 @@
-"""Commands that look at a run: one file for what each finds and one for what it prints."""
+"""Commands that look at a run: explain, report, view, whatif, preview, diff and audit."""

@@ -1,1 +1,1 @@
-"""Our operators inside Data-Juicer: what `dj-process` runs."""
+"""rejuice's operators inside Data-Juicer: what `dj-process` runs."""

@@ -1,1 +1,1 @@
-"""trainer.verl"""
+"""What runs inside verl: groups as tables, the recipe on them, rewards and advantages back."""

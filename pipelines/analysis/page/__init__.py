@@ -1,1 +1,1 @@
-"""pipelines.analysis.page"""
+"""One HTML file to look at runs: figures, plots, and a browser of samples."""
