@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rejuice.operators import Change
-from rejuice.pipelines.engine import paid_chunks
+from rejuice.pipelines.engine import paid_rows_format
 from rejuice.pipelines.engine.paid_rows import KeptRows, chunk_path
 from rejuice.pipelines.engine.steps import StepResult
 
@@ -32,7 +32,7 @@ def seconds(folder: Path, chunks: int) -> float:
     change = Change({"response": texts}, parents=np.repeat(np.arange(ROWS), RESPONSES))
     for at in range(0, len(keys), ROWS):
         own = keys[at : at + ROWS]
-        paid_chunks.save(chunk_path(folder, own), StepResult(change, ROWS, 0.0, {}), own)
+        paid_rows_format.save(chunk_path(folder, own), StepResult(change, ROWS, 0.0, {}), own)
         kept.add(chunk_path(folder, own), own)
     draw.shuffle(keys)
     start, found = time.process_time(), 0

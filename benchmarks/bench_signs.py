@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 from simulated_signs import HACKS, audited, simulated  # noqa: E402
 
 from rejuice.operators.confidence import wilson_interval  # noqa: E402
-from rejuice.pipelines.analysis.signs import DRAWS, StratifiedPairs  # noqa: E402
+from rejuice.pipelines.analysis.reward_hacking import DRAWS, StratifiedPairs  # noqa: E402
 
 CLEAN, PLANTED = 2_000, 200
 SHAPES = {"an export": 1, "training, 40 steps": 40}

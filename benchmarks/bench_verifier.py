@@ -26,7 +26,7 @@ from math_verify import parse
 from math_verify import verify as is_equal
 
 from rejuice.operators.verifier import extract_answer, verify, verify_batch
-from rejuice.operators.verifier.exact import read_plain
+from rejuice.operators.verifier.fractions_and_decimals import read_plain
 from rejuice.operators.verifier.structure import exactly
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))

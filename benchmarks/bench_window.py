@@ -29,7 +29,7 @@ from rejuice.operators.sampling.protocol import Group, Sample
 from rejuice.operators.servers.concurrency import LoopThread, work_on_demand
 from rejuice.operators.servers.judge import Judge, ScoringOutcome, ScoringRequest
 from rejuice.operators.servers.judged_mapper import JudgedMapper
-from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import resumable_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -163,7 +163,7 @@ def run(
     (folder / "recipe.yaml").write_text(yaml.safe_dump(document))
     server = SimulatedServer(tick_s)
     use(server)
-    resumable._OPEN_CHUNKS = open_chunks
+    resumable_step._OPEN_CHUNKS = open_chunks
     start = time.perf_counter()
     engine.run(load(folder / "recipe.yaml"), chunk_rows=CHUNK)
     seconds = time.perf_counter() - start
@@ -174,7 +174,7 @@ def run(
 
 def main(rows: int, ms_per_token: float, kinds: Iterable[str]) -> None:
     """Run both and print the ratio."""
-    window = resumable._OPEN_CHUNKS
+    window = resumable_step._OPEN_CHUNKS
     print(f"{rows:,} rows in chunks of {CHUNK:,}, {CONCURRENCY:,} at a time")
     for kind in kinds:
         with tempfile.TemporaryDirectory() as made:

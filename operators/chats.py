@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
-from .compute import pc
 from .errors import DataError
 from .groups import Array
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from .compute import pc
+from .arrow_compute import pc
 from .errors import DataError
 
 BoolArray: TypeAlias = NDArray[np.bool_]

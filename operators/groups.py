@@ -15,7 +15,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-from .compute import pc
+from .arrow_compute import pc
 
 Array: TypeAlias = NDArray[Any]
 

@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from .arrow_compute import pc
 from .columns import of_task
-from .compute import pc
 from .groups import Array, group_starts, hash_each, scoped_keys
 from .operator import Columns
 

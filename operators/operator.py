@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .arrow_compute import pc
 from .columns import columns_of, flat
-from .compute import pc
 from .config import Named
 
 Columns = tuple[str, ...]

@@ -16,7 +16,7 @@ from ..operators import EmptyResultError, RecipeError, RejuiceError
 from .dataset.files import run_folder, write_arrow
 from .dataset.remote import AnyPath, to_path
 from .dataset.write import exported_rows
-from .engine.finished import describe
+from .engine.finished_export import describe
 from .engine.progress import Progress
 from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
 from .engine.run import RunEngine

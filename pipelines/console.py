@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..operators.logs import visible
-from .terminal import SafeStream, shown
+from .safe_output import SafeStream, shown
 
 LOG_WIDTH = 140
 """Columns of a log. A terminal with fewer has no room for drop reasons and details in a table."""

@@ -81,7 +81,7 @@ def test_few_files_name_data_juicer():
         "operators/text/statistics.py",
         "pipelines/dataset/read.py",
         # What users read about its operators.
-        "pipelines/analysis/report.py",
+        "pipelines/analysis/funnel.py",
         "pipelines/analysis/reference.py",
     }
 

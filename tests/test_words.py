@@ -97,10 +97,10 @@ ALLOWED = (
     Allowed("tests/operators/mapper/test_format_reward_mapper.py", "as said", "a sample response"),
     Allowed("tests/operators/verifier/test_last_number.py", "He said", "a sample response"),
     Allowed("tests/support/denials/en.yaml", "", "sample responses"),
-    Allowed("operators/verifier/denials.py", "said", "words of responses"),
-    Allowed("operators/verifier/denials.py", "told", "words of responses"),
-    Allowed("operators/verifier/scope.py", "told", "words of responses"),
-    Allowed("operators/verifier/scope.py", "said", "words of responses"),
+    Allowed("operators/verifier/denials_english.py", "said", "words of responses"),
+    Allowed("operators/verifier/denials_english.py", "told", "words of responses"),
+    Allowed("operators/verifier/answer_sentence.py", "told", "words of responses"),
+    Allowed("operators/verifier/answer_sentence.py", "said", "words of responses"),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..groups import Array
 
 _BLOCK = 1 << 20

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import model_validator
 from typing_extensions import Self
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..groups import Array, group_starts, hash_each, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of

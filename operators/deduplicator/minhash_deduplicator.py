@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..groups import Array, group_starts, mix, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.minhash import PERMUTATIONS, jaccard, signatures

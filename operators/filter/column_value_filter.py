@@ -9,8 +9,8 @@ import pyarrow as pa
 from pydantic import StrictBool, StrictInt, StrictStr, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import is_text
-from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Filter
 from ..operator import drop as drop_where

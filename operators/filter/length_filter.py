@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import is_list, is_text
-from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Filter, drop
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 from pydantic import Field
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..operator import Columns, Filter, drop
 
 

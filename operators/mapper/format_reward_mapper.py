@@ -11,8 +11,8 @@ import pyarrow as pa
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import component, component_columns, is_text
-from ..compute import pc
 from ..errors import DataError
 from ..operator import Columns, Mapper
 from ..thoughts import continued

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import component, component_columns, flat
-from ..compute import pc
 from ..operator import Change, Columns, Operator, drop
 
 _BOX = re.compile(r"\\boxed\s*\{")

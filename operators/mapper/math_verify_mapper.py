@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import component
-from ..compute import pc
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
 from ..thoughts import continued

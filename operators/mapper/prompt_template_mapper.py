@@ -13,9 +13,9 @@ import pyarrow as pa
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..chats import Chats, chats_of, fill, nest_messages, prompt_ids, user_roles
 from ..columns import at_path, columns_of, is_list, is_text
-from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop

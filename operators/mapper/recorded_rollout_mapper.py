@@ -10,9 +10,9 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..chats import Chats, chats_of, responses_in, texts_of_contents
 from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list, is_text
-from ..compute import pc
 from ..errors import DataError, suggest
 from ..groups import Groups
 from ..operator import Change, Columns, Operator, Scope, drop

@@ -18,8 +18,8 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import BoolArray, component_columns, flat, numbers, of_task, right_and_wrong
-from ..compute import pc
 from ..config import Config
 from ..errors import DataError
 from ..groups import Array, Groups

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..columns import flat
-from ..compute import pc
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper, drop

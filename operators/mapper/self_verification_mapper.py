@@ -13,9 +13,9 @@ import pyarrow as pa
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..arrow_compute import pc
 from ..chats import fill, last_user_message, prompt_ids, user_messages
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
-from ..compute import pc
 from ..groups import Array, Groups, hash_each, mix, uniform_N, uniform_of
 from ..judgements import JUDGED_COLUMN, Mode, same_text
 from ..operator import Change, Columns, Operator, Scope

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from ..arrow_compute import pc
 from ..columns import flat
-from ..compute import pc
 from ..groups import uniform_N
 from ..operator import Change, Columns, Operator, Scope
 from ..verifier import Slug, check_reference

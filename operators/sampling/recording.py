@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from ..arrow_compute import pc
 from ..chunk_results import Feed, Numbered
 from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
-from ..compute import pc
 from ..errors import EngineError
 from ..groups import Array
 from ..json_text import is_very_deep

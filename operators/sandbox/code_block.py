@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..thoughts import after_thoughts, final_channel
-from ..verifier.ending import own_text
+from ..verifier.end_of_turn import own_text
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*?)[ \t\r]*")
 _PYTHON = frozenset({"python", "python3", "py", "py3"})

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..errors import DataError
 from ..groups import Array, Groups, hash_each, uniform_N
 from ..operator import Change, Columns, Kind, Operator, Scope, drop

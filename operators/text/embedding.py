@@ -22,7 +22,7 @@ import xxhash
 from pydantic import model_validator
 from typing_extensions import Self
 
-from ..compute import pc
+from ..arrow_compute import pc
 from ..config import Config
 from ..errors import OperatorError, RecipeError, first_line
 from ..groups import Array, Groups

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ..arrow_compute import pc
 from ..columns import is_list
-from ..compute import pc
 from ..errors import DataError
 from ..groups import Array, mix
 

@@ -10,7 +10,7 @@ from itertools import accumulate, chain, repeat
 from ..logs import logger
 from ..references import alternatives
 from .answer import extract_answer
-from .exact import read_number
+from .fractions_and_decimals import read_number
 from .limits import refusal
 from .pool import FAILURES, Slug, Verdict
 from .structure import exactly, is_missing
@@ -96,7 +96,7 @@ def verify(
     reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
     in seconds of processor time and applies to the symbolic tier; the exact tier takes
     microseconds. With `worked_out`, an equal value is not enough: of a numeral as reference, the
-    answer must be a numeral, too (`worked_out.py`).
+    answer must be a numeral, too.
 
     >>> verify("18 - 6 = 12, so the answer is 12.", "12")
     Verdict(verdict='correct', answer='12')
@@ -283,7 +283,7 @@ def check_references(
     Raises:
         rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
     """
-    from .exact import read_number
+    from .fractions_and_decimals import read_number
 
     if any(len(_each(each)) > 1 for each in references):
         return _checked_each(references, timeout, workers)

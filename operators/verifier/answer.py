@@ -12,16 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..thoughts import after_thoughts, final_channel
+from .answer_sentence import is_denied
 from .boxes import boxed, gives_up, is_negated
-from .denials_of import without_double_negations, without_other_number
-from .ending import own_text
+from .denial_tables import without_double_negations, without_other_number
+from .end_of_turn import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
-from .scope import is_denied
 from .words import listed
 
 if TYPE_CHECKING:
-    from .foreign import Clause, PhrasePlace
+    from .other_languages import Clause, PhrasePlace
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
@@ -55,13 +55,13 @@ class _AnswerPhrases:
 
 
 def _phrases_in(text: str) -> list[PhrasePlace]:
-    from .foreign import phrases_in  # compiled for a text that has letters beyond ASCII
+    from .other_languages import phrases_in  # compiled for a text that has letters beyond ASCII
 
     return phrases_in(text)
 
 
 def _answers_in(text: str) -> list[PhrasePlace]:
-    from .foreign import answers_in
+    from .other_languages import answers_in
 
     return answers_in(text)
 
@@ -352,7 +352,7 @@ def is_bare(text: str) -> bool:
     if "? " in text:
         return False
     if not text.isascii():
-        from .foreign import is_bare as is_bare_there
+        from .other_languages import is_bare as is_bare_there
 
         if (decided := is_bare_there(text[:_TAIL])) is not None:
             return decided
@@ -376,7 +376,7 @@ def is_bare(text: str) -> bool:
 
 def _is_sentence(text: str) -> bool:
     if not text.isascii():
-        from .foreign import is_sentence
+        from .other_languages import is_sentence
 
         if is_sentence(text):
             return True
@@ -427,7 +427,7 @@ def _readable_prose(text: str) -> str:
     plain = without_other_number(without_double_negations(plain))
     if plain.isascii() and not is_hinted(plain):
         return plain
-    from .foreign_denials import without_other_number as without_other_number_there
+    from .denials_by_language import without_other_number as without_other_number_there
 
     return without_other_number_there(plain)
 
@@ -525,7 +525,7 @@ def _options(text: str) -> str | None:
 def _clause(text: str) -> str | None:
     """The answer at the start of the text after "answer is", or of a phrase in another language."""
     if text[:1].isalpha() and (not text.isascii() or is_hinted(text[:24])):
-        from .foreign import clause as foreign_clause
+        from .other_languages import clause as foreign_clause
 
         if (foreign := foreign_clause(text)) is not None:
             return _in_clause(foreign)
@@ -551,7 +551,7 @@ def _clause(text: str) -> str | None:
 
 def _in_clause(clause: Clause) -> str | None:
     """Return the answer in what follows a phrase of another language."""
-    from .foreign import ends_in_negation, letter, number
+    from .other_languages import ends_in_negation, letter, number
 
     text = clause.text
     if not text:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from ..thoughts import answer_part
-from .ending import own_text
-from .scope import is_denied
+from .answer_sentence import is_denied
+from .end_of_turn import own_text
 from .words import REACH
 
 # --- Whether a policy commits to the answer that it writes: negations, and giving up ---
@@ -36,7 +36,7 @@ def is_negated(text: str, start: int) -> bool:
         return True
     if text.isascii() or text[max(0, start - REACH) : max(0, start)].isascii():
         return False
-    from .foreign import ends_in_negation
+    from .other_languages import ends_in_negation
 
     return ends_in_negation(text, start)
 
@@ -47,7 +47,7 @@ def is_refuted(text: str, end: int) -> bool:
         return True
     if text.isascii() or text[end : end + REACH].isascii():
         return False
-    from .foreign import begins_with_refutation
+    from .other_languages import begins_with_refutation
 
     return begins_with_refutation(text, end)
 
@@ -67,7 +67,7 @@ def gives_up(text: str) -> bool:
         return True
     if text.isascii():
         return False
-    from .foreign import gives_up as gives_up_there
+    from .other_languages import gives_up as gives_up_there
 
     return gives_up_there(text)
 
@@ -166,7 +166,7 @@ def _with_power(text: str, content: str, end: int) -> str:
     changed = _BOX_AFTER.match(text, end) if content else None
     if not changed:
         if content and not text.isascii():
-            from .foreign import magnitude_after
+            from .other_languages import magnitude_after
 
             return f"{content} {magnitude_after(text[end + 1 : end + 20])}".strip()
         return content

@@ -5,7 +5,7 @@ All are in simplified characters: a text is simplified before it is looked at.
 
 from __future__ import annotations
 
-from .denials_of import DenialWords
+from .denial_tables import DenialWords
 
 _TRADITIONAL = (
     "說認為錯誤對們這應該許懷無沒結項選確據難設與決絕會聲稱覺嗎減從見麼並則還過數總題問給當實際"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .denials_of import DenialWords
+from .denial_tables import DenialWords
 
 FRENCH = DenialWords(
     before=r"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .ending import begins_item
+from .end_of_turn import begins_item
 from .languages import is_hinted
 from .units import read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, listed
@@ -101,7 +101,7 @@ _PARTNER = {"(": ")", "[": "]", "{": "}"}
 def last_number(text: str) -> str | None:
     """The last number with sign, currency and percent mark, or the expression that contains it."""
     if not text.isascii() or is_hinted(text):
-        from .foreign import number as foreign_number
+        from .other_languages import number as foreign_number
 
         if (found := foreign_number(text, english_number)) is not None:
             return found.answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .exact import read_plain
+from .fractions_and_decimals import read_plain
 from .notation import closes_at, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .exact import Number, read_both, read_plain, read_simple, same_number
+from .fractions_and_decimals import Number, read_both, read_plain, read_simple, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
 from .limits import refusal
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items

@@ -22,7 +22,7 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
-from .exact import Number, read_both, read_plain, rounds_to, same_number
+from .fractions_and_decimals import Number, read_both, read_plain, rounds_to, same_number
 from .intervals import LETTER, OPERATION, ORDER, REALS, Interval, bracketed, condition, ordered
 from .lists import MAX_ITEMS, split_items
 from .notation import plain, split_top

@@ -31,7 +31,7 @@ from .words import FOREIGN_MAGNITUDES, listed
 # --- Units that follow a number -------------------------------------------------------
 
 # --- Unit names -----------------------------------------------------------------------
-# Names of units in other languages than English, for the names that `measures.py` has.
+# Names of units in other languages than English, for the names in English below.
 
 UNIT_NAMES: dict[str, str] = {
     "km": (

@@ -1,6 +1,6 @@
 """Audit the verdicts of a stored run: a sample for a person to label, error rates, weak tests.
 
-What a sample is drawn from is in `verdicts.py`; signs of reward hacking are in `signs.py`.
+What a sample is drawn from is in `verdicts.py`; signs of reward hacking are in `reward_hacking.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
-from .signs import ALPHA, SignResult
+from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
 from .verdicts import (
     CHANGE,

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
-from ...operators.compute import pc
+from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups
 from ..console import listed
 from ..recipe.recipe import Recipe

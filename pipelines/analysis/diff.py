@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...operators import DataError
-from ...operators.compute import pc
+from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from ...operators import DataError, Operator, Scope
+from ...operators.arrow_compute import pc
 from ...operators.columns import component_columns, numbers
-from ...operators.compute import pc
 from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ...operators.arrow_compute import pc
 from ...operators.columns import right_and_wrong
-from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ..engine.report import StepReport
 from .rows import RowTable

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...operators import DataError, ResumableOperator
-from ...operators.compute import pc
+from ...operators.arrow_compute import pc
 from ...operators.confidence import wilson_interval
 from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper

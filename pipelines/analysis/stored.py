@@ -22,7 +22,7 @@ from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..dataset.files import run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..dataset.write import exported_rows
-from ..engine.finished import read_manifest
+from ..engine.finished_export import read_manifest
 from ..engine.frame import Frame
 from ..engine.plan import Plan
 from ..engine.report import Report, read_decisions

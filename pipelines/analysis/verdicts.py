@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Operator
+from ...operators.arrow_compute import pc
 from ...operators.columns import flat, of_task, right_and_wrong
-from ...operators.compute import pc
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper

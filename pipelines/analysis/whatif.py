@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...operators import Change, DataError, ResumableOperator
-from ...operators.compute import pc
+from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper

@@ -94,7 +94,7 @@ def audit(
     each compared with permuted groups, so that false alarms have a stated rate.
     """
     from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
-    from ..analysis.signs import audit_signs
+    from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
     stored = open_run(path, range_of_steps(steps))
@@ -403,7 +403,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from ..analysis.report import show_funnel, show_training
+    from ..analysis.funnel import show_funnel, show_training
     from ..console import Console
     from ..dataset.files import run_folder
     from ..engine.report import Report

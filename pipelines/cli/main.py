@@ -13,7 +13,7 @@ import typer
 from ...operators import EmptyResultError, RejuiceError, __version__
 from ...operators.errors import first_line
 from ...operators.workers import signals_interrupt
-from ..terminal import safe_output, shown
+from ..safe_output import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
 from .export import app as export
@@ -91,7 +91,7 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from ..analysis.report import show_funnel
+    from ..analysis.funnel import show_funnel
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints

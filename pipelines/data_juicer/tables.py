@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Change, OperatorError
+from ...operators.arrow_compute import pc
 from ...operators.columns import column_of, field_at, flat
-from ...operators.compute import pc
 from ...operators.operator import CALL_FAILED
 from ..dataset.helper_columns import HASHES, KINDS, META, STATS, filled, with_column
 from ..dataset.schemas import is_text

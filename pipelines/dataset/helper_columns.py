@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from ...operators.compute import pc
+from ...operators.arrow_compute import pc
 
 STATS = "__dj__stats__"
 META = "__dj__meta__"

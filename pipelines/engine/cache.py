@@ -27,7 +27,7 @@ from ...operators.logs import logger
 from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
 from .commit import counts_retries, retry_count, write_retry_count
-from .finished import read_manifest
+from .finished_export import read_manifest
 from .report import Report
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------

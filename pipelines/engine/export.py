@@ -5,7 +5,7 @@ curated/part-00000.parquet                     files of whole groups, written si
 curated.run/report.json                        the funnel, figures of each column, timing
 curated.run/recipe.yaml                        the recipe with every default and absolute paths
 curated.run/03_pass_rate_filter/decisions.parquet  row_id, step, reason of each dropped row
-curated.run/manifest.json                      written last: the run is finished, see `finished`
+curated.run/manifest.json                      written last, see `finished_export`
 """
 
 from __future__ import annotations
@@ -43,11 +43,7 @@ from ..dataset.write import mark_written, write_parts_list, writer, written_of
 from ..recipe.columns import computed_from
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe, YAMLError, dump, parse
-from .finished import (
-    RunPlace,
-    read_manifest,
-    recipe_mark,
-)
+from .finished_export import RunPlace, read_manifest, recipe_mark
 from .frame import Frame
 from .plan import Plan
 from .progress import Progress

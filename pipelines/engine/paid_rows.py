@@ -34,10 +34,10 @@ from ...operators.logs import logger
 from ...operators.operator import split
 from ..dataset.files import DamagedError, owner, read_content, remove_file, write_file
 from ..dataset.remote import AnyPath, RemotePath, leased
-from . import earlier_chunks
-from . import paid_chunks as kept_chunk
+from . import paid_rows_earlier_formats
+from . import paid_rows_format as kept_chunk
 from .commit import RetriesGoneError, count_retry, pack, retry_count, unpack
-from .paid_chunks import load
+from .paid_rows_format import load
 from .steps import StepResult
 
 # --- Key index ------------------------------------------------------------------------
@@ -383,8 +383,8 @@ def entries(path: AnyPath) -> Iterator[Entry]:
         if content is None:
             continue  # Another run has finished the chunk: these rows are in it.
         data = memoryview(content)
-        if earlier_chunks.is_journal(data) or next(records_in(data), None) is None:
-            yield from earlier_chunks.journal_entries(data, _entry)
+        if paid_rows_earlier_formats.is_journal(data) or next(records_in(data), None) is None:
+            yield from paid_rows_earlier_formats.journal_entries(data, _entry)
         else:
             yield from _entries(data, journal, owner(path))
 
@@ -501,7 +501,7 @@ def chunks(folder: AnyPath) -> Iterator[tuple[AnyPath, list[str]]]:
     for file in sorted({path.with_suffix(".keys") for path in found}, key=str):
         keys, whole = _read_keys(file), file.with_suffix(".arrow")
         if keys is None:
-            keys = kept_chunk.keys_of(whole) or earlier_chunks.keys_of(whole)
+            keys = kept_chunk.keys_of(whole) or paid_rows_earlier_formats.keys_of(whole)
             if keys is None or kept_chunk.hash_of(keys) != file.stem:
                 lost = "its rows are found again only where the same rows are a chunk"
                 _log.warning("%s is %s: %s", file, "damaged" if file.exists() else "gone", lost)
@@ -582,7 +582,7 @@ def is_finished(whole: AnyPath, keys: Sequence[str] | None = None) -> bool:
     except RetriesGoneError:
         raise
     except DamagedError:
-        found = earlier_chunks.whole_chunk(whole)
+        found = paid_rows_earlier_formats.whole_chunk(whole)
         if found is None:
             take_apart(whole)
             raise
@@ -604,7 +604,7 @@ def _renew(
 
 def take_apart(whole: AnyPath) -> None:
     """Replace a damaged chunk by a journal of what is still good of it."""
-    good = [*kept_chunk.undamaged_rows(whole)] or earlier_chunks.undamaged_rows(whole)
+    good = [*kept_chunk.undamaged_rows(whole)] or paid_rows_earlier_formats.undamaged_rows(whole)
     found = [(row, change) for row, change in good if not change.drops_all()]
     _log.warning(
         "%s is damaged: its rows are computed again, but for %d that are undamaged",

@@ -24,7 +24,7 @@ from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, StoredOperator
 from . import commit
-from . import paid_chunks as kept_chunk
+from . import paid_rows_format as kept_chunk
 from .commit import retry_count
 from .frame import Frame
 from .paid_rows import kept_name

@@ -23,8 +23,8 @@ from ...operators import (
     ResumableOperator,
     Scope,
 )
+from ...operators.arrow_compute import pc
 from ...operators.columns import is_text
-from ...operators.compute import pc
 from ...operators.disk import NotAFileError
 from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper

@@ -38,14 +38,14 @@ from .cache import use_cache
 from .commit import RetriesGoneError, save
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
-from .finished import Hold, finished_report, placed, recipe_mark, sign, sole_writer
+from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
 from .frame import NO_GROUP_STARTS, Frame, GroupStarts, check_contiguous
 from .paid_rows import ChunkLock, is_finished, is_kept
 from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
 from .progress import Progress, StepProgress
 from .report import Report
-from .resumable import ChunkToRun, run_resumable
-from .retry import (
+from .resumable_step import ChunkToRun, run_resumable
+from .retry_missing import (
     lacks_steps_before,
     recompute_failed,
     reopen_dropped,

@@ -18,7 +18,7 @@ from fake_server import FakeServer
 from version_0_4 import as_it_was
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 

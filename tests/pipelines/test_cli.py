@@ -126,7 +126,7 @@ class EmptyRowMapper(Operator):
 """
 
 
-@pytest.mark.recommended("pipelines/analysis/report.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
+@pytest.mark.recommended("pipelines/analysis/funnel.py", "to trace one dropped row: rejuice explain {…}")  # fmt: skip
 @pytest.mark.parametrize(
     ("process", "ids"),
     [

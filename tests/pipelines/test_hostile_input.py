@@ -17,7 +17,7 @@ from rejuice.operators.json_text import is_very_deep, parse_json
 from rejuice.operators.sampling.recording import Recording
 from rejuice.pipelines.analysis.page.build import embedded_json
 from rejuice.pipelines.dataset.write import written_columns
-from rejuice.pipelines.engine.finished import _checksum, read_manifest
+from rejuice.pipelines.engine.finished_export import _checksum, read_manifest
 from rejuice.pipelines.engine.report import Report, decided_rows
 from rejuice.pipelines.recipe.recipe import Recipe, YAMLError, describe, load, parse
 

@@ -78,7 +78,7 @@ def test_an_export_of_another_recipe(rejuice, recipe):
     rejuice("rejuice run two.yaml --overwrite")
 
 
-@pytest.mark.recommended("pipelines/engine/finished.py", "give another --export_path")
+@pytest.mark.recommended("pipelines/engine/finished_export.py", "give another --export_path")
 def test_an_export_that_another_run_is_writing(rejuice, recipe, tmp_path):
     recipe("one.yaml")
     (tmp_path / "out").mkdir()

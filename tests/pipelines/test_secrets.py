@@ -34,7 +34,7 @@ from rejuice.pipelines.console import Console
 from rejuice.pipelines.data_juicer.failures import ServerLostError, _watched, watching
 from rejuice.pipelines.data_juicer.steps import refuse_credentials
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.terminal import safe_output
+from rejuice.pipelines.safe_output import safe_output
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = {"back_off_s": 0.002, "timeout_s": 20, "patience_s": 0.1, "attempts": 2, "give_up_s": 0.05}

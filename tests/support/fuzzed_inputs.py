@@ -45,7 +45,7 @@ from trained_run import write_trained
 from rejuice.operators.registry import load_all
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli import main
-from rejuice.pipelines.engine import finished
+from rejuice.pipelines.engine import finished_export
 
 DONE, LINE = "done", "one line"
 RIGHT = (DONE, LINE)
@@ -292,7 +292,7 @@ class FuzzedInputs:
             content = json.loads(text)  # With a checksum that is right again, mostly.
             if rng.random() < 0.7:
                 del content["checksum"]
-                text = json.dumps({**content, "checksum": finished._checksum(content)})
+                text = json.dumps({**content, "checksum": finished_export._checksum(content)})
         file.write_bytes(encoded(text))
         if rng.random() < 0.3:
             return "cache", "ls", str(self._tiny)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rejuice.pipelines.analysis.signs import SignRows, signs_of, with_alarms
+from rejuice.pipelines.analysis.reward_hacking import SignRows, signs_of, with_alarms
 
 HACKS = {
     "length pays": "a reward for length of 0.2 standard deviations of the advantage",

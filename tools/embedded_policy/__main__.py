@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rejuice.operators import RejuiceError
-from rejuice.pipelines.engine.progress import Progress
-
+from ...operators import RejuiceError
+from ...pipelines.engine.progress import Progress
 from .build import CURRICULA, build
 
 

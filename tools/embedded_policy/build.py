@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rejuice.operators import RejuiceError
-
+from ...operators import RejuiceError
 from .batches import Course
 from .lookups import LookupCurriculum
 from .model import SIZE, Size

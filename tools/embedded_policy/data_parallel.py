@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from rejuice.operators import RejuiceError
+from ...operators import RejuiceError
 
 if TYPE_CHECKING:
     from torch import Tensor

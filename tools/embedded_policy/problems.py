@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from rejuice.pipelines.demo.problems import (
+from ...pipelines.demo.problems import (
     HELD_OUT,
     NAMES,
     TEMPLATES,
@@ -23,8 +23,7 @@ from rejuice.pipelines.demo.problems import (
     problem,
     seeded,
 )
-from rejuice.pipelines.demo.recorded import worked
-
+from ...pipelines.demo.recorded import worked
 from .batches import Demonstration
 from .model import TAGS, tokenizer_of
 

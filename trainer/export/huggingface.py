@@ -25,7 +25,7 @@ from ...pipelines.dataset.read import Dataset, read_all, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of
-from ...pipelines.engine.finished import Manifest, read_manifest
+from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .trl_formats import Converted, Format
 

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ...operators.agents.trajectory import FAILURES, TOOL
+from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT, WRONG, numbers, right_and_wrong
-from ...operators.compute import pc
 from ...operators.confidence import Z_95, wilson_interval
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text

@@ -23,8 +23,8 @@ import orjson
 import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
+from ....operators.arrow_compute import pc
 from ....operators.columns import common_type, is_text
-from ....operators.compute import pc
 from ....operators.disk import temporary_path
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....operators.arrow_compute import pc
 from ....operators.columns import flat, is_text
-from ....operators.compute import pc
 from ....operators.groups import Array, hash_each, mix
 from ....operators.operator import surviving_rows
 from ....operators.text.embedding import hashed_ngram
@@ -22,9 +22,9 @@ from ...engine.steps import AppliedStep
 from ...recipe.steps import Step
 from ..evidence import evidence, has_evidence, seen_by
 from ..figures import column_values, set_figures
-from ..report import TRAINING, set_funnel
+from ..funnel import TRAINING, set_funnel
+from ..reward_hacking import SignResult, audit_signs
 from ..rows import BY_TRAINING, KEPT, RowTable, row_table, stored_rows
-from ..signs import SignResult, audit_signs
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 

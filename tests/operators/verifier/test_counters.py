@@ -4,7 +4,7 @@ from each import check_each
 from graded_cases import check_boxed, check_verdicts
 
 from rejuice.operators.verifier import check_reference
-from rejuice.operators.verifier.exact import read_number
+from rejuice.operators.verifier.fractions_and_decimals import read_number
 
 
 def test_digits_and_punctuation() -> None:

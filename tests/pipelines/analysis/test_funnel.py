@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from rejuice.pipelines.analysis.report import show_funnel
+from rejuice.pipelines.analysis.funnel import show_funnel
 from rejuice.pipelines.console import LOG_WIDTH
 from rejuice.pipelines.engine.report import Report, StepReport
 

@@ -10,7 +10,7 @@ from rejuice.operators import ColumnRangeFilter, GroupStatsMapper, Mapper, PassR
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
-from rejuice.pipelines.analysis.report import GradedPart, WrongExample, no_signal
+from rejuice.pipelines.analysis.funnel import GradedPart, WrongExample, no_signal
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import iterate_steps, run_step
 from rejuice.pipelines.recipe.steps import number_steps

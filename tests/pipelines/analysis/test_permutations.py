@@ -5,7 +5,7 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from rejuice.pipelines.analysis.signs import (
+from rejuice.pipelines.analysis.reward_hacking import (
     DRAWS,
     EXCEEDANCES,
     StratifiedPairs,

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from command import runner
 
-from rejuice.pipelines.analysis.report import NoSignal, WrongExample, no_signal_line
+from rejuice.pipelines.analysis.funnel import NoSignal, WrongExample, no_signal_line
 
 PROCESS = [
     {"prompt_template_mapper": None},

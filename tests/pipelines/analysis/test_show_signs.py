@@ -6,7 +6,7 @@ import pytest
 
 from rejuice.operators import DataError
 from rejuice.pipelines.analysis.audit import sign_lines, sign_row_lines
-from rejuice.pipelines.analysis.signs import SignResult
+from rejuice.pipelines.analysis.reward_hacking import SignResult
 
 FORMAT = SignResult("format without accuracy", "", 0.0002, 0.31, alarm=True, rows=("a1", "b2"))
 SIGNS = (

@@ -6,9 +6,9 @@ import pytest
 from tiny_run import AFTER, ROWS, run_tiny
 from trained_run import tiny_rollouts, write_trained
 
-from rejuice.pipelines.analysis import signs as module
+from rejuice.pipelines.analysis import reward_hacking as module
+from rejuice.pipelines.analysis.reward_hacking import echoes, sign_rows
 from rejuice.pipelines.analysis.rows import stored_rows
-from rejuice.pipelines.analysis.signs import echoes, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.runs import open_run
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from simulated_signs import HACKS, audited, simulated
 
-from rejuice.pipelines.analysis.signs import ALPHA, SignResult, signs_of, with_alarms
+from rejuice.pipelines.analysis.reward_hacking import ALPHA, SignResult, signs_of, with_alarms
 
 EXPORT = (
     "length pays", "format without accuracy", "quality without accuracy",

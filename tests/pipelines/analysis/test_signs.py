@@ -11,7 +11,7 @@ from tiny_run import AFTER, run_tiny, write_tiny
 from trained_run import write_trained
 
 from rejuice.pipelines.analysis.audit import sign_lines
-from rejuice.pipelines.analysis.signs import audit_signs, sign_rows
+from rejuice.pipelines.analysis.reward_hacking import audit_signs, sign_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.runs import open_run
 from rejuice.pipelines.engine import run as engine
@@ -114,7 +114,7 @@ def test_one_step_of_training_has_no_drift(trained):
 
 
 def test_validation_is_read_from_the_points():
-    from rejuice.pipelines.analysis.signs import _validation
+    from rejuice.pipelines.analysis.reward_hacking import _validation
 
     points = [
         {"step": 0.0, "val-core/openai/gsm8k/acc/mean@1": 0.25},

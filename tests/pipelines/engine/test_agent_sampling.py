@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
 
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.recipe.recipe import load

@@ -12,8 +12,8 @@ from rejuice.operators import Change
 from rejuice.operators.disk import records_in
 from rejuice.operators.operator import concatenate
 from rejuice.pipelines.dataset.files import DamagedError
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine.paid_chunks import load
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
+from rejuice.pipelines.engine.paid_rows_format import load
 from rejuice.pipelines.engine.steps import StepResult
 
 ROWS = 40

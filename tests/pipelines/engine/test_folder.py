@@ -11,9 +11,9 @@ from filelock import FileLock
 
 from rejuice.operators import Change
 from rejuice.pipelines.dataset.files import DamagedError
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
 from rejuice.pipelines.engine import paid_rows as kept_folder
 from rejuice.pipelines.engine import paid_rows as kept_journal
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine.commit import (
     RetriesGoneError,
     as_table,

@@ -15,7 +15,7 @@ from rejuice.pipelines.dataset.files import (
 )
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.finished import read_manifest, sole_writer
+from rejuice.pipelines.engine.finished_export import read_manifest, sole_writer
 from rejuice.pipelines.engine.report import Report
 from rejuice.pipelines.recipe.recipe import load
 

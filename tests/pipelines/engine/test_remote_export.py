@@ -14,7 +14,7 @@ from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.dataset.write import exported_rows
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.finished import read_manifest
+from rejuice.pipelines.engine.finished_export import read_manifest
 from rejuice.pipelines.engine.report import Report, read_decisions
 from rejuice.pipelines.recipe.recipe import load
 
@@ -127,7 +127,7 @@ def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
     run("9")
     export, removed, unlink_now = to_path(f"{folder}/curated"), count(), RemotePath.unlink
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rejuice.pipelines.engine.finished.remove_folder", remove)
+        patch.setattr("rejuice.pipelines.engine.finished_export.remove_folder", remove)
         patch.setattr(RemotePath, "unlink", unlink)
         run("1000")
     patterns = ["*/*.parquet", "cur*/part-00000.parquet", "curated/*", "**"]
@@ -176,7 +176,7 @@ def test_a_run_that_is_killed_before_it_removes_anything_is_finished_by_the_one_
     fields = {"export_path": f"{folder}/curated"}
     engine.run(load(path, fields), chunk_rows=16)
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr("rejuice.pipelines.engine.finished.remove_folder", lambda _: 1 / 0)
+        patch.setattr("rejuice.pipelines.engine.finished_export.remove_folder", lambda _: 1 / 0)
         engine.run(load(path, {**fields, "group_size_filter.min": "1"}), chunk_rows=16)
     engine.run(load(path, fields), chunk_rows=16)
     check_finished(to_path(fields["export_path"]))

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rejuice.operators import OperatorError, RejuiceError
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
+from rejuice.pipelines.engine import resumable_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.cache import use_cache
 from rejuice.pipelines.engine.paid_rows import journals
@@ -196,7 +196,7 @@ def test_a_resumable_operator_that_breaks_its_contract(recipe_path, rollouts, fa
 
 
 @pytest.mark.recommended(
-    "pipelines/engine/retry.py", "--retry_dropped retries the rows that {…} dropped"
+    "pipelines/engine/retry_missing.py", "--retry_dropped retries the rows that {…} dropped"
 )
 def test_dropped_rows_are_tried_again_on_request(recipe_path, rollouts, log):
     first = engine.run(load(recipe_path), chunk_rows=10)
@@ -342,7 +342,7 @@ def test_a_chunk_that_another_run_commits_first_is_taken_as_it_is(
     shutil.rmtree(recipe_path.parent / "out")
     once = log.read_text().splitlines()
     log.unlink()
-    calls, read = count(1), resumable.journalled
+    calls, read = count(1), resumable_step.journalled
 
     def journalled(path):
         if next(calls) == call:
@@ -352,7 +352,7 @@ def test_a_chunk_that_another_run_commits_first_is_taken_as_it_is(
                 journal.unlink()
         return read(path)
 
-    monkeypatch.setattr(resumable, "journalled", journalled)
+    monkeypatch.setattr(resumable_step, "journalled", journalled)
     engine.run(load(recipe_path))
     assert log.read_text().splitlines() == (["closed"] if call == 1 else once)
     check_whole(recipe_path, rollouts)

@@ -17,7 +17,7 @@ from fake_server import FakeServer, Trouble
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.engine.report import read_decisions

@@ -5,7 +5,7 @@ import pytest
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine.finished import sole_writer
+from rejuice.pipelines.engine.finished_export import sole_writer
 
 
 def refused(export):

@@ -8,13 +8,13 @@ import pytest
 from rejuice.operators import Change, EngineError, ResumableOperator
 from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
+from rejuice.pipelines.engine import resumable_step
 from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.paid_rows import Journal, entries, journals
 from rejuice.pipelines.engine.progress import StepProgress
-from rejuice.pipelines.engine.resumable import ChunkToRun, run_resumable
+from rejuice.pipelines.engine.resumable_step import ChunkToRun, run_resumable
 
 TEXTS = ["a", "b", "c"]
 
@@ -121,14 +121,14 @@ def test_what_another_run_has_journalled_meanwhile_is_used(cache):
 def test_a_chunk_that_another_run_finishes_while_it_is_opened_is_not_computed_again(
     cache, monkeypatch
 ):
-    read = resumable.journalled
+    read = resumable_step.journalled
 
     def read_too_late(whole):
-        monkeypatch.setattr(resumable, "journalled", read)
+        monkeypatch.setattr(resumable_step, "journalled", read)
         run(cache, "second")
         return read(whole)
 
-    monkeypatch.setattr(resumable, "journalled", read_too_late)
+    monkeypatch.setattr(resumable_step, "journalled", read_too_late)
     assert run(cache, "first") == samples(cache, "second")
     assert {name for name, _ in COMPUTED} == {"second"}
 

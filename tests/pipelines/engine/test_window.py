@@ -13,14 +13,14 @@ from filelock import FileLock
 from rejuice.operators import Change, DataError, EngineError, OperatorError, ResumableOperator
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.engine import paid_chunks as kept_chunk
-from rejuice.pipelines.engine import resumable
+from rejuice.pipelines.engine import paid_rows_format as kept_chunk
+from rejuice.pipelines.engine import resumable_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import target_of
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.paid_rows import Journal, journals
 from rejuice.pipelines.engine.progress import StepProgress
-from rejuice.pipelines.engine.resumable import ChunkToRun, Computed, run_resumable
+from rejuice.pipelines.engine.resumable_step import ChunkToRun, Computed, run_resumable
 from rejuice.pipelines.recipe.recipe import load
 
 WIDE = """
@@ -139,7 +139,7 @@ def test_the_bytes_are_those_of_one_chunk_after_the_other(recipe_path, log, undi
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [("_OPEN_CHUNKS", 2), ("_OPEN_BYTES", 1)])
 def test_the_window_is_bounded(recipe_path, log, undisturbed, monkeypatch, limit):
-    monkeypatch.setattr(resumable, *limit)
+    monkeypatch.setattr(resumable_step, *limit)
     assert run(recipe_path) == undisturbed
     assert max(chunks for _, chunks in processed(log)) == limit[1]
 
@@ -198,7 +198,7 @@ def test_damage_to_anything_that_was_kept_costs_only_what_was_damaged(
 @pytest.fixture
 def damage_journals(monkeypatch):
     """Damages the newest journal of a chunk, as often as wanted, just before it is read back."""
-    commit, damaged = resumable._OpenChunk.commit, []
+    commit, damaged = resumable_step._OpenChunk.commit, []
 
     def prepare(times):
         def commit_damaged(chunk, operator):
@@ -211,7 +211,7 @@ def damage_journals(monkeypatch):
                 files[-1].write_bytes(content)
             return commit(chunk, operator)
 
-        monkeypatch.setattr(resumable._OpenChunk, "commit", commit_damaged)
+        monkeypatch.setattr(resumable_step._OpenChunk, "commit", commit_damaged)
         return damaged
 
     return prepare
@@ -265,7 +265,7 @@ def run_shout(folder, texts, operator=None, size=3, task=None):
 
 def test_finished_rows_are_put_on_the_disk_while_whole_chunks_are_passed(tmp_path, monkeypatch):
     """The first chunk is new, the last one as well, and there are nine whole ones between them."""
-    monkeypatch.setattr(resumable, "_WALKED_CHUNKS", 4)
+    monkeypatch.setattr(resumable_step, "_WALKED_CHUNKS", 4)
     whole = [chr(ord("b") + k) for k in range(9)]
     run_shout(tmp_path, whole, size=1)
     (tmp_path / "step").rename(tmp_path / "earlier")
@@ -340,9 +340,9 @@ def test_no_lock_is_kept_whatever_fails(tmp_path, monkeypatch, fails):
     run_shout(tmp_path, list("abc"))
     (tmp_path / "step" / "0.arrow").unlink()
     if fails == "link":
-        monkeypatch.setattr(resumable, "link", full)
+        monkeypatch.setattr(resumable_step, "link", full)
     else:
-        monkeypatch.setattr(resumable._OpenChunk, fails, full)
+        monkeypatch.setattr(resumable_step._OpenChunk, fails, full)
     with pytest.raises(OSError, match="No space left") as raised:
         run_shout(tmp_path, list("abcdef") if fails == "link" else list("defabc"))
     assert_unlocked(tmp_path / "kept-shout-1", raised)

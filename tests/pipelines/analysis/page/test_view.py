@@ -15,7 +15,7 @@ from page_fixture import RESPONSES, STEPS, Page, recorded
 
 from rejuice.pipelines.analysis.page.build import build_page
 from rejuice.pipelines.analysis.page.rows import page_of
-from rejuice.pipelines.analysis.signs import audit_signs
+from rejuice.pipelines.analysis.reward_hacking import audit_signs
 from rejuice.pipelines.analysis.stored import open_stored
 
 ASSETS = Path(__file__).resolve().parents[3] / "pipelines" / "page" / "assets"

@@ -109,7 +109,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     if not cued and not elsewhere and not _is_next_to_a_bound(left, right, after):
         return False
     if elsewhere:
-        from .foreign_denials import is_denied_there
+        from .denials_by_language import is_denied_there
 
         denied = is_denied_there(text, start, end)
         if denied is not None:
@@ -119,7 +119,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
     computed = "=" in sentence and bool(_COMPUTED.search(sentence))
     if computed and _DENIALS.isdisjoint(left) and _DENIALS.isdisjoint(right):
         return False
-    from .denials import is_denied_in  # compiled for a text that has one of these words
+    from .denials_english import is_denied_in  # compiled for a text that has one of these words
 
     first += max(0, start - _BEFORE)
     return is_denied_in(text[first : end + _AFTER], start - first, end - first, computed)

@@ -20,7 +20,7 @@ from ...operators.logs import logger
 from ..dataset.files import DamagedError, read_content
 from ..dataset.remote import AnyPath
 from .commit import of_table
-from .paid_chunks import hash_of, rows_of, unpacked
+from .paid_rows_format import hash_of, rows_of, unpacked
 from .steps import StepResult
 
 DAMAGES = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, MemoryError)

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ...operators import Change, RejuiceError
+from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
-from ...operators.compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, print_lines, widen_log

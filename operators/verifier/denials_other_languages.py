@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from .denial_tables import DenialWords
 from .denials_chinese import CHINESE
 from .denials_french import FRENCH
 from .denials_german import GERMAN
-from .denials_of import DenialWords
 from .denials_spanish import SPANISH
 
 DENIALS: dict[str, DenialWords] = {

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from ...operators.arrow_compute import pc
 from ...operators.columns import is_text, right_and_wrong
-from ...operators.compute import pc
 from ...operators.groups import Array, Groups, hash_each, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of

@@ -7,9 +7,9 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from .denial_words import DENIALS
+from .denial_tables import on_one_line
 from .denials_chinese import SIMPLER
-from .denials_of import on_one_line
+from .denials_other_languages import DENIALS
 from .languages import LANGUAGES
 from .phrases import (
     Phrases,

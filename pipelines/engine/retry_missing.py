@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
+from ...operators.arrow_compute import pc
 from ...operators.columns import BoolArray, flat
-from ...operators.compute import pc
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
 from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from . import paid_chunks as kept_chunk
+from . import paid_rows_format as kept_chunk
 from .commit import count_retry, load, retry_count, save
 from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder

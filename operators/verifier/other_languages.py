@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .ending import begins_item
-from .foreign_denials import agrees, assured_length, restart, without_assurances
+from .denials_by_language import agrees, assured_length, restart, without_assurances
+from .end_of_turn import begins_item
 from .languages import LANGUAGES
 from .phrases import (
     ENDS,

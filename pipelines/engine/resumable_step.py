@@ -27,7 +27,7 @@ from ...operators import Change, DataError, OperatorError, ResumableOperator
 from ...operators.check import RowTypes, checked
 from ...operators.operator import RowsOfChunk, concatenate
 from ..dataset.remote import AnyPath
-from . import paid_chunks as kept_chunk
+from . import paid_rows_format as kept_chunk
 from .commit import link
 from .frame import Frame
 from .paid_rows import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .denials_of import without_double_negations
+from .denial_tables import without_double_negations
 
 _SENTENCE = re.compile(r"[.?!][\"'”’)*]*\s|\n")
 _SENTENCE_END = re.compile(r"([.?!])[\"'”’)*$]*(?=\s|$)|\n|$")
