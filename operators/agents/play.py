@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from ..chats import TAGS
 from ..errors import EngineError, RejuiceError
 from ..logs import redact
 from ..sampling.protocol import Failure, Group, Prompt, turn_seed
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
-from ..thoughts import TAGS
 from .model import ModelError
 from .tool import Observation, ToolError, ToolFunction
 from .toolbox import Toolbox

@@ -12,10 +12,10 @@ from pydantic import FiniteFloat, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
+from ..chats import continued
 from ..columns import component, component_columns, is_text
 from ..errors import DataError
 from ..operator import Columns, Mapper
-from ..thoughts import continued
 
 _TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)

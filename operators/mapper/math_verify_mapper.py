@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
+from ..chats import continued
 from ..columns import component
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
-from ..thoughts import continued
 
 
 class MathVerifyMapper(Mapper):

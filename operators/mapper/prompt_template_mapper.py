@@ -15,11 +15,19 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import Chats, chats_of, fill, nest_messages, prompt_ids, user_roles
-from ..columns import at_path, columns_of, is_list, is_text
+from ..columns import (
+    as_text,
+    at_path,
+    columns_of,
+    has_box,
+    is_list,
+    is_text,
+    last_box,
+    listed_answers,
+)
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Change, Columns, Operator, drop
-from ..references import as_text, has_box, last_box, listed_answers
 
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
 _CONTROL_NAMES = {

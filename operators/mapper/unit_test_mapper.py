@@ -10,9 +10,9 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from ..chats import continued
 from ..columns import at_path, columns_of, component
 from ..operator import Columns, Mapper
-from ..thoughts import continued
 
 if TYPE_CHECKING:
     from ..sandbox.grading import AssertCase, CaseVerdicts, Submission

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
+from ..chats import TAGS
 from ..columns import ROW_CONTRACT, content_ids
 from ..errors import FirstFailures
 from ..groups import Groups
@@ -22,7 +23,6 @@ from ..json_text import parse_json
 from ..logs import logger
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
-from ..thoughts import TAGS
 from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
 from .protocol import (
     Failure,

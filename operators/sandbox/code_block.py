@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..thoughts import after_thoughts, final_channel
+from ..chats import after_thoughts, final_channel
 from ..verifier.end_of_turn import own_text
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\n`]*?)[ \t\r]*")

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
+from ..chats import answer_part
 from ..columns import component, component_columns
 from ..groups import Array
 from ..operator import Columns
-from ..thoughts import answer_part
 from .options import Dialect
 from .wire import ChatChoice, ChatCompletion, LogProb, ReportedUsage, parse_body
 

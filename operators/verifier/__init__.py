@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
+from ..columns import alternatives
 from ..logs import logger
-from ..references import alternatives
 from .answer import extract_answer
 from .fractions_and_decimals import read_number
 from .limits import refusal

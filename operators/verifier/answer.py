@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..thoughts import after_thoughts, final_channel
+from ..chats import after_thoughts, final_channel
 from .answer_sentence import is_denied
 from .boxes import boxed, gives_up, is_negated
 from .denial_tables import without_double_negations, without_other_number

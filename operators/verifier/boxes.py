@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..thoughts import answer_part
+from ..chats import answer_part
 from .answer_sentence import is_denied
 from .end_of_turn import own_text
 from .words import REACH

@@ -23,7 +23,7 @@ from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from ...operators.logs import SHORTEST
 from ...operators.operator import CALL_FAILED
-from ..dataset.helper_columns import META, STATS
+from ..dataset.write import META, STATS
 from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
 from .run_operator import PACKAGE as RAY
 from .run_operator import model_field, prepare, run_operator, server

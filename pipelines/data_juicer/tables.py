@@ -15,8 +15,8 @@ from ...operators import Change, OperatorError
 from ...operators.arrow_compute import pc
 from ...operators.columns import column_of, field_at, flat
 from ...operators.operator import CALL_FAILED
-from ..dataset.helper_columns import HASHES, KINDS, META, STATS, filled, with_column
 from ..dataset.schemas import is_text
+from ..dataset.write import HASHES, KINDS, META, STATS, filled, with_column
 from .settings import texts
 
 # --- What an operator did to a table, as a change -------------------------------------

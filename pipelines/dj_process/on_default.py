@@ -19,7 +19,7 @@ from ...operators import Change, Groups, Operator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.groups import Array
 from ..data_juicer.tables import plain, rows_of
-from ..dataset.helper_columns import filled
+from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.plan import default_chunk_rows
 from ..engine.report import AuditLog

@@ -16,7 +16,7 @@ import ray
 
 from ...operators import Change, Groups, RejuiceError, ResumableOperator, Scope
 from ..data_juicer.tables import plain
-from ..dataset.helper_columns import filled
+from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.report import AuditLog
 from ..engine.steps import (

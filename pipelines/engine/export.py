@@ -36,10 +36,9 @@ from ..dataset.files import (
     unfinished_made_by,
     unfinished_run_folder,
 )
-from ..dataset.helper_columns import filled
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
-from ..dataset.write import mark_written, write_parts_list, writer, written_of
+from ..dataset.write import filled, mark_written, write_parts_list, writer, written_of
 from ..recipe.columns import computed_from
 from ..recipe.head import Head
 from ..recipe.recipe import Recipe, YAMLError, dump, parse

@@ -41,7 +41,7 @@ from ...operators.columns import at_path, is_list
 from ...operators.errors import NotReadyError, first_line
 from ...operators.operator import split
 from ...operators.sampling.rollout import RolloutMapper
-from ..dataset.helper_columns import exported, filled
+from ..dataset.write import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
 from .frame import Frame

@@ -20,8 +20,7 @@ from ...operators import (
     RejuiceError,
     Scope,
 )
-from ...operators.columns import at_path, is_list, is_text
-from ...operators.references import has_box
+from ...operators.columns import at_path, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset
 from ..dataset.write import writer

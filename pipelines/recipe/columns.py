@@ -19,12 +19,11 @@ from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
-from ..dataset.helper_columns import KINDS
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform, is_text
 from ..dataset.spec import DatasetSpec, not_there
-from ..dataset.write import WrittenByRuns, check_export_path, written_of
+from ..dataset.write import KINDS, WrittenByRuns, check_export_path, written_of
 from .recipe import Recipe
 from .steps import Step
 

@@ -33,11 +33,10 @@ from ...operators.config import Config
 from ...operators.errors import shown, suggest
 from ..data_juicer import catalogue, settings
 from ..dataset.files import SUFFIXES
-from ..dataset.helper_columns import exported
 from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
 from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection
-from ..dataset.write import default_cache
+from ..dataset.write import default_cache, exported
 from .train import Train
 
 # --- Generated ------------------------------------------------------------------------

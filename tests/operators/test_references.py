@@ -2,7 +2,7 @@
 
 import pytest
 
-from rejuice.operators.references import alternatives, as_text, last_box, listed_answers
+from rejuice.operators.columns import alternatives, as_text, last_box, listed_answers
 from rejuice.operators.verifier import check_reference, check_references, verify, verify_batch
 
 CASES = [

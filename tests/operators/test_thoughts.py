@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.sampling.rollout import opened_thought
-from rejuice.operators.thoughts import (
+from rejuice.operators.chats import (
     TAGS,
     after_thoughts,
     answer_part,
@@ -13,6 +12,7 @@ from rejuice.operators.thoughts import (
     final_channel,
     without_thoughts,
 )
+from rejuice.operators.sampling.rollout import opened_thought
 
 HARMONY = "<|channel|>analysis<|message|>It may be \\boxed{7}.<|end|><|start|>assistant"
 FINAL = "<|channel|>final<|message|>\\boxed{12}<|return|>"

@@ -26,8 +26,7 @@ from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...pipelines.dataset.helper_columns import filled
-from ...pipelines.dataset.write import mark_written
+from ...pipelines.dataset.write import filled, mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun

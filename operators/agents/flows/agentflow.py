@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import orjson
 
+from ...chats import without_thoughts
 from ...json_text import json_objects
 from ...sampling.tokenizer import Messages
-from ...thoughts import without_thoughts
 from ..flow import Flow
 from ..model import FrozenModel
 from ..play import Play, TrajectoryEnd

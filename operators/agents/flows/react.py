@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import orjson
 from pydantic import Field
 
+from ...chats import without_thoughts
 from ...json_text import json_objects
 from ...sampling.tokenizer import Encode, Messages
-from ...thoughts import without_thoughts
 from ..flow import Flow
 from ..play import Action, Play, growing_chat
 from ..tool import ToolFunction, described

@@ -7,6 +7,7 @@ from each import check_each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from rejuice.operators.chats import answer_part
 from rejuice.operators.servers.verdict import (
     AnswerToken,
     MalformedError,
@@ -14,7 +15,6 @@ from rejuice.operators.servers.verdict import (
     read_verdict,
     schema,
 )
-from rejuice.operators.thoughts import answer_part
 
 TWO = ("accuracy", "grammar")
 VERDICT = '{"accuracy": 4, "grammar": 2}'

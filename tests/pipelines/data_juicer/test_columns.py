@@ -6,7 +6,7 @@ from each import check_each
 
 from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines.data_juicer import catalogue, steps
-from rejuice.pipelines.dataset.helper_columns import exported
+from rejuice.pipelines.dataset.write import exported
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.recipe.columns import checked_schema

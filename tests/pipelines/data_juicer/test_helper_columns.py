@@ -12,7 +12,7 @@ from rejuice.operators import OperatorError, RecipeError
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.data_juicer import steps, tables
 from rejuice.pipelines.data_juicer.tables import named
-from rejuice.pipelines.dataset.helper_columns import META, STATS, exported, filled
+from rejuice.pipelines.dataset.write import META, STATS, exported, filled
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.columns import check_columns
 
