@@ -11,10 +11,10 @@ from pydantic import model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..groups import Array, group_starts, hash_each, scoped_keys
+from ..groups import Array, group_starts, hash_each, occurred_before, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.tokens import texts_of
-from .equal_hashes import ComparedUnit, Within, checked_unit, occurred_before, repeats, shard
+from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
 
 
 class ExactDeduplicator(Filter):

@@ -11,20 +11,11 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..groups import Array, group_starts, mix, scoped_keys
+from ..groups import Array, EqualHashes, group_starts, mix, occurred_before, row_type, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.minhash import PERMUTATIONS, jaccard, signatures
 from ..text.tokens import texts_of
-from .equal_hashes import (
-    ComparedUnit,
-    EqualHashes,
-    Within,
-    checked_unit,
-    occurred_before,
-    repeats,
-    row_type,
-    shard,
-)
+from .compared_units import ComparedUnit, Within, checked_unit, repeats, shard
 
 # --- Which texts nearly repeat an earlier one, from their MinHash signatures ----------
 # Ten million signatures are 1.3 GB. They stay where they are, as a rule in mapped files: one band

@@ -16,8 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Change, DataError, Groups
-from ...operators.deduplicator.equal_hashes import EqualHashes
-from ...operators.groups import hash_each
+from ...operators.groups import EqualHashes, hash_each
 from ...operators.operator import surviving_rows
 from ..dataset.read import ChunkColumns
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.deduplicator.equal_hashes import occurred_before
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
+from rejuice.operators.groups import occurred_before
 from rejuice.operators.registry import build
 
 

@@ -5,15 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.deduplicator import equal_hashes
+from rejuice.operators import groups
 from rejuice.operators.deduplicator import minhash_deduplicator as module
-from rejuice.operators.deduplicator.equal_hashes import EqualHashes
 from rejuice.operators.deduplicator.minhash_deduplicator import (
     Signatures,
     near_repeats,
     rows_per_band,
 )
-from rejuice.operators.groups import mix
+from rejuice.operators.groups import EqualHashes, mix
 from rejuice.operators.text.minhash import PERMUTATIONS, jaccard
 
 
@@ -105,7 +104,7 @@ def test_selected_rows_in_any_order(seed, n, data):
 def test_equal_hashes_come_side_by_side_by_ascending_row(hashes, block):
     # The low bits are where the rows are while they are sorted: these hashes differ only there.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(equal_hashes, "_BLOCK", block)
+        patch.setattr(groups, "_BLOCK", block)
         equal = EqualHashes.of(np.array(hashes, np.uint64))
     places = {}
     for row, each in enumerate(hashes):
