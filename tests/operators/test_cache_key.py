@@ -203,7 +203,7 @@ FREE = [  # Edits that change nothing of what runs, or nothing that the recipe u
     ("operator.py", '"""', '"""So: '),
     ("__init__.py", '"Change",', '"Change", "Change",'),
     ("_version.py", "__version__ = ", "__version__ = 'later' + "),
-    ("text/special_characters.py", "import numpy as np", "import numpy as np\nX = 1"),
+    ("verifier/phrases.py", "import re\n", "import re\nX = 1\n"),
 ]
 COSTLY = [
     ("groups.py", "import numpy as np", "import numpy as np\nX = 1"),
@@ -232,8 +232,10 @@ def test_an_edit_of_the_package_recomputes_what_uses_it(tmp_path, rollouts):
     ]
     assert [cached for cached, _ in after[: len(FREE)]] == [[True] * 3] * len(FREE)
     assert changed[: len(FREE) - 1] == [set()] * (len(FREE) - 1)
-    # Two imports away: it uses text/statistics.py, which uses text/special_characters.py.
-    assert changed[len(FREE) - 1] == {"rule_quality_reward_mapper"}
+    # Two imports away: it uses the verifier, which uses verifier/phrases.py.
+    assert changed[len(FREE) - 1] == {
+        "math_verify_mapper", "unit_test_mapper", "verdict_recheck_mapper",
+    }  # fmt: skip
     groups, length = after[len(FREE) :]
     assert groups[0] == [True, False, False]
     assert "column_range_filter" not in changed[-2]

@@ -140,7 +140,7 @@ def test_an_edit_of_the_users_file_is_paid_for(recipe, paid, tmp_path):
     assert not paid()
 
 
-MOVED = ("change", "columns", "compute", "config", "errors", "named", "operator", "registry")
+MOVED = ("arrow_compute", "columns", "config", "errors", "operator", "registry")
 """The modules of rejuice that were in the key of every resumable operator of a user."""
 RUN = """
 import sys
