@@ -215,6 +215,8 @@ class Run:
         if finished is not None:
             self.progress.tell(f"nothing to do: {hold.export_path} is up to date")
             return finished
+        if self.cluster is not None:
+            _ = self.workers  # A cluster that cannot be used ends the run before it samples.
         self.check_before_all()
         for stage in self.plan.stages():
             self.run_stage(stage)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...operators import RejuiceError
-from ...pipelines.engine.progress import Progress
+from rejuice.operators import RejuiceError
+from rejuice.pipelines.engine.progress import Progress
+
 from .build import CURRICULA, build
 
 

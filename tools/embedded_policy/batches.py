@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...pipelines.demo.problems import seeded
+from rejuice.pipelines.demo.problems import seeded
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ...operators import RejuiceError
+from rejuice.operators import RejuiceError
+
 from .batches import Course
 from .lookups import LookupCurriculum
 from .model import SIZE, Size

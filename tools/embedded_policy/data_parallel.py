@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...operators import RejuiceError
+from rejuice.operators import RejuiceError
 
 if TYPE_CHECKING:
     from torch import Tensor

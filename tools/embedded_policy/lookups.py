@@ -16,17 +16,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...operators.agents.flows.react import React
-from ...operators.agents.play import Limits
-from ...operators.agents.runner import play_trajectory
-from ...operators.agents.toolbox import Toolbox
-from ...operators.agents.tools.calculator import Calculator
-from ...operators.agents.tools.search import Search
-from ...operators.agents.trajectory import Task
-from ...operators.sampling.protocol import Group, Prompt, Sample
-from ...operators.servers.concurrency import LoopThread
-from ...pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
-from ...pipelines.demo.problems import NAMES, WORDS, pick, seeded
+from rejuice.operators.agents.flows.react import React
+from rejuice.operators.agents.play import Limits
+from rejuice.operators.agents.runner import play_trajectory
+from rejuice.operators.agents.toolbox import Toolbox
+from rejuice.operators.agents.tools.calculator import Calculator
+from rejuice.operators.agents.tools.search import Search
+from rejuice.operators.agents.trajectory import Task
+from rejuice.operators.sampling.protocol import Group, Prompt, Sample
+from rejuice.operators.servers.concurrency import LoopThread
+from rejuice.pipelines.demo.lookup import DOCUMENTS, GOODS, QUESTIONS, SHOPS, LookupTask, make_task
+from rejuice.pipelines.demo.problems import NAMES, WORDS, pick, seeded
+
 from .batches import Demonstration
 from .model import tokenizer_of
 
@@ -70,7 +71,7 @@ class LookupCurriculum(NamedTuple):
     window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
-        """Return its words are those of the tasks, of the actions and of the observations."""
+        """Its words are those of the tasks, of the actions and of the observations."""
         return tokenizer_of(_texts(), tags=())
 
     def demonstrations(self, seed: int) -> Iterator[Demonstration]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...pipelines.demo.problems import (
+from rejuice.pipelines.demo.problems import (
     HELD_OUT,
     NAMES,
     TEMPLATES,
@@ -23,7 +23,8 @@ from ...pipelines.demo.problems import (
     problem,
     seeded,
 )
-from ...pipelines.demo.recorded import worked
+from rejuice.pipelines.demo.recorded import worked
+
 from .batches import Demonstration
 from .model import TAGS, tokenizer_of
 
@@ -49,7 +50,7 @@ class Curriculum(NamedTuple):
     window: int = 20  # batches drawn at a time and sorted by length, so that little is padded
 
     def tokenizer(self) -> Qwen2Tokenizer:
-        """Return its words are those of the problems and of the demonstrator."""
+        """Its words are those of the problems and of the demonstrator."""
         return build_tokenizer()
 
     def demonstrations(self, seed: int) -> Iterator[Demonstration]:

@@ -17,7 +17,7 @@ from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.demo.recorded import write_recorded
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-IMAGES = Path(__file__).resolve().parents[3] / "docs" / "images"
+IMAGES = Path(__file__).resolve().parents[4] / "docs" / "images"
 SIZE = (1280, 860)
 WRITE = os.environ.get("REJUICE_WRITE_IMAGES") == "1"
 SECTIONS = ["Overview", "Rewards", "Lengths and advantages", "Map", "Time", "Samples", "Recipe"]

@@ -18,7 +18,7 @@ from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.reward_hacking import audit_signs
 from rejuice.pipelines.analysis.stored import open_stored
 
-ASSETS = Path(__file__).resolve().parents[3] / "pipelines" / "page" / "assets"
+ASSETS = Path(__file__).resolve().parents[4] / "pipelines" / "analysis" / "page" / "assets"
 
 
 @pytest.fixture
