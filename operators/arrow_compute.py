@@ -1,6 +1,7 @@
-"""`pyarrow.compute`, loaded by the first call of one of its functions: `from ..compute import pc`.
+"""`pyarrow.compute`, loaded by the first call of one of its functions.
 
-To import it is to wrap 300 functions, a ninth of the work of `rejuice check`, which calls none.
+Use it as `from ..arrow_compute import pc`. To import `pyarrow.compute` is to wrap 300 functions, a
+ninth of the work of `rejuice check`, which calls none.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ class AgentRunner:
     def run(self, tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Outcome]:
         """Yield groups as they finish, each with the index of its task; every index exactly once.
 
-        Sampled tokens are reported to `token_count.token_listener()`.
+        Sampled tokens are reported to `protocol.token_listener()`.
 
         Args:
             tasks: taken in the thread that iterates, as trajectories end: at most as many

@@ -167,7 +167,7 @@ class Engine(Protocol):
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
-        Sampled tokens are reported to `token_count.token_listener()`.
+        Sampled tokens are reported to `protocol.token_listener()`.
 
         Args:
             prompts: the prompts. They are taken while this iterator is advanced, in the same

@@ -287,7 +287,7 @@ def decode(
 
     Args:
         model: the policy, of transformers.
-        store: its keys and values, see `key_values`.
+        store: its keys and values.
         first: the first prompts.
         next_block: gives further prompts, each time that none waits; none if there are none, or
             none at present.

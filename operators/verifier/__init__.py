@@ -133,7 +133,7 @@ def verify_batch(
 ) -> list[Verdict]:
     """Return the verdicts about many responses, in order.
 
-    A reference may be several right answers (`references.alternatives`). The exact tier runs in
+    A reference may be several right answers (`columns.alternatives`). The exact tier runs in
     this process; undecided pairs are spread over `workers` processes (default: one per usable
     core), equal pairs once per call. A null reference is a `verifier_error` for its own pair only.
 

@@ -1,6 +1,6 @@
 r"""Units, counters and magnitudes of other languages, behind a number or a formula.
 
-A known unit becomes that of `measures` (`км` is `km`), a magnitude multiplies (`5万` is 50,000), a
+A known unit becomes that in English (`км` is `km`), a magnitude multiplies (`5万` is 50,000), a
 counter says nothing (`12个`), and any other short noun is a unit that is not known, as "apples"
 is. A word that changes the number (`以上`) makes it no number at all.
 """
@@ -317,7 +317,7 @@ def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
 
 
 def split_unit(text: str) -> tuple[str, Measure | None]:
-    """Return a value without the unit after it, and the unit, as `measures.split_unit`."""
+    """Return a value without the unit after it, and the unit, as `split_measure`."""
     if not text.isascii():
         value, unit = split_foreign_unit(text)
         if value != text:

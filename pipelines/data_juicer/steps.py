@@ -452,11 +452,11 @@ class ForeignOperator(Operator):
 
     @property
     def named_entries(self) -> Sequence[tuple[str, str]]:
-        """The statistics and tags that its fields name; see `helper_columns.named`."""
+        """The statistics and tags that its fields name; see `tables.named`."""
         return named(self.model_extra or {})
 
     def may_write(self, column: str, entry: str) -> bool:
-        """Return whether it may write a statistic or a tag; see `columns.may_write`."""
+        """Return whether it may write a statistic or a tag; see `may_write`."""
         found = find(self.name())
         return found is None or may_write(found, self.model_extra or {}, column, entry)
 

@@ -79,9 +79,6 @@ def reduce(self: Any) -> tuple[Any, ...]:
 
 
 def _rebuild(kind: type[Operator], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    # Not at the top of the file: this import registers our operators, whoever is first.
-    from data_juicer.ops import OPERATORS
-
     if kind.name() not in OPERATORS.modules:  # One on disk, read before its class was registered.
         for call in on_definition:
             call(kind)

@@ -97,7 +97,7 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 # Where a run is written: on disk under temporary names, in an object store where it belongs.
 #
 # There is no renaming in an object store. What makes a run complete is its manifest, which is
-# removed first and written last, see `finished`.
+# removed first and written last, see `read_manifest`.
 
 _OLD_EXPORT, _OLD_RUN = "old_export", "old_run"
 """In a run folder that is about to be complete."""

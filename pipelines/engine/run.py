@@ -215,8 +215,6 @@ class Run:
         if finished is not None:
             self.progress.tell(f"nothing to do: {hold.export_path} is up to date")
             return finished
-        if self.cluster is not None:
-            _ = self.workers  # A cluster that cannot be used ends the run before it samples.
         self.check_before_all()
         for stage in self.plan.stages():
             self.run_stage(stage)
@@ -336,11 +334,13 @@ class Run:
     # know.
 
     def check_before_all(self) -> None:
-        """Check what the steps need that are certain to compute something.
+        """Check the cluster, and what the steps need that are certain to compute something.
 
         Raises:
-            EngineError: such a step cannot run.
+            EngineError: such a step, or the cluster of Ray, cannot be used.
         """
+        if self.cluster is not None:
+            _ = self.workers  # They connect. Else what is sampled first is paid for in vain.
         for step in self.plan.steps:
             operator = step.operator
             if not isinstance(operator, ResumableOperator):

@@ -47,7 +47,7 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
     """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
-    The user's keys in `train.verl` come last and win; `verl_keys` refuses those that must not.
+    The user's keys in `train.verl` come last and win; `check_user_keys` refuses what must not.
     """
     return {**own_overrides(run, resume), **run.config.verl}
 
@@ -107,8 +107,9 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         f"{_ACTOR}.clip_ratio": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
         f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
-        # verl does not know ours, whose loss takes the place of its own (`loop.turn_loss`). It
-        # still aggregates the entropy of the old policy, for the loggers.
+        # verl does not know ours, whose loss takes the place of its own (see
+        # `advantage.trajectory_loss`). It still aggregates the entropy of the old policy, for the
+        # loggers.
         f"{_ACTOR}.loss_agg_mode": "token-mean" if losses == TURN_MEAN else losses,
         # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
         # a forward pass.

@@ -304,12 +304,13 @@ class SampleTables:
         self._operator = advantage_operator(run.split.post_rollout_steps)
         self._failed = set[str]()
 
-    def log(self, step: int, parts: Mapping[str, StepPart], tracking: Any) -> None:
+    def log(self, step: int, parts: Mapping[str, StepPart], trainer: Any) -> None:
         """Log those of a step that is due to verl's loggers; one that fails is reported once."""
         if step % self._every and step < self._last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
             try:
+                tracking = trainer.tracking
                 if tracker in tracking.logger:
                     for name, part in parts.items():
                         if rows := sample_rows(step, part, self._operator):

@@ -406,17 +406,18 @@ class TrainingStep:
             files.keep(self.number, name, part.tables, recipe)
         if self.number >= self._run.config.steps:
             files.wait()  # No later step would report that they could not be written.
-        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer.tracking)
+        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer)
 
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
+        of_groups = signal_figures(self.parts, self._buffer.advantage)
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited
         return {
             **self._figures,
-            **signal_figures(self.parts, self._buffer.advantage),
+            **of_groups,
             "rejuice/progress": self._run.progress(self.number),
             "rejuice/rows_trained": sum(part.trained.num_rows for part in parts),
             "rejuice/tokens_sampled": tokens_sampled(parts),
