@@ -114,6 +114,11 @@ def shown(value: object) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # It has an integer of more digits than Python writes.
         return f"a {type(value).__name__} that is too large to be shown"
+    return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """Return a text of a user as messages repeat it: cut off where it is long."""
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 

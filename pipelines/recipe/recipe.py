@@ -19,7 +19,7 @@ from yaml import YAMLError as YAMLError
 
 from ...operators import Operator, RecipeError
 from ...operators.config import check_integer, check_text
-from ...operators.errors import first_line, shown, suggest
+from ...operators.errors import first_line, shortened, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
@@ -266,9 +266,9 @@ def _steps(
         try:
             operators.append(build_operator(kind, values, custom, head, document))
         except MissingPackageError as error:
-            missing.add(f"{where} {kind}", error)
+            missing.add(f"{where} {shortened(kind)}", error)
         except RecipeError as error:
-            raise error.at(f"{where} {kind}") from None
+            raise error.at(f"{where} {shortened(kind)}") from None
     missing.check()
     return number_steps(operators)
 
@@ -331,9 +331,9 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
                 operator = operator_on_file(kind, fields[name], head, document)
             steps.append(Step(number, name, operator))
         except MissingPackageError as error:
-            missing.add(f"{place} {kind}", error)
+            missing.add(f"{place} {shortened(kind)}", error)
         except RecipeError as error:
-            raise error.at(f"{place} {kind}") from None
+            raise error.at(f"{place} {shortened(kind)}") from None
     missing.check()
     theirs = data_juicer_only()
     for_data_juicer = {key: value for key, value in document.items() if key in theirs}

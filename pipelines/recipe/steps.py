@@ -22,7 +22,7 @@ from ...operators import (
     build,
     installed,
 )
-from ...operators.errors import shown, suggest
+from ...operators.errors import shortened, shown, suggest
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer import catalogue
@@ -213,11 +213,13 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
     ((name, fields),) = entry.items()
     if fields is not None and not isinstance(fields, dict):
         raise RecipeError(
-            f"{name} has {shown(fields)} for fields", "write `field: value`", where=where
+            f"{shortened(str(name))} has {shown(fields)} for fields",
+            "write `field: value`",
+            where=where,
         )
     for field in fields or ():
         if not isinstance(field, str):
-            found = f"{name} has {shown(field)} for the name of a field"
+            found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
             raise RecipeError(found, "write `field: value`", where=where)
     return str(name), dict(fields or {})
 

@@ -242,7 +242,10 @@ def test_a_number_of_more_bits_than_the_page_holds():
 
 def test_long_names_are_cut_off_in_messages(line_of, tmp_path):
     path = tmp_path / "recipe.yaml"
-    for entry in ("{long}: {{}}", "length_filter: {{{long}: 1}}", "length_filter\n{long}: 1"):
+    for entry in (
+        "{long}", "? {long}\n  : {{}}", "? {long}\n  : 1", "{long}: {{}}",
+        "length_filter: {{{long}: 1}}", "length_filter\n{long}: 1",
+    ):  # fmt: skip
         text = entry.format(long="x" * 20_000)
         path.write_text(f"dataset_path: a.jsonl\nexport_path: b.parquet\nprocess:\n- {text}\n")
         assert len(line_of("check", path)) < 2_000
