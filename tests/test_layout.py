@@ -78,7 +78,6 @@ def test_few_files_name_data_juicer():
         "operators/mapper/rule_quality_reward_mapper.py",
         "operators/servers/judge_prompt.py",
         "operators/servers/verdict.py",
-        "operators/text/statistics.py",
         "pipelines/dataset/read.py",
         # What users read about its operators.
         "pipelines/analysis/funnel.py",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,11 @@ from typing_extensions import Self
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array
+from ..groups import Array, mix
 from ..operator import Columns, Mapper, drop
 from ..servers.verdict import LEAST, MOST, WRITTEN, quality_columns
 from ..text.equations import arithmetic
-from ..text.statistics import statistics
-from ..text.tokens import texts_of
+from ..text.tokens import Text, blocks, texts_of
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Dimension = Literal["length", "repetition", "special_characters", "arithmetic"]
@@ -132,3 +132,180 @@ def _arithmetic(texts: pa.Array) -> Array:
     true_N = (made_N - false_N) / np.maximum(made_N, 1)
     score_N: Array = np.where(made_N > 0, LEAST + (MOST - LEAST) * true_N, (LEAST + MOST) / 2)
     return score_N
+
+
+# --- Statistics of texts as in Data-Juicer's filters, computed on Arrow's bytes -------
+#
+#     strings ──> blocks of bytes ──> code points ──> one figure for each text
+#
+# Each function names the filter with the same statistic; the numbers are equal.
+
+_ODD = 0xD6E8FEB86659FD93
+_BREAKS = np.isin(np.arange(256), [ord(c) for c in " \t\n"])
+
+
+class Points(NamedTuple):
+    """The code points of a block of N texts, with a newline after each."""
+
+    codes_C: Array  # uint32
+    starts_N: Array  # int64, where each text begins
+    sizes_N: Array  # int64, its characters, without the newline
+
+
+class Statistics(NamedTuple):
+    """Statistics of N texts."""
+
+    words_N: Array  # int64, number of words
+    repetition_N: Array  # float64, share of character n-grams that repeat, see `repetition`
+    special_N: Array  # float64, share of special characters
+
+
+def statistics(texts: pa.Array, n: int) -> Statistics:
+    """Return all statistics of the texts."""
+    parts = [
+        (words(block), repetition(points, n), special_share(points))
+        for block, points in _blocks(texts)
+    ]
+    empty = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    return Statistics(*map(np.concatenate, zip(empty, *parts, strict=True)))
+
+
+def _blocks(texts: pa.Array) -> Iterator[tuple[Text, Points]]:
+    for block in blocks(texts):
+        yield block, _points(block)
+
+
+def _points(block: Text) -> Points:
+    bytes_B, offsets_N1 = block
+    if bytes_B.max(initial=0) < 0x80:
+        return Points(bytes_B.astype(np.uint32), offsets_N1[:-1], np.diff(offsets_N1) - 1)
+    codes_C = np.frombuffer(bytes_B.tobytes().decode().encode("utf-32-le"), np.uint32)
+    begun_B1 = np.concatenate([[0], np.cumsum((bytes_B & 0xC0) != 0x80)])
+    ends_N1 = begun_B1[offsets_N1]
+    return Points(codes_C, ends_N1[:-1], np.diff(ends_N1) - 1)
+
+
+def words(block: Text) -> Array:
+    """Number of words, separated by spaces, tabs and newlines, int64[N].
+
+    They are the words of Data-Juicer's `words_num_filter` before it discards those without a
+    letter: in `12 + 5 = 17` it finds none, and here there are 5.
+    """
+    break_B = _BREAKS[block.bytes_B]
+    begins_B = ~break_B
+    begins_B[1:] &= break_B[:-1]  # A newline stands before each text but the first.
+    return _sums(begins_B, block.offsets_N1[:-1])
+
+
+def special_share(points: Points) -> Array:
+    """Share of special characters, float64[N]: `special_char_ratio` of `special_characters_filter`.
+
+    Digits and white space are special; 0 in an empty text.
+    """
+    # Without the final newline, which is one.
+    count_N = _sums(_special()[points.codes_C], points.starts_N) - 1
+    return _share(count_N, points.sizes_N)
+
+
+def repetition(points: Points, n: int) -> Array:
+    """Share of n-grams that repeat, float64[N]: `char_rep_ratio` of `character_repetition_filter`.
+
+    With d distinct n-grams of n characters, of which r occur more than once: the occurrences of
+    the min(floor(sqrt(d)), r) most frequent ones, divided by all; 0 if there is no n-gram. n-grams
+    are compared by hashes of about 50 bits.
+    """
+    texts = len(points.sizes_N)
+    counts_N = np.maximum(points.sizes_N - n + 1, 0)
+    rows_T, places_T = _places(points.starts_N, counts_N)
+    row_bits = max(texts - 1, 1).bit_length()
+    keys_T = (rows_T.astype(np.uint64) << np.uint64(64 - row_bits)) | (
+        _hashes(points.codes_C, n)[places_T] >> np.uint64(row_bits)
+    )
+    keys_T.sort()
+    starts_D = np.flatnonzero(np.concatenate([[True], keys_T[1:] != keys_T[:-1]])[: len(keys_T)])
+    often_D = np.diff(starts_D, append=len(keys_T))
+    rows_D = (keys_T[starts_D] >> np.uint64(64 - row_bits)).astype(np.int64)
+    distinct_N = np.bincount(rows_D, minlength=texts)
+    rows_R, often_R = rows_D[often_D > 1], often_D[often_D > 1]
+    by_row = np.lexsort((-often_R, rows_R))
+    rows_R, often_R = rows_R[by_row], often_R[by_row]
+    repeated_N = np.bincount(rows_R, minlength=texts)
+    rank_R = np.arange(len(rows_R)) - (np.cumsum(repeated_N) - repeated_N)[rows_R]
+    top_R = rank_R < np.sqrt(distinct_N).astype(np.int64)[rows_R]
+    return _share(np.bincount(rows_R[top_R], often_R[top_R], minlength=texts), counts_N)
+
+
+def _places(starts_N: Array, counts_N: Array) -> tuple[Array, Array]:
+    """Return the `counts` positions from each start on, and the row of each."""
+    rows_T = np.repeat(np.arange(len(starts_N)), counts_N)
+    before_N = np.cumsum(counts_N) - counts_N
+    return rows_T, np.arange(len(rows_T)) + (starts_N - before_N)[rows_T]
+
+
+def _hashes(codes_C: Array, n: int) -> Array:
+    """Return a hash of the n characters from each position on, uint64[C]; fewer at the end."""
+    values_C = mix((codes_C + np.uint32(1)).astype(np.uint64) * np.uint64(_ODD))
+    hashes_C = values_C.copy()
+    for ahead in range(1, min(n, len(codes_C))):
+        hashes_C *= np.uint64(_ODD)
+        hashes_C[:-ahead] += values_C[ahead:]
+    return mix(hashes_C)
+
+
+def _sums(values: Array, starts_N: Array) -> Array:
+    return np.add.reduceat(values, starts_N, dtype=np.int64)
+
+
+def _share(part_N: Array, whole_N: Array) -> Array:
+    share_N: Array = part_N / np.maximum(whole_N, 1)
+    return share_N
+
+
+@cache
+def _special() -> Array:
+    return special_characters()
+
+
+# --- The special characters of Data-Juicer, as code points ----------------------------
+# They are the members of `data_juicer.ops.common.SPECIAL_CHARACTERS` (py-data-juicer 1.6.1, with
+# emoji 2.2.0) that are single characters: ASCII punctuation, digits and white space, further
+# punctuation and symbols, emoji. They are listed as ranges, because importing that module takes
+# seconds.
+
+_RANGES = """
+9-d 20-40 5b-60 7b-7e 81-85 91-93 95-99 9c-9d a1-ab ad-b4 b7-bf d7 f7-f8 131 26a 2ba-2bc 2c8
+2cc 2d0 2d8 2da 2dc 3c0 413 60c 647 66a 66c 6e9 93e 940 947 94d 97d 9be e51 2002-2003 2005
+2008-200b 2010-2011 2013-2016 2018-201a 201c-2020 2022 2024 2026 202f-2030 2032-2033
+2039-203a 203c 203f 2043-2044 2049 20a8 20aa 20ac 2103 2122 2139 2190-2199 21a9-21aa 21d3
+2206 2208 2212 221a 221e-221f 223c 2248 2256 2264-2265 2295 22c5 231a-231b 2328 23cf
+23e9-23f3 23f8-23fa 24c2 2550 25a0 25aa-25ac 25b2 25b4 25b6-25b7 25ba-25bc 25c0 25c6 25cf
+25e6 25fb-25fe 2600-2606 260e 2611 2614-2615 2618 261b 261d 2620 2622-2623 2626 262a
+262e-262f 2638-263b 2640 2642 2648-2653 265f-2661 2663 2665-2666 2668 266b 267b 267e-267f
+2692-2697 2699 269b-269c 26a0-26a1 26a7 26aa-26ab 26b0-26b1 26bd-26be 26c4-26c5 26c8
+26ce-26cf 26d1 26d3-26d4 26e9-26ea 26f0-26f5 26f7-26fa 26fd 2702 2705 2708-270d 270f
+2712-2714 2716 271d 2721 2726 2728 2731 2733-2734 2744 2747 274c 274e 2753-2757 2763-2764
+2795-2797 27a1 27a4 27a9 27b0 27bf 2800 2934-2935 2b05-2b07 2b1b-2b1c 2b50 2b55 3000-3002
+300a-300d 3010-3011 3030 303d 309c 30b7 30c3-30c4 30f3 30fb-30fc 3297 3299 4e00 4e0a 58eb
+fd3e-fd3f feff ff01 ff08-ff09 ff0c ff0e ff11 ff1a-ff1b ff1f ff3e ff5e fffc-fffd 1f004 1f0cf
+1f170-1f171 1f17e-1f17f 1f18e 1f191-1f19a 1f201-1f202 1f21a 1f22f 1f232-1f23a 1f250-1f251
+1f300-1f321 1f324-1f393 1f396-1f397 1f399-1f39b 1f39e-1f3f0 1f3f3-1f3f5 1f3f7-1f4fd
+1f4ff-1f53d 1f549-1f54e 1f550-1f567 1f56f-1f570 1f573-1f57a 1f587 1f58a-1f58d 1f590
+1f595-1f596 1f5a4-1f5a5 1f5a8 1f5b1-1f5b2 1f5bc 1f5c2-1f5c4 1f5d1-1f5d3 1f5dc-1f5de 1f5e1
+1f5e3 1f5e8 1f5ef 1f5f3 1f5fa-1f64f 1f680-1f6c5 1f6cb-1f6d2 1f6d5-1f6d7 1f6dc-1f6e5 1f6e9
+1f6eb-1f6ec 1f6f0 1f6f3-1f6fc 1f7e0-1f7eb 1f7f0 1f90c-1f93a 1f93c-1f945 1f947-1f9ff
+1fa70-1fa7c 1fa80-1fa88 1fa90-1fabd 1fabf-1fac5 1face-1fadb 1fae0-1fae8 1faf0-1faf8
+"""
+
+
+def special_characters() -> Array:
+    """Return whether a code point is special, bool[0x110000].
+
+    Example:
+        >>> special_characters()[[ord("1"), ord("a"), ord("√")]].tolist()
+        [True, False, True]
+    """
+    special = np.zeros(0x110000, bool)
+    for part in _RANGES.split():
+        first, _, last = part.partition("-")
+        special[int(first, 16) : int(last or first, 16) + 1] = True
+    return special

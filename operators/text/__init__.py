@@ -1,1 +1,1 @@
-"""Texts as arrays: tokens, embeddings, near-duplicate signatures, statistics, equations."""
+"""Texts as arrays: tokens, embeddings, near-duplicate signatures, equations."""

@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
-from rejuice.operators.mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
+from rejuice.operators.mapper.rule_quality_reward_mapper import (
+    RuleQualityRewardMapper,
+    statistics,
+)
 from rejuice.operators.registry import build
-from rejuice.operators.text.statistics import statistics
 
 GOOD = "<think>Tom has 12 + 5 = 17 apples. Then he eats 3 of them, so 17 - 3 = 14.</think>"
 

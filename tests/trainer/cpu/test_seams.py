@@ -211,7 +211,7 @@ def test_the_attention_is_the_one_that_is_named(verl, composed):
     """The sampler has one of its own in the same registry; both may be in one process."""
     from transformers import AttentionInterface
 
-    for module in ("operators.sampling.key_values", "trainer.cpu.workers"):
+    for module in ("operators.sampling.transformers_engine", "trainer.cpu.workers"):
         importlib.import_module(f"rejuice.{module}")
     from rejuice.trainer.cpu.workers import NAME, shared_attention
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators.text.statistics import special_characters, statistics
+from rejuice.operators.mapper.rule_quality_reward_mapper import special_characters, statistics
 
 
 def theirs(texts, n):
