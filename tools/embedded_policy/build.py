@@ -24,7 +24,9 @@ CURRICULA: Mapping[str, Course] = {"embedded": CURRICULUM, "embedded_flow": Look
 """What the policies that come with rejuice are trained on, by name."""
 RECORD = "build.json"
 """Describes a built folder: `seed`, `made_of` (a digest of code and settings), and `weights`
-(a digest: it distinguishes weights that were trained further from those that were built)."""
+(a digest: it distinguishes weights that were trained further from those that were built).
+
+The shipped policies keep the `made_of` of the version that built them, see docs/policy.md."""
 
 _WEIGHTS = "model.safetensors"
 _CODE = Path(__file__).parent, Path(__file__).parents[2] / "pipelines" / "demo"
