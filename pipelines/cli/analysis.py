@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ...operators import EmptyResultError
+from ...operators import EmptyResultError, RejuiceError
 from ..dataset.remote import to_path
 from .options import (
     AllowEmpty,
@@ -431,6 +433,18 @@ def report(
 
 # --- `rejuice view`: one HTML file of a run, to look at in a browser ------------------
 
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Follow a training run while it goes on: the page is served on this machine, and "
+        "written when the run has ended.",
+    ),
+]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="The port of --live; 0: any free one.")
+]
+
 
 def view(
     paths: Annotated[
@@ -453,6 +467,8 @@ def view(
         int, typer.Option("--most_mb", min=4, help="Leave texts out above this size.")
     ] = 39,
     no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
+    live: Live = False,
+    port: Port = 0,
     debug: Annotated[
         bool,
         typer.Option("--debug", help="After an error, also print the traceback of its cause."),
@@ -462,9 +478,15 @@ def view(
 
     The file loads nothing from a network. It is opened in the browser where stdout is a terminal.
     """
-    from ..analysis.page.build import build_page, open_browser
+    from ..analysis.page.build import build_page
     from ..analysis.page.rows import page_of
 
+    opened = sys.stdout.isatty() and not no_open
+    if live:
+        _follow(paths, port, most_mb * 1_000_000, opened=opened)
+        opened = False  # The browser has a tab of it already.
+    elif port:
+        raise RejuiceError("--port is an option of --live", "add --live")
     first = _run_of(paths[0])
     first = first.resolve() if first.is_dir() else first
     name = f"{first.name if first.is_dir() else first.stem}.html"
@@ -476,8 +498,30 @@ def view(
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
     typer.echo(f"{target}: {counted}. Open it in a browser.")
-    if sys.stdout.isatty() and not no_open:
-        open_browser(target)
+    if opened:
+        webbrowser.open(target.resolve().as_uri())
+
+
+def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: bool) -> None:
+    """Serve the page of a training run until the run has ended."""
+    from ...trainer.launch.training import of_run
+    from ...trainer.report.live import RunSoFar
+    from ..analysis.page.live import serve
+
+    if len(paths) > 1:
+        raise RejuiceError(f"--live follows one run, not {len(paths)}", "give one of them")
+    stored = open_run(paths[0], range(0))  # Its steps are opened as they are shown.
+    if stored.kind != "training run":
+        found = f"{paths[0]} is {'an' if stored.kind == 'export' else 'a'} {stored.kind}"
+        raise RejuiceError(f"--live follows a training run: {found}", "leave --live out")
+
+    def tell(address: str) -> None:
+        typer.echo(f"{address}: open it in a browser; Ctrl-C ends it, and not the run.")
+        if opened:
+            webbrowser.open(address)
+
+    serve(RunSoFar(stored.folder, of_run, most_bytes=most_bytes), port, tell)
+    typer.echo(f"{paths[0]} has ended.")
 
 
 def _run_of(path: AnyPath) -> AnyPath:

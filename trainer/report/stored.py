@@ -56,7 +56,7 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
     wanted = [each for each in folders if steps is None or int(each.name) in steps]
-    if folders and not wanted and steps is not None:
+    if folders and not wanted and steps:
         found = f"{path} has no training step from {steps.start} to {steps.stop - 1}"
         right = f"it has steps {int(folders[0].name)} to {int(folders[-1].name)}"
         raise DataError(found, right)
@@ -64,6 +64,20 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
     points = [point for point in _points(path) if steps is None or point["step"] in steps]
     title, recipe = path.resolve().name, path / "recipe.yaml"
     return Stored(path, title, "training run", sets, recipe, path, points=tuple(points))
+
+
+def open_so_far(run: Path) -> Stored:
+    """Return a run that may still go on: the curves of all its steps, and its last whole step.
+
+    Raises:
+        RejuiceError: it is no training run, or what is there cannot be read.
+    """
+    folders = sorted(each for each in (run / "steps").glob("*") if each.name.isdecimal())
+    whole = next((sets for each in reversed(folders) if (sets := _sets(each))), ())
+    first = open_training(run, range(0))
+    if first is None or first.kind != "training run":
+        raise DataError(f"{run} holds no training run", "give the --output of one")
+    return first._replace(sets=whole, points=tuple(_points(run)))
 
 
 def _points(run: Path) -> list[dict[str, float]]:

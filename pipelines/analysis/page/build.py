@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import webbrowser
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -341,11 +340,6 @@ def _read(package: str, path: str) -> str:
         raise RejuiceError(f"{package} has no {path}", f"install {package} again") from error
 
 
-def open_browser(page: Path) -> None:
-    """Open a page; where there is no browser, nothing happens."""
-    webbrowser.open(page.resolve().as_uri())
-
-
 # --- Build ----------------------------------------------------------------------------
 
 MADE_BY = "A page of rejuice"
@@ -360,8 +354,15 @@ _SCRIPTS = (
     "training.js",
     "page.js",
 )
+_LIVE = "live.js"
+"""The script of a page that is served while its run goes on."""
 _MARGIN = 1.04
 """Texts may take more than a sample of them makes expect."""
+
+
+def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> bytes:
+    """Return the page of some sets for `live.serve`; `live` is the version that it shows."""
+    return _Writer(data, most_bytes, live).page()
 
 
 def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) -> PageSummary:
@@ -394,18 +395,22 @@ def _is_page(path: Path) -> bool:
 class _Writer:
     """First all figures, then texts: the same share of each set where not all of them fit."""
 
-    def __init__(self, data: PageData, most_bytes: int) -> None:
+    def __init__(self, data: PageData, most_bytes: int, live: str = "") -> None:
         self._data = data
+        self._live = live
         self._most_bytes = most_bytes
         self._blocks: list[bytes] = []
         self._prompts = _numbered(data.sets)
         self.with_texts = 0
 
     def page(self) -> bytes:
-        own = "\n".join(_asset(name) for name in _SCRIPTS)
+        own = "\n".join(_asset(name) for name in (*_SCRIPTS, *([_LIVE] if self._live else [])))
         plotly, tables = packed(plotly_js().encode(), 9), packed(tables_js().encode(), 9)
+        policy = " ".join(map(_hashed, (own, plotly_js(), tables_js())))
+        if self._live:
+            policy += "; connect-src 'self'"
         parts = {
-            b"{{POLICY}}": " ".join(map(_hashed, (own, plotly_js(), tables_js()))).encode(),
+            b"{{POLICY}}": policy.encode(),
             b"{{STYLE}}": f"{tables_css()}\n{_asset('page.css')}".encode(),
             b"{{LIBRARIES}}": _script("plotly", plotly) + _script("tables", tables),
             b"{{SCRIPT}}": own.encode(),
@@ -438,6 +443,7 @@ class _Writer:
             "curves": data.curves,
             "signs": data.signs,
             "recipe": data.recipe,
+            **({"live": self._live} if self._live else {}),
         }
         return embedded_json(head)
 
