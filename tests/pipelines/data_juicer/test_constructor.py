@@ -65,6 +65,8 @@ def test_no_other_operator_refuses_its_own_defaults():
 
 def test_what_the_fields_do_not_decide_is_not_refused(tmp_path, monkeypatch):
     (tmp_path / "an_operator.py").write_text("""
+KNOWN = frozenset("rstpq")
+
 class Base:
     def __getattr__(self, name):
         if name == "_prepare":
