@@ -7,12 +7,11 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow as pa
 
 from ...operators import (
@@ -141,7 +140,7 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
     if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
         return []
     repeats = [
-        _sources(after, start, size)
+        after.source_rows[start : start + size].tolist()
         for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
         if size > 1
     ]
@@ -156,11 +155,6 @@ def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> l
                 f"them other prompts, set identity: [{name}]."
             ]
     return []
-
-
-def _sources(frame: Frame, start: int, size: int) -> Sequence[int]:
-    found: Sequence[int] = np.asarray(frame.source_rows[start : start + size]).tolist()
-    return found
 
 
 def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
