@@ -54,13 +54,13 @@ def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa
 
 
 @runtime_checkable
-class _Judge(Protocol):
+class _KeepsRawAnswers(Protocol):
     """A `JudgedMapper`, whose module is not imported here: it loads a client of servers."""
 
     def raw_answers(self, table: pa.Table) -> Sequence[RawAnswer | None]: ...
 
 
-def judge_evidence(operator: _Judge, table: pa.Table) -> dict[str, pa.Array]:
+def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.Array]:
     """`raw_answer` where there is a score, `raw_failure` where there is none; texts.
 
     A failure is the malformed answer, or the message of a request that got none. Both are null
@@ -190,7 +190,7 @@ def _signatures(digest: pa.Table) -> Array:
 
 _WITH_EVIDENCE = (
     MathVerifyMapper,
-    _Judge,
+    _KeepsRawAnswers,
     DiversityRewardMapper,
     ExactDeduplicator,
     MinhashDeduplicator,
@@ -212,7 +212,7 @@ def evidence(
     operator = step.operator
     if isinstance(operator, MathVerifyMapper):
         return answer_evidence(operator, table)
-    if isinstance(operator, _Judge):
+    if isinstance(operator, _KeepsRawAnswers):
         return judge_evidence(operator, table)
     if isinstance(operator, DiversityRewardMapper):
         cheap = operator.backend == "hashed_ngram"
