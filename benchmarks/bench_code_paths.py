@@ -150,12 +150,13 @@ def row(folder: Path) -> None:
     rejuice("run", write(folder, RECORDED))
 
 
-def own_operator(folder: Path) -> None:
-    """Run a recipe with a filter of a user."""
-    own = folder / "own.py"
-    own.write_text(OWN.format(product=PRODUCT, written=str(ROOT / ".frames")))
+def own_operator(folder: Path) -> int:
+    """Run a recipe with a filter of a user; the frames of rejuice above its `decide`."""
+    own, written = folder / "own.py", folder / "frames.txt"
+    own.write_text(OWN.format(product=PRODUCT, written=str(written)))
     steps = [*RECORDED[:2], "frames_filter"]
     rejuice("run", write(folder, steps, custom_operator_paths=[str(own)]))
+    return int(written.read_text())
 
 
 def agent_prompt(folder: Path) -> None:
@@ -188,18 +189,12 @@ def group() -> Passed:
     return passed
 
 
-def frames() -> int:
-    """The frames of rejuice above the `decide` of a user's filter, which wrote them down."""
-    written = ROOT / ".frames"
-    found = int(written.read_text())
-    written.unlink()
-    return found
-
-
 if __name__ == "__main__":
     print("| of | files | of them of training | functions | changes of file | frames above |")
     print("|---|---|---|---|---|---|")
     print(second(row).row(f"rows of {PROMPTS} prompts, `run`, 7 operators"))
     print(second(agent_prompt).row("one prompt of an agent, `run`"))
     print(group().row("one group, from its answers to the batch of a training step"))
-    print(second(own_operator).row("an own operator, `run`", f"{frames()}"))
+    found = list[int]()
+    passed = second(lambda folder: found.append(own_operator(folder)))
+    print(passed.row("an own operator, `run`", f"{found[-1]}"))

@@ -221,8 +221,8 @@ def show_diff(found: Diff, command: str, console: Console) -> None:
             [f"sampled      {same if other is None else f'others from step {other} on'}"], console
         )
     for each in found.sets:
-        print_lines(_heading(each), console)
-        print_lines(_common_lines(each.common), console)
+        heading = f"rows         of A: {each.names[0]}; of B: {each.names[1]}"
+        print_lines([heading, *_common_lines(each.common)], console)
         console.print(_figures(each.change))
         console.print(_components(each.change))
         print_lines([*_by_chance(each.change), *_details(each, command)], console)
@@ -241,10 +241,6 @@ def show_diff_rows(found: Diff, kind: str) -> None:
         else:
             for text, n in each.new.items():
                 typer.echo(json.dumps({"sets": each.names, "response": text, "rows": n}))
-
-
-def _heading(found: SetDiff) -> list[str]:
-    return [f"rows         of A: {found.names[0]}; of B: {found.names[1]}"]
 
 
 def _common_lines(found: Comparison | None) -> list[str]:

@@ -11,8 +11,8 @@ and evidence changes no result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ from ...operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
 from ...operators.groups import Array, Groups
 from ...operators.mapper.diversity_reward_mapper import DiversityRewardMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
-from ...operators.servers.judged_mapper import JudgedMapper
 from ...operators.text.embedding import group_grams, usable_texts
 from ...operators.text.minhash import PERMUTATIONS, jaccard
 from ...operators.text.tokens import texts_of
@@ -33,6 +32,9 @@ from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
 from .stored import IDS
+
+if TYPE_CHECKING:
+    from ...operators.servers.judged_mapper import RawAnswer
 
 # --- By which rule an answer was found, and where it stands in the response -----------
 
@@ -51,7 +53,14 @@ def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa
 # --- What a judge answered, as it came ------------------------------------------------
 
 
-def judge_evidence(operator: JudgedMapper, table: pa.Table) -> dict[str, pa.Array]:
+@runtime_checkable
+class _KeepsRawAnswers(Protocol):
+    """A `JudgedMapper`, whose module is not imported here: it loads a client of servers."""
+
+    def raw_answers(self, table: pa.Table) -> Sequence[RawAnswer | None]: ...
+
+
+def judge_evidence(operator: _KeepsRawAnswers, table: pa.Table) -> dict[str, pa.Array]:
     """`raw_answer` where there is a score, `raw_failure` where there is none; texts.
 
     A failure is the malformed answer, or the message of a request that got none. Both are null
@@ -181,7 +190,7 @@ def _signatures(digest: pa.Table) -> Array:
 
 _WITH_EVIDENCE = (
     MathVerifyMapper,
-    JudgedMapper,
+    _KeepsRawAnswers,
     DiversityRewardMapper,
     ExactDeduplicator,
     MinhashDeduplicator,
@@ -203,7 +212,7 @@ def evidence(
     operator = step.operator
     if isinstance(operator, MathVerifyMapper):
         return answer_evidence(operator, table)
-    if isinstance(operator, JudgedMapper):
+    if isinstance(operator, _KeepsRawAnswers):
         return judge_evidence(operator, table)
     if isinstance(operator, DiversityRewardMapper):
         cheap = operator.backend == "hashed_ngram"

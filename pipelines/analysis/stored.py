@@ -244,17 +244,13 @@ def _set(
         source=plan.source_frame,
         base=lambda part: plan.frame_before(part, first),
         ids=lambda part: _ids(plan.frame_before(part, first)),
-        results=partial(_committed, plan),
+        results=plan.committed,
         **shared,
     )
 
 
 def _ids(frame: Frame) -> pa.Table:
     return frame.select([name for name in IDS if name in frame.column_names])
-
-
-def _committed(plan: Plan, part: int) -> RunStep:
-    return plan.committed(part)
 
 
 # --- Open -----------------------------------------------------------------------------

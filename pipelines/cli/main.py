@@ -298,37 +298,31 @@ def main() -> NoReturn:
 
         rich_utils.Console = Console  # type: ignore[attr-defined]
     with safe_output():
-        _run()
-
-
-def _run() -> NoReturn:
-    try:
-        with signals_interrupt():
-            app(standalone_mode=True)
-    except RejuiceError as error:
-        if "--debug" in sys.argv:
-            traceback.print_exception(error.__cause__ or error)
-        typer.echo(f"rejuice: {error}", err=True)
-        if isinstance(error, StoppedError):
-            sys.exit(_INTERRUPTED)
-        if isinstance(error, EmptyResultError):
-            sys.exit(_EMPTY)
-    except OSError as error:  # Whatever is read or written where nobody has looked before.
-        if "--debug" in sys.argv:
-            traceback.print_exception(error)
-        named = "" if error.filename is None else f"{error.filename!s:.200}: "
-        typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
-    except SystemExit as end:
-        if end.code == _INTERRUPTED:
-            advice = (
-                "; run it again to continue where it stopped" if sys.argv[1:2] == ["run"] else ""
-            )
-            typer.echo(f"rejuice: stopped{advice}", err=True)
-        raise
-    except Exception:
-        traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
-        sys.exit(1)
-    sys.exit(2)
+        try:
+            with signals_interrupt():
+                app(standalone_mode=True)
+        except RejuiceError as error:
+            if "--debug" in sys.argv:
+                traceback.print_exception(error.__cause__ or error)
+            typer.echo(f"rejuice: {error}", err=True)
+            if isinstance(error, StoppedError):
+                sys.exit(_INTERRUPTED)
+            if isinstance(error, EmptyResultError):
+                sys.exit(_EMPTY)
+        except OSError as error:  # Whatever is read or written where nobody has looked before.
+            if "--debug" in sys.argv:
+                traceback.print_exception(error)
+            named = "" if error.filename is None else f"{error.filename!s:.200}: "
+            typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
+        except SystemExit as end:
+            if end.code == _INTERRUPTED:
+                again = "; run it again to continue where it stopped"
+                typer.echo(f"rejuice: stopped{again if sys.argv[1:2] == ['run'] else ''}", err=True)
+            raise
+        except Exception:
+            traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
+            sys.exit(1)
+        sys.exit(2)
 
 
 def _overrides(

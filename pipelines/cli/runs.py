@@ -96,11 +96,12 @@ def open_with_code(
         RejuiceError: it cannot be read, or its code is not trusted.
     """
     from ..recipe.steps import StoredOperator
+    from ..recipe.trust import code_of
 
     stored = open_run(path, steps)
     _trust_own(stored, given)
     if needs_code or trusted:
-        _check_run_trusted(stored, trusted)
+        check_trusted(stored.folder, code_of(stored.recipes), trusted)
     if any(isinstance(x.operator, StoredOperator) for one in stored.sets for x in one.recipe.steps):
         return open_run(path, steps)
     return stored
@@ -148,12 +149,6 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
 
     if _is_recipe(path) and (folder := run_folder_of(path)) is not None:
         check_trusted(folder, code_of([path]), trusted)
-
-
-def _check_run_trusted(stored: Stored, trusted: bool) -> None:
-    from ..recipe.trust import code_of
-
-    check_trusted(stored.folder, code_of(stored.recipes), trusted)
 
 
 def _trust_own(stored: Stored, path: Path) -> None:

@@ -605,8 +605,15 @@ class _Body:
                 return "".join(self._text(part) for part in node.values)
             case ast.FormattedValue():
                 found = self._value(node.value)
-                return ast.unparse(node.value) if found is _UNKNOWN else str(found)
+                return ast.unparse(node.value) if found is _UNKNOWN else str(_ordered(found))
             case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
                 found = [self._value(each) for each in node.args]
-                return text if _UNKNOWN in found else text.format(*found)
+                return text if _UNKNOWN in found else text.format(*map(_ordered, found))
         return ast.unparse(node)
+
+
+def _ordered(value: Any) -> Any:
+    """Return a value for a message; a set, which has no order of its own, as a sorted text."""
+    if isinstance(value, set | frozenset) and value:
+        return f"{{{', '.join(sorted(map(repr, value)))}}}"
+    return value

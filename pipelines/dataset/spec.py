@@ -333,19 +333,6 @@ class DatasetSpec:
         return any(_clash(path, export.resolve()) for path in self.paths)
 
 
-def dataset_files(dataset: AnyPath | DatasetSpec) -> list[AnyPath]:
-    """Return the files of a dataset without those of the hub, part by part, in each by name.
-
-    Raises:
-        DataError: a part is not there or has nothing that can be read, or a file is in two parts.
-    """
-    spec = DatasetSpec.of(dataset)
-    found = [(part, file) for part in spec.paths for file in files_of(part, spec.suffixes)]
-    if not spec.repeats:
-        check_unique(found)
-    return [file for _, file in found]
-
-
 def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     """Return the files of a file, a folder or a pattern, by name.
 

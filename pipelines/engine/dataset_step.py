@@ -268,15 +268,6 @@ def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progres
             raise
 
 
-def shards_of(plan: Plan, step: Step, most_bytes: int | None = None) -> list[Shard]:
-    """Return the shards of a step, whose digests are all written.
-
-    Raises:
-        FileNotFoundError: a digest is missing.
-    """
-    return _cut(_digests(plan, step), most_bytes or SHARD_BYTES)
-
-
 def decision_path(plan: Plan, step: Step, shard: Shard) -> AnyPath:
     """Return where the decision about a shard is kept until all of them are made."""
     name = f"decided-{shard.first:04d}-{shard.stop:04d}.arrow"

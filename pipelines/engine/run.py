@@ -54,12 +54,11 @@ from .retry_missing import (
 )
 from .steps import (
     StepResult,
-    apply_steps,
-    identity_lines,
     prefix_errors_with_file,
     prefix_errors_with_step,
     run_step,
 )
+from .trial import identity_lines
 from .workers import LocalWorkers, Workers
 from .workers_on_ray import RayWorkers
 
@@ -410,17 +409,17 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     Returns:
         The groups of the chunk, in the stage that makes them.
     """
-    first = stage.all_steps[0]
+    first, first_row = stage.all_steps[0], plan.source.first_row(chunk)
     frame = plan.frame_before(chunk, first)
-    run = partial(_load_or_run, plan, chunk)
-    makers = (at for at, s in enumerate(stage.steps, 1) if "prompt_id" in s.operator.writes())
-    until = max(makers, default=0)
+    makers = [step for step in stage.steps if "prompt_id" in step.operator.writes()]
     groups = NO_GROUP_STARTS
-    frame = apply_steps(stage.steps[:until], frame, run=run)
     # Groups that an earlier stage has made were checked there, before any row was dropped.
-    if until or first.number == 1:
-        groups = GroupStarts.of(frame, plan.source.first_row(chunk))
-    frame = apply_steps(stage.steps[until:], frame, run=run)
+    if first.number == 1 and not makers:
+        groups = GroupStarts.of(frame, first_row)
+    for step in stage.steps:
+        frame = frame.after(_load_or_run(plan, chunk, step, frame).change)
+        if makers and step is makers[-1]:
+            groups = GroupStarts.of(frame, first_row)
     if stage.barrier and needs_digest:
         write_digest(plan, stage.barrier, frame, chunk)
     return groups

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import tiny_run
 import yaml
 from command import HEAVY, heavy_after, runner
 
@@ -351,6 +352,14 @@ def test_nothing_heavy_is_loaded_for_help_and_check(recipe_file, rollouts):
     assert heavy_after(["--help"], ["explain", path], ["ops"]) == []
     # Arrow loads pandas where it makes arrays of rows, which `check` tries the first steps on.
     assert heavy_after(["check", path]) in ([], ["pandas"])
+
+
+@pytest.mark.slow
+def test_no_client_of_servers_is_loaded_to_look_at_a_run(tmp_path):
+    run = tiny_run.run_tiny(tmp_path).head.export_path
+    page = tmp_path / "page.html"
+    commands = ["explain", run, "row 1"], ["view", run, "-o", page, "--no_open"]
+    assert heavy_after(*commands, names=("aiohttp",)) == []
 
 
 UNUSED_BY_CHECK = (

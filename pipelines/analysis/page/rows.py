@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
-from ....operators.columns import flat, is_text
+from ....operators.columns import component_columns, flat, is_text
 from ....operators.groups import Array, hash_each, mix
 from ....operators.operator import surviving_rows
 from ....operators.text.embedding import hashed_ngram
@@ -355,7 +356,10 @@ def page_set(
         name,
         kind,
         step,
-        tuple(_page_step(each) for each in steps),
+        tuple(
+            PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
+            for each in steps
+        ),
         figures,
         (*_columns(rows), *_map(rows, responses)),
         rows.components,
@@ -364,11 +368,6 @@ def page_set(
         row_texts,
         banner,
     )
-
-
-def _page_step(step: Step) -> PageStep:
-    operator = step.operator
-    return PageStep(step.number, step.name, operator.writes(), dict(operator.reasons))
 
 
 def _columns(rows: RowTable) -> list[PageColumn]:
@@ -421,7 +420,7 @@ def _row_texts(
         "response": responses,
         "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
-    in_columns = {"verdict", "finish_reason", *_component_names(rows)}
+    in_columns = {"verdict", "finish_reason", *chain(*map(component_columns, rows.components))}
     written = dict.fromkeys(name for part in values for name in part.names)
     for name in written:
         shown = name not in _LEFT_OUT and name not in in_columns and not name.endswith(_HEAVY)
@@ -439,11 +438,6 @@ def _with_evidence(texts: pa.Table, evidence: RowEvidence | None) -> pa.Table:
         return texts
     kept = [name for name in texts.column_names if name != COLUMN]
     return texts.select(kept).append_column(COLUMN, evidence.entries)
-
-
-def _component_names(rows: RowTable) -> set[str]:
-    both = ((f"reward_{name}", f"reward_{name}_missing") for name in rows.components)
-    return {name for pair in both for name in pair}
 
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dataset_files import dataset_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from rejuice.pipelines.dataset import read as read_module
 from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import Dataset, fingerprint, prepare
 from rejuice.pipelines.dataset.schemas import conform
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec
 
 QUICK = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -12,7 +12,7 @@ from rejuice.pipelines.dataset import parquet
 from rejuice.pipelines.dataset.files import DataFile
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.spec import DatasetSpec, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetSpec, files_of
 from rejuice.pipelines.dataset.write import mark_written, written_columns
 
 
@@ -93,7 +93,7 @@ def many(bucket):
 @pytest.mark.parametrize("pattern", ["*/*.parquet", "**", "**/*.parquet"])
 def test_a_pattern_lists_each_folder_once(many, answers, pattern):
     answers.clear()
-    assert len(dataset_files(many / pattern)) == 12
+    assert len(files_of(many / pattern)) == 12
     # Four folders; whether there is a file of that name, and whether the folder is an export whose
     # run has not ended, in two requests each.
     assert len(answers.requests) <= 8

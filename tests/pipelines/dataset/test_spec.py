@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dataset_files import dataset_files
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.dataset.files import write_file
 from rejuice.pipelines.dataset.read import Dataset, parse_mixture, rows_by_weight, sampled
 from rejuice.pipelines.dataset.remote import to_path
-from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection, dataset_files
+from rejuice.pipelines.dataset.spec import DatasetPart, DatasetSpec, Selection
 from rejuice.pipelines.engine.run import Run
 
 QUICK = settings(

@@ -12,7 +12,7 @@ from rejuice.pipelines.engine.report import Report
 pytest.importorskip("data_juicer.ops")
 from loguru import logger
 
-from rejuice.pipelines.dj_process import on_default, plugin
+from rejuice.pipelines.dj_process import plugin
 from rejuice.pipelines.dj_process.step_in_run import StepInRun
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def resumable(folder, rows, process=PROCESS):
 
 def end_at(monkeypatch, recipe, name, error):
     """A run that ends before a step of ours."""
-    run = on_default.run
+    run = plugin.run_on_default
 
     def ending(step, dataset, new_groups):
         if step.name == name:
@@ -71,7 +71,7 @@ def end_at(monkeypatch, recipe, name, error):
         return run(step, dataset, new_groups)
 
     with monkeypatch.context() as patch:
-        patch.setattr(on_default, "run", ending)
+        patch.setattr(plugin, "run_on_default", ending)
         with pytest.raises(type(error)):
             execute(recipe)
 

@@ -28,7 +28,7 @@ from two_runners import (
     written,
 )
 
-from rejuice.pipelines.dj_process import loaded_operators
+from rejuice.pipelines.dj_process import patches
 
 pytestmark = pytest.mark.slow
 
@@ -260,7 +260,7 @@ def test_the_names_of_all_statistics_are_known():
         if not issubclass(kind, Filter | Deduplicator) or name in NON_STATS_FILTERS.modules:
             continue
         fields = {"field_key": "share"}
-        for key in loaded_operators.names(kind, fields) or {
+        for key in patches.computed_names(kind, fields) or {
             name if issubclass(kind, Filter) else ""
         }:
             owners.setdefault(key, []).append(name)

@@ -37,7 +37,7 @@ from data_juicer.utils.registry import Registry
 from datasets import ClassLabel, Dataset
 
 from rejuice.pipelines.data_juicer import tables
-from rejuice.pipelines.dj_process import on_default, plugin
+from rejuice.pipelines.dj_process import plugin
 
 pytestmark = pytest.mark.slow
 
@@ -231,11 +231,11 @@ def test_rows_that_were_filtered_before_stay_away():
 @pytest.mark.parametrize("rows_of_a_piece", [1, 7, 50])
 @pytest.mark.parametrize("name", [next(iter(step)) for step in OURS])
 def test_pieces_do_not_show(monkeypatch, name, rows_of_a_piece):
-    monkeypatch.setattr(on_default, "default_chunk_rows", lambda _: rows_of_a_piece)
+    monkeypatch.setattr(plugin, "default_chunk_rows", lambda _: rows_of_a_piece)
     table = rollouts()
     before = dataset(table).filter(lambda row: row["response"] != "three")
     kept = table.filter(pa.compute.not_equal(table["response"], "three"))
-    frames = [piece.frame for piece in on_default.pieces(before, rows_of_a_piece)]
+    frames = [piece.frame for piece in plugin.pieces(before, rows_of_a_piece)]
     assert sum(frame.num_rows for frame in frames) == kept.num_rows
     assert len(frames) > kept.num_rows / (rows_of_a_piece + 7)
     out = run(name, before)

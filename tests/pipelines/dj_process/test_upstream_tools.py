@@ -29,7 +29,7 @@ from data_juicer.tools import op_search
 from datasets import Dataset
 from datasets.fingerprint import Hasher
 
-from rejuice.pipelines.dj_process import on_default
+from rejuice.pipelines.dj_process import plugin
 
 pytestmark = pytest.mark.slow
 
@@ -234,9 +234,9 @@ def plain():
 @pytest.fixture
 def calls(monkeypatch):
     """The steps of ours as they are run."""
-    names, run = [], on_default.run
+    names, run = [], plugin.run_on_default
     monkeypatch.setattr(
-        on_default, "run", lambda step, *rest: (names.append(step.name), run(step, *rest))[1]
+        plugin, "run_on_default", lambda step, *rest: (names.append(step.name), run(step, *rest))[1]
     )
     return names
 

@@ -24,7 +24,6 @@ from rejuice.pipelines.engine.dataset_step import (
     commit_decisions,
     decide_shard,
     decision_path,
-    shards_of,
     write_digest,
 )
 from rejuice.pipelines.engine.plan import Plan
@@ -178,13 +177,14 @@ def test_a_shard_has_as_many_buckets_as_fit(opened):
     plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
     write_digests(plan)
     (step,) = plan.steps
-    assert shards_of(plan, step) == [ALL_ROWS]
+    digests = dataset_step._digests(plan, step)
+    assert dataset_step._cut(digests, dataset_step.SHARD_BYTES) == [ALL_ROWS]
     for most in (1, 2_000, 10_000):
-        shards = shards_of(plan, step, most)
+        shards = dataset_step._cut(digests, most)
         assert (shards[0].first, shards[-1].stop) == (0, BUCKETS)
         assert [s.stop for s in shards[:-1]] == [s.first for s in shards[1:]]
     # Of 8 bytes and a bit for a key, and what deciding takes.
-    assert len(shards_of(plan, step, 10_000)) == pytest.approx(500 * (8 + 64) / 10_000, abs=1.1)
+    assert len(shards) == pytest.approx(500 * (8 + 64) / 10_000, abs=1.1)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from dataset_files import dataset_files
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.dataset.files import (
@@ -13,7 +14,6 @@ from rejuice.pipelines.dataset.files import (
     run_folder,
     unfinished_run_folder,
 )
-from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished_export import read_manifest, sole_writer
 from rejuice.pipelines.engine.report import Report

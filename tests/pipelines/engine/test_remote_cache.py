@@ -12,7 +12,7 @@ from rejuice.pipelines.dataset.remote import RemotePath, to_path
 from rejuice.pipelines.engine import commit, dataset_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import Sections
-from rejuice.pipelines.engine.dataset_step import decide_shard, shards_of, write_digest
+from rejuice.pipelines.engine.dataset_step import _cut, _digests, decide_shard, write_digest
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.recipe.recipe import load
 
@@ -110,7 +110,7 @@ def test_of_each_digest_only_the_range_of_a_shard_is_fetched(
     (step,) = plan.steps
     for chunk in range(len(plan.source.rows)):
         write_digest(plan, step, plan.source_frame(chunk), chunk)
-    shards = shards_of(plan, step, 10_000)
+    shards = _cut(_digests(plan, step), 10_000)
     assert len(shards) > 3
     paths = [plan.digest_path(step, chunk) for chunk in range(len(plan.source.rows))]
     indexes = {path.name: path.stat().st_size - Sections.open(path).ends[-1] for path in paths}

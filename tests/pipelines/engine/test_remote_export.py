@@ -5,13 +5,13 @@ from itertools import count
 
 import pytest
 from command import runner
+from dataset_files import dataset_files
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.dataset import remote
 from rejuice.pipelines.dataset.files import check_finished, remove_folder, run_folder
 from rejuice.pipelines.dataset.remote import RemotePath, to_path
-from rejuice.pipelines.dataset.spec import dataset_files
 from rejuice.pipelines.dataset.write import exported_rows
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.finished_export import read_manifest
