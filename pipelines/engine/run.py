@@ -54,11 +54,11 @@ from .retry_missing import (
 )
 from .steps import (
     StepResult,
+    identity_lines,
     prefix_errors_with_file,
     prefix_errors_with_step,
     run_step,
 )
-from .trial import identity_lines
 from .workers import LocalWorkers, Workers
 from .workers_on_ray import RayWorkers
 

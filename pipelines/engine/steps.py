@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -31,13 +31,16 @@ from ...operators import (
     Groups,
     Operator,
     OperatorError,
+    RecordedRolloutMapper,
     RejuiceError,
     ResumableOperator,
     Scope,
 )
 from ...operators.check import checked
+from ...operators.columns import at_path, is_list
 from ...operators.errors import NotReadyError, first_line
 from ...operators.operator import split
+from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.write import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
@@ -409,3 +412,57 @@ def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
 def _range(frame: Frame, first_row: int) -> str:
     rows = frame.source_rows[frame.source_rows >= 0] + first_row + 1
     return f"in rows {rows.min():,} to {rows.max():,}" if len(rows) else "in new rows"
+
+
+# --- Rows with the same prompt that may be different prompts, as another column differs ---
+
+_NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
+"""Columns that differ in all rows."""
+
+
+def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
+    """A line with the first column in which rows of the same prompt differ; none if none does.
+
+    Rows with one recorded response each differ as they should.
+    """
+    groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
+    if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
+        return []
+    repeats = [
+        after.source_rows[start : start + size].tolist()
+        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
+        if size > 1
+    ]
+    read = _read_otherwise(recipe, before.column_names)
+    for name in before.column_names:
+        if name in read or name.lower() in _NUMBERS_OF_ROWS:
+            continue
+        values = before.select([name])[name]
+        if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
+            return [
+                f"{step.name}: rows with the same prompt differ in column '{name}'; if that makes "
+                f"them other prompts, set identity: [{name}]."
+            ]
+    return []
+
+
+def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
+    """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
+    for step in recipe.steps:
+        if isinstance(step.operator, RolloutMapper):
+            return True
+        if isinstance(step.operator, RecordedRolloutMapper):
+            none = schema.empty_table()
+            kinds = [at_path(none, name).type for name in step.operator.columns]
+            return len(kinds) > 1 or is_list(kinds[0])
+    return False
+
+
+def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
+    """Return columns with the responses and what goes with them."""
+    return {
+        name
+        for step in recipe.steps
+        if isinstance(step.operator, RecordedRolloutMapper)
+        for name in step.operator.reads_of(columns)
+    }

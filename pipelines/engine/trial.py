@@ -7,7 +7,6 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection
 from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,6 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from ...operators import (
-    Groups,
     MathVerifyMapper,
     PromptTemplateMapper,
     RecordedRolloutMapper,
@@ -23,14 +21,13 @@ from ...operators import (
     Scope,
 )
 from ...operators.columns import at_path, has_box, is_list, is_text
-from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .frame import Frame, GroupStarts, check_contiguous
-from .steps import iterate_steps
+from .steps import identity_lines, iterate_steps
 
 _SHOWN = 40
 _WRITTEN = 100
@@ -123,57 +120,3 @@ def _ungradable(step: Step, frame: Frame) -> list[str]:
         f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, such as "
         f"{shown!r} ({reasons[bad[0]]})."
     ]
-
-
-# --- Rows with the same prompt that may be different prompts, as another column differs ---
-
-_NUMBERS_OF_ROWS = frozenset({"id", "idx", "index", "uid", "uuid"})
-"""Columns that differ in all rows."""
-
-
-def identity_lines(recipe: Recipe, step: Step, before: Frame, after: Frame) -> list[str]:
-    """A line with the first column in which rows of the same prompt differ; none if none does.
-
-    Rows with one recorded response each differ as they should.
-    """
-    groups = Groups.of_column(after.select(["prompt_id"])["prompt_id"])
-    if len(groups.starts_G) == after.num_rows or not _is_prompt_each(recipe, before.schema):
-        return []
-    repeats = [
-        after.source_rows[start : start + size].tolist()
-        for start, size in zip(groups.starts_G.tolist(), groups.sizes_G.tolist(), strict=True)
-        if size > 1
-    ]
-    read = _read_otherwise(recipe, before.column_names)
-    for name in before.column_names:
-        if name in read or name.lower() in _NUMBERS_OF_ROWS:
-            continue
-        values = before.select([name])[name]
-        if any(len({repr(values[row]) for row in rows}) > 1 for rows in repeats):
-            return [
-                f"{step.name}: rows with the same prompt differ in column '{name}'; if that makes "
-                f"them other prompts, set identity: [{name}]."
-            ]
-    return []
-
-
-def _is_prompt_each(recipe: Recipe, schema: pa.Schema) -> bool:
-    """Whether each row of the dataset has all responses of its prompt, or will be sampled for."""
-    for step in recipe.steps:
-        if isinstance(step.operator, RolloutMapper):
-            return True
-        if isinstance(step.operator, RecordedRolloutMapper):
-            none = schema.empty_table()
-            kinds = [at_path(none, name).type for name in step.operator.columns]
-            return len(kinds) > 1 or is_list(kinds[0])
-    return False
-
-
-def _read_otherwise(recipe: Recipe, columns: Collection[str]) -> set[str]:
-    """Return columns with the responses and what goes with them."""
-    return {
-        name
-        for step in recipe.steps
-        if isinstance(step.operator, RecordedRolloutMapper)
-        for name in step.operator.reads_of(columns)
-    }

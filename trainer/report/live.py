@@ -15,7 +15,7 @@ _QUIET_S = 60.0
 
 
 class RunSoFar:
-    """A training run that may still go on; see `page.live.Followed`.
+    """A training run that may still go on; see `page.live.LiveRun`.
 
     Args:
         folder: of the run.

@@ -18,7 +18,7 @@ _POLL_S = 2.0
 _FAREWELL_S = 10.0  # for open pages to fetch what was last written; they ask every 3 s
 
 
-class Followed(Protocol):
+class LiveRun(Protocol):
     """A run that may still go on."""
 
     def version(self) -> str:
@@ -43,10 +43,10 @@ class _Built(NamedTuple):
     page: bytes
 
 
-class _Server(ThreadingHTTPServer):
+class _PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, run: Followed, port: int) -> None:
+    def __init__(self, run: LiveRun, port: int) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.token = secrets.token_urlsafe(16)
         self.is_running = True
@@ -73,7 +73,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+    server: _PageServer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -107,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve(
-    run: Followed,
+    run: LiveRun,
     port: int,
     tell: Callable[[str], object],
     *,
@@ -125,7 +125,7 @@ def serve(
         RejuiceError: the port is taken.
     """
     try:
-        server = _Server(run, port)
+        server = _PageServer(run, port)
     except OSError as error:
         raise RejuiceError(f"port {port}: {error.strerror}", "give another --port") from None
     with server:

@@ -8,6 +8,7 @@ import pytest
 from page_fixture import Page
 from trained_run import tiny_rollouts, write_trained
 
+from rejuice.operators import RejuiceError
 from rejuice.trainer.report.live import RunSoFar
 
 
@@ -28,6 +29,13 @@ def test_the_page_has_the_curves_so_far_and_the_last_whole_step(tmp_path):
     head = Page(page).head
     assert (head["live"], [each["name"] for each in head["sets"]]) == ("v1", ["step 2"])
     assert [point["step"] for point in head["curves"][0]["points"]] == [1, 2, 3]
+
+
+@pytest.mark.recommended("trainer/report/stored.py", "give the --output of one")
+def test_what_is_no_run_is_one_line(tmp_path):
+    live = RunSoFar(tmp_path, lambda folder: [], most_bytes=39_000_000)
+    with pytest.raises(RejuiceError, match="holds no training run; give the --output of one"):
+        live.page("v1")
 
 
 @pytest.mark.slow
@@ -52,6 +60,8 @@ def test_a_run_has_ended_when_its_processes_have_and_nothing_is_written(tmp_path
     assert not live.is_running()
 
 
+@pytest.mark.recommended("pipelines/cli/analysis.py", "--live")
+@pytest.mark.recommended("pipelines/cli/analysis.py", "--port is an option of --live")
 def test_only_one_training_run_is_followed(tmp_path, rejuice):
     export = tmp_path / "out.jsonl"
     export.write_text(json.dumps({"prompt": "1 + 1?"}) + "\n")

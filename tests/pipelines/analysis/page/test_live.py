@@ -42,20 +42,20 @@ def run():
 @pytest.fixture
 def address(run):
     """Where the page of `run` is served; the run ends with the test."""
-    told, farewell = [], threading.Event()
+    addresses, farewell = [], threading.Event()
     opened = threading.Event()
 
     def wait(seconds):
         run.ended.wait() if not run.ended.is_set() else farewell.wait()
 
     def tell(line):
-        told.append(line)
+        addresses.append(line)
         opened.set()
 
     thread = threading.Thread(target=serve, args=(run, 0, tell), kwargs={"wait": wait})
     thread.start()
     assert opened.wait(30)
-    yield told[0]
+    yield addresses[0]
     run.ended.set()
     farewell.set()
     thread.join(30)
@@ -101,6 +101,7 @@ def test_a_step_that_is_being_written_is_asked_for_again(run, address):
     assert get(address)[0] == 200
 
 
+@pytest.mark.recommended("pipelines/analysis/page/live.py", "give another --port")
 def test_a_taken_port_is_one_line(address, run):
     with pytest.raises(RejuiceError, match=r"port \d+: Address already in use; give another"):
         serve(run, urlsplit(address).port, print)
