@@ -2,7 +2,7 @@
 
     python benchmarks/bench_signs.py [CLEAN [PLANTED]]
 
-Prints the Markdown tables of docs/signs.md. CLEAN runs of each kind (2,000), PLANTED of each hack
+Prints the figures of docs/signs.md as tables. CLEAN runs of each kind (2,000), PLANTED of each hack
 (200).
 """
 

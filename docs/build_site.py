@@ -168,7 +168,7 @@ def recipe_page() -> str:
         "",
         "## Keys of `train:`",
         "",
-        *_table(schema["$defs"]["Train"]["properties"], schema),
+        "[Fields of `train:`](../train-fields.md).",
     ]
     return "\n".join(lines) + "\n"
 

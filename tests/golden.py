@@ -14,6 +14,6 @@ if __name__ == "__main__":
     for path in sorted(recipes.glob("*.yaml")):
         text = yaml.safe_dump(load(path).resolved(), sort_keys=False)
         (recipes / "golden" / path.name).write_text(text, encoding="utf-8")
-    page = recipes.parent / "docs" / "training.md"
-    head, title, _ = page.read_text("utf-8").partition("## Fields of `train:`\n")
-    page.write_text("\n".join([head + title, *table(Train), ""]), encoding="utf-8")
+    page = recipes.parent / "docs" / "train-fields.md"
+    head, _, _ = page.read_text("utf-8").partition("| field |")
+    page.write_text("\n".join([head.rstrip() + "\n", *table(Train), ""]), encoding="utf-8")

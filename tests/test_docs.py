@@ -95,6 +95,35 @@ def test_links_lead_somewhere():
     check_each(PAGES, check)
 
 
+FOUND_AT = {
+    "base-models": "base model|chat template|chat_template_kwargs|few-shot|stop token",
+    "cluster": "failures|Ray|resume",
+    "docker": "Docker",
+    "operators": "dedup",
+    "policy": "GPU|embedded",
+    "quality": "judge",
+    "sampling": "on-policy|resume|vLLM",
+    "servers-other": "llama.cpp|Ollama|SGLang",
+    "signs": "reward hacking",
+    "slurm": "multi-node|SLURM",
+    "thinking-models": "enable_thinking|reasoning|think block|thinking|truncated",
+    "training": "checkpoint|dynamic sampling|FSDP|GRPO|LoRA|Megatron|pass@k|resume|wandb",
+    "why": "decontamination|DPO|LLaMA-Factory|OpenRLHF|SFT|Trinity-RFT|TRL",
+}
+"""Words that a newcomer searches for, and the page that is to be the first hit."""
+
+
+def test_the_usual_words_are_where_a_search_ranks_them_high():
+    def check(name, words):
+        text = (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+        headings = re.findall(r"^#+ .*", text, re.MULTILINE)
+        seen = " ".join([*headings, *text.split()[:120]]).lower()
+        missing = [word for word in words.split("|") if word.lower() not in seen]
+        assert not missing, f"{missing}: in no heading, nor in the first 120 words"
+
+    check_each(FOUND_AT.items(), check)
+
+
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "own-operators.md"
 

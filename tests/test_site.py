@@ -80,10 +80,19 @@ def test_nothing_is_loaded_from_elsewhere(site):
 def test_every_page_is_in_the_navigation(site):
     pages, html = site
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
-    listed = {page for section in nav for entries in section.values() for entry in entries
-              for page in entry.values()}  # fmt: skip
+    listed = list(pages_of(nav))
+    assert len(listed) == len({*listed})
     built = {path.relative_to(html).with_suffix(".md").as_posix() for path in pages}
-    assert built - {"404.md"} == listed
+    assert built - {"404.md"} == {*listed}
+
+
+def pages_of(nav):
+    """The pages of a navigation, or of a part of it."""
+    if isinstance(nav, str):
+        yield nav
+    for part in nav if isinstance(nav, list) else ():
+        for inner in part.values():
+            yield from pages_of(inner)
 
 
 def test_the_reference_has_every_command_and_name(site):
