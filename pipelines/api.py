@@ -127,7 +127,10 @@ class Result(_ResultRows):
 
         finished, stored = self._stored()
         page = Page(finished.page if output is None else Path(output))
-        build_page(page_of([(stored.path, stored)]), page.path)
+        try:
+            build_page(page_of([(stored.path, stored)]), page.path)
+        except DataError as error:
+            raise DataError(error.found, error.right.replace("--output", "output")) from None
         if show and sys.stdout.isatty():
             open_browser(page.path)
         return page

@@ -61,14 +61,13 @@ def funnel_lines(title: str, steps: Sequence[FunnelStep]) -> Iterator[str]:
 
     Example:
         >>> print("\\n".join(funnel_lines("rejuice", report.steps)))
-        rejuice: 3 rows in, 9 added, 4 dropped, 8 rows out; 8 steps in 0.1 s
+        rejuice: 3 rows in, 9 added, 4 dropped, 8 rows out; 8 steps
           recorded_rollout_mapper  3 -> 12
           pass_rate_filter         12 -> 8, too_easy 4
     """
     added, dropped = (sum(n) for n in zip(*((x.added, _dropped(x)) for x in steps), strict=True))
     counts = f"{steps[0].rows_in:,} rows in, {added:,} added, {dropped:,} dropped"
-    seconds = f"{len(steps)} steps in {sum(step.seconds for step in steps):.1f} s"
-    yield f"{_name(title)}: {counts}, {steps[-1].rows_out:,} rows out; {seconds}"
+    yield f"{_name(title)}: {counts}, {steps[-1].rows_out:,} rows out; {len(steps)} steps"
     changing = [step for step in steps if step.added or step.dropped]
     width = max((len(_name(step.step)) for step in changing), default=0)
     for step in changing[:_MOST_STEPS]:
@@ -178,7 +177,7 @@ def histogram(title: str, edges: Sequence[float], counts: Sequence[int]) -> str:
 
 
 def _plot(title: str, width: int, height: int, drawn: Iterable[str]) -> str:
-    label = escape(title)
+    label = escape(_name(title))
     return (
         f'<figure style="margin:8px 0"><figcaption>{label}</figcaption>'
         f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" '
