@@ -23,8 +23,8 @@ _LONGEST = 30
 """Characters of a name."""
 _COLOR = "#5b8fc7"
 """The color of bars, which differs enough from white and from black."""
-_BAR, _LABELS, _BARS, _VALUES = 15, 190, 120, 56
-"""Pixels: the height of a bar, and the widths of names, of bars and of numbers."""
+_BAR, _CHARACTER, _BARS, _VALUES = 15, 6.2, 120, 56
+"""Pixels: the height of a bar, and the widths of a character, of bars and of numbers."""
 
 
 class FunnelStep(Protocol):
@@ -115,7 +115,7 @@ def funnel_table(title: str, steps: Sequence[FunnelStep]) -> str:
         lines.append([*cells, _cell(", ".join(_reasons(step.dropped)))])
     rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     caption = f'<caption style="text-align:left">{escape(_name(title))}</caption>'
-    return f'<table style="border-collapse:collapse">{caption}{rows}</table>'
+    return f'<table style="border-collapse:collapse;color:inherit">{caption}{rows}</table>'
 
 
 def _cell(text: str, tag: str = "td", *, right: bool = False) -> str:
@@ -149,18 +149,20 @@ def rows_plot(steps: Sequence[FunnelStep]) -> str:
 def bars(title: str, counts: Sequence[tuple[str, int]]) -> str:
     """Return a horizontal bar for each name and count."""
     highest = max((n for _, n in counts), default=0) or 1
+    names = [_name(name) for name, _ in counts[:_MOST_BARS]]
+    left = 6 + _CHARACTER * max(map(len, names), default=0)
     drawn = list[str]()
-    for at, (name, n) in enumerate(counts[:_MOST_BARS]):
+    for at, (name, (_, n)) in enumerate(zip(names, counts, strict=False)):
         middle, length = at * _BAR + _BAR - 4, n / highest * _BARS
         drawn += [
-            _text(_LABELS - 6, middle, _name(name), "end"),
-            _rectangle(_LABELS, at * _BAR + 2, length, _BAR - 4),
-            _text(_LABELS + length + 4, middle, f"{n:,}"),
+            _text(left - 6, middle, name, "end"),
+            _rectangle(left, at * _BAR + 2, length, _BAR - 4),
+            _text(left + length + 4, middle, f"{n:,}"),
         ]
     if (more := len(counts) - _MOST_BARS) > 0:
-        drawn.append(_text(_LABELS - 6, _MOST_BARS * _BAR + _BAR - 4, f"{more} more", "end"))
+        drawn.append(_text(left - 6, _MOST_BARS * _BAR + _BAR - 4, f"{more} more", "end"))
     height = min(len(counts), _MOST_BARS + 1) * _BAR
-    return _plot(title, _LABELS + _BARS + _VALUES, height, drawn)
+    return _plot(title, left + _BARS + _VALUES, height, drawn)
 
 
 def histogram(title: str, edges: Sequence[float], counts: Sequence[int]) -> str:
@@ -176,11 +178,11 @@ def histogram(title: str, edges: Sequence[float], counts: Sequence[int]) -> str:
     return _plot(title, right, height + 16, drawn)
 
 
-def _plot(title: str, width: int, height: int, drawn: Iterable[str]) -> str:
+def _plot(title: str, width: float, height: int, drawn: Iterable[str]) -> str:
     label = escape(_name(title))
     return (
         f'<figure style="margin:8px 0"><figcaption>{label}</figcaption>'
-        f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" '
+        f'<svg role="img" aria-label="{label}" width="{width:.0f}" height="{height}" '
         f'font-size="11" font-family="sans-serif" fill="currentColor">{"".join(drawn)}</svg>'
         "</figure>"
     )
