@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+from weakref import finalize
 
+import numpy as np
 import pyarrow as pa
+from typing_extensions import Self
 
-from ..operators import EmptyResultError, RecipeError, RejuiceError
+from ..operators import DataError, EmptyResultError, RecipeError, RejuiceError
+from ..operators.columns import numbers
 from .dataset.files import run_folder, write_arrow
 from .dataset.remote import AnyPath, to_path
 from .dataset.write import exported_rows
@@ -21,13 +29,67 @@ from .engine.progress import Progress
 from .engine.report import DECISIONS, Report, check_not_empty, read_decisions
 from .engine.run import RunEngine
 from .engine.run import run as run_to_export
+from .notebook import (
+    bars,
+    beside,
+    funnel_table,
+    histogram,
+    listed_names,
+    paragraph,
+    quiet_libraries,
+    rows_plot,
+)
 from .recipe.recipe import Recipe, dump
+
+if TYPE_CHECKING:
+    from .analysis.stored import Stored
 
 _TABLE = "the table"
 
 
-class Result(NamedTuple):
-    """What a run made.
+class Page(NamedTuple):
+    """The page of a run: an HTML file. A notebook shows it, if it is in the folder of the notebook.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"the page of the run is {self.path}"
+
+    def _repr_html_(self) -> str:
+        here, path = Path.cwd(), self.path.resolve()
+        if not path.is_relative_to(here):
+            return paragraph(repr(self))
+        address = quote(path.relative_to(here).as_posix())
+        return f'{paragraph(repr(self))}<iframe src="{address}" width="100%" height="700"></iframe>'
+
+
+class Explanation(str):
+    """A text that is shown as it is, line by line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _ResultRows(NamedTuple):
+    table: pa.Table
+    decisions: pa.Table
+    report: Report
+
+
+class Result(_ResultRows):
+    """What a run made: a tuple of three. A notebook shows its funnel, with plots.
+
+    A run without an `export_path`, or of a table, keeps its files in a temporary folder for as long
+    as its result exists. They are removed with it, and at the end of the process.
 
     Attributes:
         table: the rows that are left; as they are read back, if the export is JSON lines.
@@ -35,9 +97,84 @@ class Result(NamedTuple):
         report: the funnel: rows, reasons, seconds and figures of each step.
     """
 
-    table: pa.Table
-    decisions: pa.Table
-    report: Report
+    _finished: _FinishedRun | None
+
+    def __new__(
+        cls,
+        table: pa.Table,
+        decisions: pa.Table,
+        report: Report,
+        finished: _FinishedRun | None = None,
+    ) -> Self:
+        self = super().__new__(cls, table, decisions, report)
+        self._finished = finished
+        return self
+
+    def view(self, output: Path | str | None = None, *, show: bool = True) -> Page:
+        """Write the page of `rejuice view`: one HTML file with figures, plots and every row.
+
+        Args:
+            output: the file; None: that of the export with .html, or `rejuice.html` in the working
+                directory where there is no export, or it is in an object store.
+            show: open it in a browser, if Python runs in a terminal. A notebook shows what this
+                returns instead.
+
+        Raises:
+            DataError: the file exists and is no such page, or the run is no longer on file.
+        """
+        from .analysis.page.build import build_page, open_browser
+        from .analysis.page.rows import page_of
+
+        finished, stored = self._stored()
+        page = Page(finished.page if output is None else Path(output))
+        try:
+            build_page(page_of([(stored.path, stored)]), page.path)
+        except DataError as error:
+            raise DataError(error.found, error.right.replace("--output", "output")) from None
+        if show and sys.stdout.isatty():
+            open_browser(page.path)
+        return page
+
+    def explain(self, row: str, *, everything: bool = False) -> Explanation:
+        """Return what each step did to a row and why, as `rejuice explain` prints it.
+
+        Args:
+            row: a `response_id` or `prompt_id`, or the beginning of one, or `row 4` of the dataset.
+            everything: all rows, values and lines, whatever their length.
+
+        Raises:
+            DataError: no row has that id, or the run is no longer on file.
+        """
+        from .analysis.explain import explain_row
+
+        finished, stored = self._stored()
+        text = explain_row(stored, row, everything=everything)
+        return Explanation(finished.in_python(text))
+
+    def _stored(self) -> tuple[_FinishedRun, Stored]:
+        """The run as it is on file."""
+        from .analysis.stored import stored_run
+
+        if self._finished is None:
+            found = "this is a copy of a result, which has only the rows"
+            raise DataError(found, "use the result that `run` returned")
+        export = self._finished.export
+        return self._finished, stored_run(export, export, self.report, self._finished.recipe)
+
+    def __repr__(self) -> str:
+        rows, columns = self.table.shape
+        table = f"table: {rows:,} rows, {columns} columns"
+        return f"{self.report}\n{table}; decisions: {self.decisions.num_rows:,} rows"
+
+    def _repr_html_(self) -> str:
+        """The funnel, plots and the names of the columns, as a notebook shows them."""
+        report, rows = self.report, f"{self.table.num_rows:,} rows"
+        funnel = funnel_table(report.project_name, report.steps)
+        columns = paragraph(f"table: {rows} of {listed_names(self.table.column_names)}")
+        return f"{funnel}{beside(*_plots(self.table, report))}{columns}"
+
+    def __getstate__(self) -> None:
+        """Leave the run out of copies: its files belong to this result."""
 
 
 class EmptyRunError(EmptyResultError):
@@ -89,45 +226,76 @@ def run(
     """
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
-    with _on_disk(recipe) as located:
-        try:
-            report = run_to_export(
-                located,
-                overwrite=overwrite,
-                retry_dropped=retry_dropped,
-                retry_missing=retry_missing,
-                chunk_rows=chunk_rows,
-                cache=None if cache is None else to_path(cache),
-                progress=Progress(quiet=not progress),
-                warn=lambda line: warnings.warn(line, stacklevel=5),
-                engine=engine,
-                ray_address=ray_address,
-            )
-        except RejuiceError as error:
-            table = None if recipe.table is None else str(located.head.dataset_spec)
-            raise _about_the_table(error, table) from error.__cause__
-        result = _result(recipe, located, report)
+    quiet_libraries()
+    located, folder = _on_disk(recipe)
+    with _errors_of(recipe, located, folder):
+        report = run_to_export(
+            located,
+            overwrite=overwrite,
+            retry_dropped=retry_dropped,
+            retry_missing=retry_missing,
+            chunk_rows=chunk_rows,
+            cache=None if cache is None else to_path(cache),
+            progress=Progress(quiet=not progress),
+            warn=lambda line: warnings.warn(line, stacklevel=5),
+            engine=engine,
+            ray_address=ray_address,
+        )
+        result = _result(recipe, located, folder, report)
     if not allow_empty:
         _check_not_empty(recipe, result)
     return result
 
 
-@contextmanager
-def _on_disk(recipe: Recipe) -> Iterator[Recipe]:
-    """The recipe with paths for what it has none of: its table, or an export that nobody keeps."""
+class _TemporaryFolder:
+    """A folder that is removed with this object, and at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="rejuice-"))
+        self.remove = finalize(self, rmtree, self.path, ignore_errors=True)
+
+
+class _FinishedRun(NamedTuple):
+    """What is on file of a run."""
+
+    recipe: Recipe  # as it ran
+    table: str | None  # the file of its table
+    has_export: bool  # that the user wants
+    folder: _TemporaryFolder | None  # with what is temporary of it
+
+    @property
+    def export(self) -> AnyPath:
+        """What the run wrote."""
+        return self.recipe.head.export_path
+
+    @property
+    def page(self) -> Path:
+        """Where its page is written by default."""
+        if self.has_export and isinstance(self.export, Path):
+            return self.export.with_suffix(".html")
+        return Path("rejuice.html")
+
+    def in_python(self, text: str) -> str:
+        """Return a text of a command without names of temporary files and with options as here."""
+        text = text.replace("add --all", "add everything=True")
+        text = text if self.table is None else text.replace(self.table, _TABLE)
+        return text if self.has_export else text.replace(str(self.export), "the result's table")
+
+
+def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:
+    """Return the recipe with paths for what it has none of, its table or an export, in a folder."""
     if recipe.table is None and recipe.has_export:
-        yield recipe
-        return
-    with TemporaryDirectory(prefix="rejuice-") as folder:
-        head: dict[str, Any] = {}
-        if recipe.table is not None:
-            head |= {"dataset_path": Path(folder) / "table.arrow", "dataset": None, "suffixes": ()}
-            # One dictionary for all chunks, as an Arrow file needs it.
-            write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
-        if not recipe.has_export:
-            head["export_path"] = Path(folder) / "export.arrow"
-        # Without the table, which workers would be sent with each chunk.
-        yield recipe.replace(head=recipe.head.model_copy(update=head), table=None)
+        return recipe, None
+    folder = _TemporaryFolder()
+    head: dict[str, Any] = {}
+    if recipe.table is not None:
+        head |= {"dataset_path": folder.path / "table.arrow", "dataset": None, "suffixes": ()}
+        # One dictionary for all chunks, as an Arrow file needs it.
+        write_arrow(head["dataset_path"], recipe.table.unify_dictionaries())
+    if not recipe.has_export:
+        head["export_path"] = folder.path / "export.arrow"
+    # Without the table, which workers would be sent with each chunk.
+    return recipe.replace(head=recipe.head.model_copy(update=head), table=None), folder
 
 
 def _check_not_empty(recipe: Recipe, result: Result) -> None:
@@ -141,28 +309,63 @@ def _check_not_empty(recipe: Recipe, result: Result) -> None:
         raise empty from None
 
 
-def _result(recipe: Recipe, located: Recipe, report: Report) -> Result:
+def _result(
+    recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None, report: Report
+) -> Result:
     export = located.head.export_path
-    folder = run_folder(export)
+    run = run_folder(export)
     # In the order of the steps; their files may be removed.
-    decisions = [read_decisions(folder / step.label) for step in located.steps]
+    decisions = [read_decisions(run / step.label) for step in located.steps]
     named = {} if recipe.table is None else {"dataset_path": _TABLE}
     if not recipe.has_export:
         named["export_path"] = ""
-    report = report.model_copy(update=named)
-    if recipe.table is not None and recipe.has_export:
+    if named:
         described = Report.read(export).model_copy(update=named)
         describe(export, described, dump(located.absolute() | named))
-    return Result(
+    rows = _ResultRows(
         table=exported_rows(export, mapped=False),
         decisions=pa.concat_tables([DECISIONS.empty_table(), *decisions]),
-        report=report,
+        report=report.model_copy(update=named),
     )
+    table = None if recipe.table is None else str(located.head.dataset_spec)
+    if isinstance(run, Path):
+        located = located.replace(path=run / "recipe.yaml")  # The page shows it.
+    return Result(*rows, _FinishedRun(located, table, recipe.has_export, folder))
 
 
-def _about_the_table(error: RejuiceError, path: str | None) -> RejuiceError:
-    """Return the error, without the name of a temporary file."""
-    if path is None:
-        return error
-    found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
-    return type(error)(found, error.right, where=where)
+_BINS = 20
+
+
+def _plots(table: pa.Table, report: Report) -> Iterator[str]:
+    """Yield plots of a result: rows, rewards or else pass rates, and verdicts."""
+    yield rows_plot(report.steps)
+    names = table.column_names
+    title, values = "", np.zeros(0)
+    with suppress(DataError):  # Columns of these names may be the user's, and hold something else.
+        if "reward" in names:
+            title, values = "reward of rows left", numbers(table, "reward")
+        elif {"pass_rate", "prompt_id"} <= {*names}:
+            rates = table.group_by("prompt_id").aggregate([("pass_rate", "min")])
+            title, values = "pass rate of prompts left", numbers(rates, "pass_rate_min")
+    values = values[np.isfinite(values)]
+    if len(values):
+        counts, edges = np.histogram(values, _BINS)
+        yield histogram(title, edges.tolist(), counts.tolist())
+    written = [step.columns["verdict"] for step in report.steps if "verdict" in step.columns]
+    if verdicts := written[-1].get("counts") if written else None:
+        yield bars("verdicts", Counter(verdicts).most_common())
+
+
+@contextmanager
+def _errors_of(recipe: Recipe, located: Recipe, folder: _TemporaryFolder | None) -> Iterator[None]:
+    """Remove what is temporary after an error, and keep its name out of the message."""
+    try:
+        yield
+    except BaseException as error:
+        if folder is not None:
+            folder.remove()  # Now: a notebook keeps its last error, and what is in its frames.
+        if recipe.table is None or not isinstance(error, RejuiceError):
+            raise
+        path = str(located.head.dataset_spec)
+        found, where = (text.replace(path, _TABLE) for text in (error.found, error.where))
+        raise type(error)(found, error.right, where=where) from error.__cause__

@@ -149,7 +149,18 @@ def open_export(path: AnyPath, export: AnyPath) -> Stored:
         RejuiceError: nothing was run to that path, or what is there cannot be read.
     """
     report = Report.read(export)
-    recipe = _recipe(report, run_folder(export))
+    return stored_run(path, export, report, _recipe(report, run_folder(export)))
+
+
+def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -> Stored:
+    """Return the stored run of a recipe, as it ran.
+
+    Args:
+        path: as it was given.
+        export: what the run wrote.
+        report: of the run.
+        recipe: of the run: from its folder, or the one of this process that was run.
+    """
     found: Plan | None = None
     incomplete = "" if report.cache else _NO_COMMITS
     if report.cache:

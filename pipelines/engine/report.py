@@ -31,6 +31,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.files import open_input, read_arrow, read_file, run_folder, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import writer
+from ..notebook import beside, funnel_lines, funnel_table, rows_plot
 from ..recipe.recipe import Recipe
 from .frame import Frame
 
@@ -119,6 +120,15 @@ class Report(BaseModel):
                 "steps": tuple(steps),
             }
         )
+
+    def __str__(self) -> str:
+        return "\n".join(funnel_lines(self.project_name, self.steps))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The funnel as a notebook shows it."""
+        return funnel_table(self.project_name, self.steps) + beside(rows_plot(self.steps))
 
     def write(self, folder: AnyPath) -> None:
         """Write `report.json`."""

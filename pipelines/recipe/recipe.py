@@ -25,9 +25,11 @@ from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer.settings import setting_warnings
 from ..data_juicer.steps import ForeignOperator, MissingPackageError
+from ..dataset.in_memory import ACCEPTED, as_table
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.spec import SUFFIX, DatasetSpec
+from ..notebook import quiet_libraries
 from .head import Head, check_keys, checked_head, data_juicer_only, position
 from .steps import (
     FILES,
@@ -48,7 +50,7 @@ RECIPES = (".yaml", ".yml")
 """The suffixes of recipes."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Recipe:
     """Settings and steps.
 
@@ -68,7 +70,7 @@ class Recipe:
     def __init__(
         self,
         process: Sequence[Operator | str | Mapping[str, Any]],
-        dataset: pa.Table | Path | str | Sequence[Path | str],
+        dataset: Any,
         *,
         export_path: Path | str | None = None,
         name: str = "Recipe",
@@ -76,17 +78,28 @@ class Recipe:
     ) -> None:
         """Make a recipe in Python, with the checks and the messages of one in YAML.
 
+        Args:
+            process: the steps: operators or, as in YAML, names and `{name: fields}`.
+            dataset: paths, or rows in memory: a `pyarrow.Table`, a DataFrame of pandas (its index
+                becomes a column if it has a name) or polars, a `datasets.Dataset`, a list of dicts,
+                or anything else with an Arrow stream (`__arrow_c_stream__`).
+            export_path: where the curated dataset is written; None: it is only returned.
+            name: what messages call the recipe.
+            settings: other keys of a recipe's head, such as `np`.
+
         Raises:
-            RecipeError: an unknown or wrong setting, operator or field; one line.
+            RecipeError: an unknown or wrong setting, operator or field, or a dataset of another
+                type; one line.
         """
         path = Path(name)
-        table = dataset if isinstance(dataset, pa.Table) else None
-        if not isinstance(dataset, pa.Table | Path | str | list | tuple):
-            found, right = (
-                f"dataset is a {type(dataset).__name__}",
-                "give a pyarrow.Table or a path",
-            )
-            raise RecipeError(found, right, where=name)
+        quiet_libraries()
+        try:
+            table = as_table(dataset)
+        except RecipeError as error:
+            raise error.at(name) from None
+        if table is None and not isinstance(dataset, Path | str | list | tuple):
+            found = f"dataset is a {type(dataset).__name__}"
+            raise RecipeError(found, f"give {ACCEPTED}", where=name)
         for key in settings.keys() & {"dataset_path", "process"}:
             right = "give it as `dataset`" if key == "dataset_path" else "give it once"
             raise RecipeError(f"unknown key {shown(key)}", right, where=name)
@@ -119,6 +132,12 @@ class Recipe:
         recipe = cls.__new__(cls)
         _fill(recipe, path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
         return recipe
+
+    def __repr__(self) -> str:
+        # Not the table, which may have any number of rows.
+        rows = None if self.table is None else self.table.num_rows
+        dataset = str(self.head.dataset_spec) if rows is None else f"a table of {rows:,} rows"
+        return f"<{self.path}: {dataset} -> {', '.join(step.name for step in self.steps)}>"
 
     def replace(self, **changes: Any) -> Self:
         """This recipe with other attributes."""

@@ -1,9 +1,17 @@
 """Recipes in Python: the rows, the checks and the messages of recipes in YAML."""
 
+import gc
 import operator
+import os
+import pickle
 from pathlib import Path
+from tempfile import gettempdir
 from typing import ClassVar
+from xml.etree import ElementTree
 
+import datasets
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +28,7 @@ from rejuice.operators import (
     drop,
     installed,
 )
-from rejuice.pipelines import Recipe, Result, load, run
+from rejuice.pipelines import EmptyRunError, Recipe, Result, load, run
 from rejuice.pipelines.engine.run import run as run_to_export
 from rejuice.pipelines.engine.steps import run_in_memory
 
@@ -230,3 +238,174 @@ def test_every_built_in_operator_is_a_name_of_the_package():
         _ = rejuice.operators.PassRateFilte
     source = Path(rejuice.operators.__file__).read_text()
     assert all(f"import {name}\n" in source for name in ours), "type checkers need them, too"
+
+
+# --- What a notebook gives and shows --------------------------------------------------
+
+SAMPLES = [
+    {"question": "What is 3 * 4?", "answer": "12", "samples": ["It is 12.", "12", "7"], "level": 1},
+    {"question": "What is 7 - 9?", "answer": "-2", "samples": ["-2", None, "3"], "level": None},
+    {"question": "What is 1 + 1?", "answer": "2", "samples": ["2", "It is 2.", "2"], "level": 3},
+]
+GRADED = [
+    "prompt_template_mapper",
+    {"recorded_rollout_mapper": {"columns": ["samples"]}},
+    "math_verify_mapper",
+    "group_stats_mapper",
+    {"pass_rate_filter": {"max": 0.9}},
+    {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
+    "grpo_advantage_mapper",
+]
+
+
+@pytest.fixture
+def in_terminal(monkeypatch, tmp_path):
+    """The working directory is empty, and pages are opened in a browser, which only notes them."""
+    opened = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    return opened
+
+
+def frames():
+    table = pa.Table.from_pylist(SAMPLES)
+    pandas = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    yield SAMPLES
+    yield pandas
+    yield pandas.astype({"question": "category", "answer": "category"})[::-1][::-1]
+    yield pl.from_arrow(table)
+    yield pl.from_arrow(table).with_columns(pl.col("question").cast(pl.Categorical)).lazy()
+    yield datasets.Dataset(table)
+    yield table.to_batches()[0]
+
+
+def test_whatever_holds_the_dataset_the_rows_are_the_same(tmp_path):
+    expected = run(Recipe(GRADED, pa.Table.from_pylist(SAMPLES)))
+    assert expected.table["level"].to_pylist() == [1, 1, 1, None, None]
+    for data in frames():
+        found = run(Recipe(GRADED, data))
+        assert found.table.to_pylist() == expected.table.to_pylist()
+        assert found.decisions == expected.decisions
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (None, "mine: dataset is a NoneType; give a path, a pyarrow.Table, a DataFrame of pandas or polars, a datasets.Dataset, or a list of dicts"),
+        ([{"a": 1}, 2], "mine: dataset is a list whose item 2 is a int, not a dict; give a list of dicts, or a list of paths"),
+    ],
+)  # fmt: skip
+def test_a_dataset_of_another_type_is_refused_in_one_line(data, message):
+    with pytest.raises(RecipeError) as caught:
+        Recipe(GRADED, data, name="mine")
+    assert str(caught.value) == message
+
+
+def test_a_recipe_and_a_result_are_shown_in_a_few_lines():
+    recipe = Recipe(GRADED[:3], SAMPLES)
+    steps = "prompt_template_mapper, recorded_rollout_mapper, math_verify_mapper"
+    assert repr(recipe) == f"<Recipe: a table of 3 rows -> {steps}>"
+    lines = repr(run(Recipe(GRADED, SAMPLES))).splitlines()
+    assert lines == [
+        "rejuice: 3 rows in, 6 added, 4 dropped, 5 rows out; 7 steps",
+        "  recorded_rollout_mapper  3 -> 9",
+        "  pass_rate_filter         9 -> 6, too_easy 3",
+        "  reward_sum_mapper        6 -> 5, missing_component 1",
+        "table: 5 rows, 16 columns; decisions: 4 rows",
+    ]
+
+
+def test_a_notebook_shows_a_result_with_three_plots():
+    table = pa.Table.from_pylist(SAMPLES).append_column("<b>", pa.array([1, 2, 3]))
+    result = run(Recipe(GRADED, table, project_name="<i>"))
+    html = result._repr_html_()
+    titles = [each.text for each in ElementTree.fromstring(f"<div>{html}</div>").iter("figcaption")]
+    assert titles == ["rows after each step", "reward of rows left", "verdicts"]
+    assert "too_easy 3" in html
+    assert "&lt;i&gt;" in html
+    assert "table: 5 rows of question, answer, level, &lt;b&gt;, " in html
+    rates = run(Recipe(GRADED[:5], table))._repr_html_()
+    assert "pass rate of prompts left" in rates
+    own = pa.table({"reward": ["high", "low"], "response": ["a", "bcd"]})
+    assert "reward of" not in run(Recipe([LongFilter()], own))._repr_html_()
+
+
+@pytest.mark.parametrize("export", [None, "out/mine.parquet"])
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_result_writes_its_page_and_explains_its_rows(in_terminal, tmp_path, export, from_file):
+    pq.write_table(pa.Table.from_pylist(SAMPLES), "rows.parquet")
+    dataset = "rows.parquet" if from_file else SAMPLES
+    result = run(Recipe([*GRADED, LongFilter()], dataset, export_path=export))
+    page = result.view()
+    assert page.path == Path("rejuice.html" if export is None else "out/mine.html")
+    assert in_terminal == [(tmp_path / page.path).as_uri()]
+    html = page.path.read_text("utf-8")
+    assert "Only rows that are left are here" not in html
+    assert '"name":"long_filter"' in html
+    assert f'<iframe src="{page.path}"' in page._repr_html_()
+    dropped = result.decisions.to_pylist()[-1]
+    text = result.explain(dropped["row_id"])
+    assert repr(text) == text
+    assert text.endswith("08_long_filter: dropped, short (it has fewer than 3 characters)\n")
+    assert f"{'rows.parquet' if from_file else 'the table'}, row 2\n" in text
+    rows = result.explain("row 1")
+    assert "kept: it is in " + (export or "the result's table") in rows
+    assert "add everything=True" in rows
+    assert "04_group_stats_mapper: kept" in result.explain("row 1", everything=True)
+    assert gettempdir() + "/rejuice-" not in html + text + rows
+    with pytest.raises(DataError, match="no row has an id that begins with 'row 9'"):
+        result.explain("row 9")
+
+
+def test_a_page_elsewhere_is_named_and_not_replaced(in_terminal, tmp_path):
+    result = run(Recipe(GRADED, SAMPLES))
+    elsewhere = tmp_path.parent / f"{tmp_path.name}.html"
+    page = result.view(elsewhere, show=False)
+    assert not in_terminal
+    assert page._repr_html_() == f"<p>the page of the run is {elsewhere}</p>"
+    assert os.fspath(page) == str(elsewhere)
+    elsewhere.write_text("mine")
+    with pytest.raises(DataError, match="exists and is no page of rejuice; give another output"):
+        result.view(elsewhere)
+
+
+def test_files_of_a_run_last_as_long_as_its_result(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = run(Recipe(GRADED, SAMPLES))
+    copied = pickle.loads(pickle.dumps(result))
+    assert copied == result
+    with pytest.raises(DataError, match="this is a copy of a result"):
+        copied.explain("row 1")
+    assert len([*tmp_path.iterdir()]) == 1
+    del result
+    gc.collect()
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(EmptyRunError) as caught:
+        run(Recipe([GroupSizeFilter(min=9)], [{"prompt_id": "a"}]))
+    assert "dropped, group_too_small" in caught.value.result.explain("row 1")
+    with pytest.raises(RecipeError):
+        run(Recipe(["math_verify_mapper"], SAMPLES))
+    assert len([*tmp_path.iterdir()]) == 1  # That of the result that the first error has.
+
+
+def test_every_column_of_a_result_is_one_of_pandas():
+    nested = [[{"role": "user", "n": 1}], None, []]
+    columns = {
+        "nested": pa.array(nested),
+        "kind": pa.array(["a", None, "a"]).dictionary_encode(),
+        "map": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+        "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None, "[]"])),
+        "time": pa.array([0, None, 253_370_764_800], pa.timestamp("s")),
+        "bytes": pa.array([b"\xff", None, b""]),
+        "view": pa.array(["a", None, "b"], pa.string_view()),
+    }
+    table = pa.Table.from_pylist(SAMPLES)
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    frame = run(Recipe(GRADED, table)).table.to_pandas()
+    assert frame["kind"].tolist()[0] == "a"
+    assert frame["json"][0] == '{"a": 1}'
+    assert frame["bytes"][0] == b"\xff"
+    assert frame["nested"][0][0] == {"role": "user", "n": 1}
+    assert frame["view"][3] is None or pd.isna(frame["view"][3])

@@ -1,0 +1,127 @@
+"""Datasets that are in memory, in the forms in which notebooks have them, as Arrow tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ...operators import RecipeError
+from ...operators.errors import first_line, shortened
+
+ACCEPTED = (
+    "a path, a pyarrow.Table, a DataFrame of pandas or polars, a datasets.Dataset, "
+    "or a list of dicts"
+)
+
+
+def as_table(data: Any) -> pa.Table | None:
+    """Return rows in memory as a table; None: `data` is something else, such as a path.
+
+    No library is imported: an object of one that is not imported cannot be there.
+
+    Args:
+        data: a table, record batches or anything else with an Arrow stream (`__arrow_c_stream__`),
+            a DataFrame or LazyFrame, a `datasets.Dataset`, or a list of dicts. An index of pandas
+            becomes a column if it has a name.
+
+    Raises:
+        RecipeError: Arrow cannot hold it, or it is several datasets.
+    """
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, list | tuple):
+        return _of_dicts(data) if any(isinstance(row, Mapping) for row in data) else None
+    if _is(data, "datasets", "DatasetDict"):
+        names = shortened(", ".join(map(str, data)))
+        right = "give one of them: dataset['NAME']"
+        raise RecipeError(f"dataset is a DatasetDict of splits: {names}", right)
+    try:
+        if _is(data, "pandas", "DataFrame"):
+            return _of_pandas(data)
+        if _is(data, "datasets", "Dataset"):
+            return _plain(data.with_format("arrow")[:])
+        if _is(data, "polars", "LazyFrame"):
+            data = data.collect()
+        if any(hasattr(data, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
+            return _plain(pa.table(data))
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        found, line = f"dataset is a {type(data).__name__}", _line(error)
+        if "non-struct" in line:
+            raise RecipeError(f"{found}, which is a single column", f"give {ACCEPTED}") from None
+        right = "change that, or give a pyarrow.Table"
+        raise RecipeError(f"{found} that Arrow cannot hold: {line}", right) from None
+    return None
+
+
+def _is(data: Any, library: str, name: str) -> bool:
+    """Return whether something is of a class of a library, which may not be installed."""
+    kind = getattr(sys.modules.get(library), name, None)
+    return isinstance(kind, type) and isinstance(data, kind)
+
+
+def _of_dicts(rows: Sequence[Any]) -> pa.Table:
+    """Return rows as a table of all their keys; a key that a row lacks is null."""
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            found = f"dataset is a list whose item {number} is a {type(row).__name__}, not a dict"
+            raise RecipeError(found, "give a list of dicts, or a list of paths")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = []
+    for name in names:
+        if not isinstance(name, str):
+            found = f"dataset is a list of dicts with the key {name!r}"
+            raise RecipeError(found, "give texts as keys: they are the names of columns")
+        try:
+            columns.append(pa.array([row.get(name) for row in rows]))
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            found = f"no type of Arrow holds all values of '{name}': {_line(error)}"
+            raise RecipeError(found, "give values of one type") from None
+    return pa.Table.from_arrays(columns, names)
+
+
+def _of_pandas(frame: Any) -> pa.Table:
+    named = [name for name in frame.index.names if name is not None]
+    if named:
+        frame = frame.reset_index(level=named)
+    names = [str(name) for name in frame.columns]
+    if len({*names}) < len(names):
+        raise ValueError("two columns have the same name")
+    # Texts as names before Arrow sees them: it warns of others.
+    frame = frame.set_axis(names, axis="columns")
+    return _plain(pa.Table.from_pandas(frame, preserve_index=False))
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return a table without what its library has noted in it, and in types that can be computed.
+
+    The notes, such as of an index or of features, are wrong once columns are added.
+    """
+    schema = pa.schema([pa.field(field.name, _type(field.type)) for field in table.schema])
+    return table.replace_schema_metadata(None).cast(schema)
+
+
+def _type(kind: pa.DataType) -> pa.DataType:
+    """Return a type without views of texts, as of polars: Arrow computes little with them."""
+    if kind == pa.string_view():
+        return pa.large_string()
+    if kind == pa.binary_view():
+        return pa.large_binary()
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _type(kind.value_type), kind.ordered)
+    if pa.types.is_list(kind):
+        return pa.list_(_type(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_type(kind.value_type))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_type(kind.value_type), kind.list_size)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _type(each.type)) for each in kind])
+    return kind
+
+
+def _line(error: Exception) -> str:
+    """Return what Arrow says in one line; pandas has it in several arguments."""
+    return first_line(" ".join(map(str, error.args)))
