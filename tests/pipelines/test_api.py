@@ -351,7 +351,8 @@ def test_a_result_writes_its_page_and_explains_its_rows(in_terminal, tmp_path, e
     assert f"{'rows.parquet' if from_file else 'the table'}, row 2\n" in text
     rows = result.explain("row 1")
     assert "kept: it is in " + (export or "the result's table") in rows
-    assert "add everything=True" in rows
+    assert "add everything=True\n" in rows
+    assert result.explain(1) == rows
     assert "04_group_stats_mapper: kept" in result.explain("row 1", everything=True)
     assert gettempdir() + "/rejuice-" not in html + text + rows
     with pytest.raises(DataError, match="no row has an id that begins with 'row 9'"):
