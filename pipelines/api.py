@@ -48,7 +48,9 @@ _TABLE = "the table"
 
 
 class Page(NamedTuple):
-    """The page of a run: an HTML file. A notebook shows it, if it is in the folder of the notebook.
+    """The page of a run: an HTML file.
+
+    A notebook shows it, if it is in or below the working directory: others are not served to it.
 
     Attributes:
         path: of the file.
