@@ -3,7 +3,7 @@
     from rejuice.pipelines import Recipe, load, run
 
     result = run(load(Path("recipes/quickstart.yaml")))
-    result = run(Recipe(process=[PassRateFilter(min=0.1)], dataset=table))
+    result = run(Recipe(process=[PassRateFilter(min=0.1)], dataset=dataframe))
 
 Modules import one another in the order of the contract in `setup.cfg`.
 """

@@ -48,7 +48,9 @@ _TABLE = "the table"
 
 
 class Page(NamedTuple):
-    """The page of a run: an HTML file. A notebook shows it, if it is in the folder of the notebook.
+    """The page of a run: an HTML file.
+
+    A notebook shows it, if it is in or below the working directory: others are not served to it.
 
     Attributes:
         path: of the file.
@@ -135,11 +137,12 @@ class Result(_ResultRows):
             open_browser(page.path)
         return page
 
-    def explain(self, row: str, *, everything: bool = False) -> Explanation:
+    def explain(self, row: str | int, *, everything: bool = False) -> Explanation:
         """Return what each step did to a row and why, as `rejuice explain` prints it.
 
         Args:
-            row: a `response_id` or `prompt_id`, or the beginning of one, or `row 4` of the dataset.
+            row: a `response_id` or `prompt_id`, or the beginning of one; `"row 4"`, or 4, is the
+                fourth row of the dataset.
             everything: all rows, values and lines, whatever their length.
 
         Raises:
@@ -148,7 +151,8 @@ class Result(_ResultRows):
         from .analysis.explain import explain_row
 
         finished, stored = self._stored()
-        text = explain_row(stored, row, everything=everything)
+        name = row if isinstance(row, str) else f"row {row}"
+        text = explain_row(stored, name, everything=everything)
         return Explanation(finished.in_python(text))
 
     def _stored(self) -> tuple[_FinishedRun, Stored]:
@@ -210,7 +214,7 @@ def run(
         retry_missing: name or number of a step of which failures that may pass are computed again.
         chunk_rows: rows per chunk, about, 1 or more; None: as `rejuice run` chooses.
         cache: the folder in which finished chunks and samples are kept. By default `.rejuice`
-            beside the export; without an `export_path` nothing is kept after the run.
+            beside the export; without an `export_path` it is kept as long as the result.
         progress: show a progress bar.
         engine: `local` or `ray`; None: as the recipe's `executor_type` says.
         ray_address: as `--ray`; a process that is connected to Ray uses that connection.
@@ -277,7 +281,9 @@ class _FinishedRun(NamedTuple):
 
     def in_python(self, text: str) -> str:
         """Return a text of a command without names of temporary files and with options as here."""
-        text = text.replace("add --all", "add everything=True")
+        # Values of rows are in lines that begin with spaces.
+        option = "--all"
+        text = re.sub(rf"(?m)^(\S.*){option}$", r"\1everything=True", text)
         text = text if self.table is None else text.replace(self.table, _TABLE)
         return text if self.has_export else text.replace(str(self.export), "the result's table")
 
