@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +17,7 @@ app = typer.Typer(help="Write prompts, rewards and datasets for other trainers."
 """The subcommand `export`."""
 
 
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")]
 All = Annotated[
     bool, typer.Option("--all", help="completions: write wrong and ungraded responses, too.")
 ]
@@ -71,23 +73,53 @@ def push(
 
 @app.command()
 def verl(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECIPE|EXPORT",
+            help="A recipe in YAML, for all its prompts; or a run's export_path or other rows, for "
+            "the prompts that are left.",
+        ),
+    ],
+    folder: Folder,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option("--leave_out", metavar="STEP", help="Leave out a step; may be repeated."),
+        typer.Option(
+            "--leave_out",
+            metavar="STEP",
+            help="Leave a step out of the reward function; may be repeated.",
+        ),
     ] = None,
+    val_rows: Annotated[
+        int,
+        typer.Option(
+            "--val_rows", min=0, help="EXPORT: how many prompts to hold out for validation."
+        ),
+    ] = 0,
     trust: Trust = False,
 ) -> None:
-    """Write a recipe's prompts and its reward function for stock verl, without rejuice's loop.
+    """Write prompts and their reward function for stock verl, without rejuice's loop.
 
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
-    from ...trainer.export.verl import export_verl, override_words
+    from ..recipe.recipe import RECIPES
+
+    if source.suffix in RECIPES:
+        if val_rows:
+            raise RejuiceError(
+                "--val_rows is an option of an export", "set train.validation_path in the recipe"
+            )
+        _export_recipe(source, folder, leave_out or (), trust)
+    else:
+        _export_rows(source, folder, leave_out or (), val_rows, trust)
+
+
+def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool) -> None:
+    from ...trainer.export.verl import export_verl
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    made = export_verl(load(recipe), folder, leave_out or ())
+    made = export_verl(load(recipe), folder, leave_out)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")
     if made.scoring.left_out:
@@ -95,8 +127,29 @@ def verl(
         typer.echo(
             f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {missing}."
         )
+    _echo_overrides(made.overrides)
+
+
+def _export_rows(
+    rows: Path, folder: Path, leave_out: Sequence[str], val_rows: int, trust: bool
+) -> None:
+    from ...trainer.export.verl_rows import export_rows, recipe_of
+
+    if (recipe := recipe_of(rows)) is not None:
+        check_recipe_trusted(recipe, trust)
+    made = export_rows(rows, folder, leave_out, val_rows)
+    prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
+    typer.echo(f"{folder}: {prompts} of {made.found.rows:,} rows.")
+    for sentence in made.sentences():
+        typer.echo(sentence)
+    _echo_overrides(made.overrides)
+
+
+def _echo_overrides(overrides: Mapping[str, Any]) -> None:
+    from ...trainer.export.verl import override_words
+
     typer.echo("Give verl:")
-    for word in override_words(made.overrides):
+    for word in override_words(overrides):
         typer.echo(f"  {shlex.quote(word)}")
 
 
@@ -105,7 +158,7 @@ def hf(
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", help="A run's export_path, or other rows.")
     ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    folder: Folder,
     form: Annotated[
         Literal["rows", "completions", "pairs"],
         typer.Option(

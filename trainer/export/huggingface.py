@@ -21,12 +21,13 @@ from ...operators.columns import MESSAGES, flat
 from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import check_finished, is_folder, run_folder
-from ...pipelines.dataset.read import Dataset, read_all, read_batches
+from ...pipelines.dataset.read import Dataset, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
+from .rows import check_is_empty, read_rows
 from .trl_formats import Converted, Format
 
 _FIGURES = ("verdict", "reward", "advantage")
@@ -42,11 +43,8 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder} is not empty", "give another folder")
-    if not dataset.exists():
-        raise DataError(f"{dataset} does not exist", "give a file or a folder of rows")
-    rows = read_all(dataset)
+    check_is_empty(folder)
+    rows = read_rows(dataset)
     try:
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
     except DataError as error:

@@ -13,12 +13,13 @@ The folder can be moved, but its files belong together.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...operators import RejuiceError
+from ...operators import Kind, RecipeError, RejuiceError
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.columns import checked_schema
@@ -70,13 +71,20 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     Raises:
         RejuiceError: a step cannot score a response by itself, or a dataset is wrong.
     """
-    parts = answers_only(recipe)
+    for_survivors = _for_survivors(recipe, folder)
+    try:
+        parts = answers_only(recipe)
+    except RecipeError as error:
+        if any(step.operator.kind is not Kind.MAPPER for step in recipe.steps):
+            right = f"{error.right}; for the prompts that the filters leave, {for_survivors}"
+            raise RecipeError(error.found, right, where=error.where) from None
+        raise
     if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
     columns = dict.fromkeys(checked_schema(recipe).names)
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
-    found = scoring(parts.after, list(columns), leave_out)
+    found = scoring(parts.after, list(columns), leave_out, for_survivors)
     held_out, encode, longest = _inputs(recipe, parts)
     recipe.head.write_missing(*recipe.head.dataset_spec.paths, *(each.path for each in held_out))
     train = make_prompts(
@@ -92,6 +100,17 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts
         for each in held_out
     }
+    reward = write_scoring(recipe, found, folder)
+    overrides = _overrides(recipe, parts, folder.resolve(), list(made))
+    return VerlExport(made, found, {**overrides, **reward})
+
+
+def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str]:
+    """Write the reward function, its steps, and the files that define them.
+
+    Returns:
+        The key of verl that uses it.
+    """
     head = {
         "project_name": recipe.head.project_name,
         "dataset_path": "rollouts.parquet",
@@ -101,7 +120,20 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     document = dump(recipe.part(found.steps, head))
     (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
-    return VerlExport(made, found, _overrides(recipe, parts, folder.resolve(), list(made)))
+    return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
+
+
+def chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of verl for arguments of the chat template."""
+    return {f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()}
+
+
+def _for_survivors(recipe: Recipe, folder: Path) -> str:
+    """Return the command that exports what the filters of a recipe leave."""
+    export = recipe.head.export_path
+    words = [] if export.exists() else [f"`rejuice run {shlex.quote(str(recipe.path))}` and "]
+    words += [f"`rejuice export verl {shlex.quote(str(export))} {shlex.quote(str(folder))}`"]
+    return "".join(words)
 
 
 def override_words(values: Mapping[str, Any]) -> list[str]:
@@ -150,8 +182,7 @@ def _overrides(
         "data.train_files": train,
         **({"data.val_files": held_out[0] if len(held_out) == 1 else held_out} if held_out else {}),
         **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
-        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()},
-        "reward.custom_reward_function.path": str(folder / "reward.py"),
+        **chat_template_keys(chat_kwargs),
     }
 
 
