@@ -28,6 +28,7 @@ from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .rows import check_is_empty, read_rows
+from .trajectories import TOOL_MESSAGES, has_trajectories, tools_of
 from .trl_formats import Converted, Format
 
 _FIGURES = ("verdict", "reward", "advantage")
@@ -49,6 +50,8 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
     except DataError as error:
         raise error.at(str(dataset)) from None
+    if form is not None and has_trajectories(rows):
+        made = _with_tools(made, tools_of(dataset))
     card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -59,6 +62,17 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     written.save_to_disk(str(folder / "arrow"))
     (folder / "README.md").write_text(card, "utf-8")
     return made
+
+
+def _with_tools(made: Converted, tools: str | None) -> Converted:
+    """Add what TRL passes to the chat template as the tools, if it is known."""
+    if tools is None:
+        note = (
+            "The tools are not known: add a column 'tools', as JSON, if the model is to see them."
+        )
+        return made._replace(notes=(*made.notes, note))
+    column = pa.repeat(pa.scalar(tools), made.table.num_rows)
+    return made._replace(table=made.table.append_column("tools", column))
 
 
 # ------------------------------------------------------------------ the card
@@ -144,7 +158,8 @@ def _card(
 
 
 def _type_name(kind: pa.DataType) -> str:
-    return "list of messages (role, content)" if kind == MESSAGES else str(kind)
+    names = {MESSAGES: "role, content", TOOL_MESSAGES: "role, content, tool_calls, name"}
+    return f"list of messages ({names[kind]})" if kind in names else str(kind)
 
 
 def _figure(name: str, found: dict[str, Any]) -> str:
