@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,10 +13,15 @@ from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
 from .runs import Trust, check_recipe_trusted
 
+if TYPE_CHECKING:
+    from ...trainer.export.other_trainers import Written
+    from ...trainer.export.trl_formats import Format
+
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
 
 
+Rows = Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path, or other rows.")]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")]
 All = Annotated[
     bool, typer.Option("--all", help="completions: write wrong and ungraded responses, too.")
@@ -155,9 +160,7 @@ def _echo_overrides(overrides: Mapping[str, Any]) -> None:
 
 @app.command()
 def hf(
-    dataset: Annotated[
-        Path, typer.Argument(metavar="DATASET", help="A run's export_path, or other rows.")
-    ],
+    dataset: Rows,
     folder: Folder,
     form: Annotated[
         Literal["rows", "completions", "pairs"],
@@ -177,7 +180,69 @@ def hf(
     Completions are for TRL's SFTTrainer, pairs for its DPOTrainer. Having none is an error.
     """
     from ...trainer.export.huggingface import export_hf
-    from ...trainer.export.trl_formats import Completions, Format, Pairs
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    made = export_hf(dataset, folder, format_)
+    of = "" if format_ is None else f"{made.table.num_rows:,} {form} of "
+    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
+    for sentence in made.sentences():
+        typer.echo(sentence)
+
+
+@app.command()
+def openrlhf(
+    dataset: Rows,
+    folder: Folder,
+    form: Annotated[
+        Literal["completions", "pairs", "prompts"],
+        typer.Option(
+            "--as",
+            help="Correct completions for supervised training; chosen and rejected responses for "
+            "DPO; or the prompts that are left, for reinforcement learning.",
+        ),
+    ],
+    every: All = False,
+    min_margin: MinMargin = 0.0,
+    pairs_per_group: PairsPerGroup = 1,
+    match_length: MatchLength = False,
+) -> None:
+    """Write rows as a Parquet file for OpenRLHF, and print the options that read it."""
+    from ...trainer.export.other_trainers import export_openrlhf
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    _echo_written(folder, export_openrlhf(dataset, folder, format_))
+
+
+@app.command("llama_factory")
+def llama_factory(
+    dataset: Rows,
+    folder: Folder,
+    form: Annotated[
+        Literal["completions", "pairs"],
+        typer.Option(
+            "--as",
+            help="Correct completions for supervised training; or chosen and rejected responses "
+            "for DPO.",
+        ),
+    ],
+    every: All = False,
+    min_margin: MinMargin = 0.0,
+    pairs_per_group: PairsPerGroup = 1,
+    match_length: MatchLength = False,
+) -> None:
+    """Write rows in LLaMA-Factory's sharegpt format, with dataset_info.json."""
+    from ...trainer.export.other_trainers import export_llama_factory
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    assert format_ is not None  # There is no other choice.
+    _echo_written(folder, export_llama_factory(dataset, folder, format_))
+
+
+def _format(
+    form: str, every: bool, min_margin: float, pairs_per_group: int, match_length: bool
+) -> Format | None:
+    """Return the format that options describe; None: neither completions nor pairs."""
+    from ...trainer.export.trl_formats import Completions, Pairs
 
     completions = Completions(correct_only=not every)
     pairs = Pairs(min_margin, pairs_per_group, match_length)
@@ -189,8 +254,13 @@ def hf(
             "add --as pairs",
         )
     forms: dict[str, Format] = {"completions": completions, "pairs": pairs}
-    made = export_hf(dataset, folder, forms.get(form))
-    of = "" if form == "rows" else f"{made.table.num_rows:,} {form} of "
-    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
-    for sentence in made.sentences():
+    return forms.get(form)
+
+
+def _echo_written(folder: Path, made: Written) -> None:
+    typer.echo(f"{folder}: {made.count:,} {made.what} of {made.rows:,} rows.")
+    for sentence in made.sentences:
         typer.echo(sentence)
+    typer.echo(f"Give {made.used_by}:")
+    for setting in made.settings:
+        typer.echo(f"  {setting}")

@@ -158,8 +158,9 @@ def _card(
 
 
 def _type_name(kind: pa.DataType) -> str:
-    names = {MESSAGES: "role, content", TOOL_MESSAGES: "role, content, tool_calls, name"}
-    return f"list of messages ({names[kind]})" if kind in names else str(kind)
+    if kind == TOOL_MESSAGES:
+        return "list of messages (role, content, tool_calls, name)"
+    return "list of messages (role, content)" if kind == MESSAGES else str(kind)
 
 
 def _figure(name: str, found: dict[str, Any]) -> str:

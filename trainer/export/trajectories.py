@@ -29,15 +29,9 @@ _CALL_BEGINS, _CALL_ENDS = (
 )
 
 
-def _with_calls(arguments: pa.DataType) -> pa.DataType:
-    function = pa.struct([("name", pa.string()), ("arguments", arguments)])
-    call = pa.struct([("type", pa.string()), ("function", function)])
-    fields = [*MESSAGES.value_type, ("tool_calls", pa.list_(call)), ("name", pa.string())]
-    return pa.list_(pa.struct(fields))
-
-
-TOOL_MESSAGES = _with_calls(pa.json_())
-"""Chats in the format of OpenAI's API; arguments of calls are JSON objects, as TRL wants them."""
+TOOL_MESSAGES = pa.list_(pa.json_())
+"""Chats in the format of OpenAI's API, but for arguments of calls, which are objects, as TRL wants
+them. A message is JSON, so that it has no keys but its own: some chat templates look for them."""
 
 
 def has_trajectories(rows: pa.Table) -> bool:
@@ -87,7 +81,8 @@ def chats_from(texts: pa.ChunkedArray | pa.Array, *, tool_calls: bool) -> pa.Arr
     chats = [json.loads(text) for text in texts.to_pylist()]
     if not tool_calls:
         return pa.array(chats, MESSAGES)
-    return pa.array(chats, _with_calls(pa.string())).cast(TOOL_MESSAGES)
+    written = [[json.dumps(message) for message in chat] for chat in chats]
+    return pa.array(written, pa.list_(pa.string())).cast(TOOL_MESSAGES)
 
 
 def _messages(turns: Sequence[Turn], tool_calls: bool) -> list[dict[str, Any]]:
@@ -121,7 +116,7 @@ def _call(text: str, turn: Turn) -> dict[str, Any] | None:
     arguments = _object(turn.arguments)
     if arguments is None or name != turn.tool or arguments not in (given, _object(given)):
         return None
-    function = {"name": name, "arguments": json.dumps(arguments)}
+    function = {"name": name, "arguments": arguments}
     return {
         "content": _CALL_BEGINS.sub("", text[:begin]),
         "tool_calls": [{"type": "function", "function": function}],

@@ -2,56 +2,29 @@
 
 import json
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tool_turns import ANSWER, CALL, policy, tool, trajectories
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError
-from rejuice.operators.agents.trajectory import POLICY, TOOL, Turn
-from rejuice.operators.columns import MESSAGES, TURNS
+from rejuice.operators.agents.trajectory import TOOL, Turn
 from rejuice.pipelines.cli.export import app
 from rejuice.trainer.export.huggingface import export_hf
 from rejuice.trainer.export.trl_formats import Completions, Pairs
 
-CALL = '{"tool": "calculator", "arguments": {"expression": "8 * 46"}}'
-ANSWER = '{"answer": "368"}'
-
-
-def policy(text):
-    return Turn(POLICY, text, (1, 2), (3, 4), (-0.5, -0.5), "stop")
-
-
-def tool(observation="368", name="calculator", arguments='{"expression":"8 * 46"}'):
-    return Turn(TOOL, tool=name, arguments=arguments, observation=observation, status="ok")
-
 
 def message(role, content, **more):
-    return {"role": role, "content": content, "tool_calls": None, "name": None, **more}
+    return {"role": role, "content": content, **more}
 
 
 def call(content, **arguments):
-    function = {"name": "calculator", "arguments": json.dumps(arguments or {"expression": "8 * 46"})}  # fmt: skip
+    function = {"name": "calculator", "arguments": arguments or {"expression": "8 * 46"}}
     return message("assistant", content, tool_calls=[{"type": "function", "function": function}])
 
 
 def result(content="368"):
     return message("tool", content, name="calculator")
-
-
-def trajectories(*turns, **columns):
-    """A table of trajectories of one prompt, all of them correct."""
-    n = len(turns)
-    made = {
-        "prompt_id": ["a"] * n,
-        "prompt": pa.array([[{"role": "user", "content": "8 * 46?"}]] * n, MESSAGES),
-        "response": ["368"] * n,
-        "verdict": ["correct"] * n,
-        "reward": [float(n - k) for k in range(n)],
-        "turns": pa.array([None if each is None else [t._asdict() for t in each] for each in turns], TURNS),
-        **columns,
-    }  # fmt: skip
-    return pa.table(made)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +65,7 @@ def trajectories(*turns, **columns):
 def test_turns_are_messages(turns, messages):
     (row,) = Completions().convert(trajectories(turns)).table.to_pylist()
     assert row["prompt"] == [{"role": "user", "content": "8 * 46?"}]
-    assert row["completion"] == messages
+    assert list(map(json.loads, row["completion"])) == messages
 
 
 def test_trajectories_that_are_no_chat_are_counted():
@@ -111,8 +84,14 @@ def test_trajectories_that_are_no_chat_are_counted():
 def test_pairs_are_of_whole_trajectories():
     good, bad = [policy(CALL), tool(), policy(ANSWER)], [policy(ANSWER)]
     (row,) = Pairs().convert(trajectories(good, bad, good)).table.to_pylist()
-    assert row["chosen"] == [call(""), result(), message("assistant", ANSWER)]
-    assert row["rejected"] == [message("assistant", ANSWER)]  # The same answer, by another way.
+    assert list(map(json.loads, row["chosen"])) == [
+        call(""),
+        result(),
+        message("assistant", ANSWER),
+    ]
+    assert list(map(json.loads, row["rejected"])) == [
+        message("assistant", ANSWER)
+    ]  # The same answer, by another way.
     with pytest.raises(DataError, match=r"no pair is left of 2 rows \(one_response 1\)"):
         Pairs().convert(trajectories(good, good))
 
@@ -144,8 +123,7 @@ def test_the_tools_of_the_run_are_a_column_if_they_are_known(tools, tmp_path):
     card = (tmp_path / "hf" / "README.md").read_text()
     assert "| `completion` | list of messages (role, content, tool_calls, name) |" in card
     found = load_dataset(str(tmp_path / "hf"), split="train", cache_dir=str(tmp_path / "cache"))[0]
-    (asked,) = found["completion"][0]["tool_calls"]
-    assert asked["function"] == {"name": "calculator", "arguments": {"expression": "8 * 46"}}
+    assert found["completion"] == [call(""), result(), message("assistant", ANSWER)]
     if tools == ["calculator"]:
         (described,) = json.loads(found["tools"])
         assert described["function"]["parameters"]["required"] == ["expression"]
