@@ -14,14 +14,16 @@ from ..dataset.remote import to_path
 from .runs import Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from ...trainer.export.other_trainers import Written
+    from ...trainer.export.other_trainers import TrainerFiles
     from ...trainer.export.trl_formats import Format
 
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
 
 
-Rows = Annotated[Path, typer.Argument(metavar="EXPORT", help="A run's export_path, or other rows.")]
+ExportArgument = Annotated[
+    Path, typer.Argument(metavar="EXPORT", help="A run's export_path, or other rows.")
+]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")]
 All = Annotated[
     bool, typer.Option("--all", help="completions: write wrong and ungraded responses, too.")
@@ -160,7 +162,7 @@ def _echo_overrides(overrides: Mapping[str, Any]) -> None:
 
 @app.command()
 def hf(
-    dataset: Rows,
+    dataset: ExportArgument,
     folder: Folder,
     form: Annotated[
         Literal["rows", "completions", "pairs"],
@@ -191,7 +193,7 @@ def hf(
 
 @app.command()
 def openrlhf(
-    dataset: Rows,
+    dataset: ExportArgument,
     folder: Folder,
     form: Annotated[
         Literal["completions", "pairs", "prompts"],
@@ -215,7 +217,7 @@ def openrlhf(
 
 @app.command("llama_factory")
 def llama_factory(
-    dataset: Rows,
+    dataset: ExportArgument,
     folder: Folder,
     form: Annotated[
         Literal["completions", "pairs"],
@@ -257,8 +259,8 @@ def _format(
     return forms.get(form)
 
 
-def _echo_written(folder: Path, made: Written) -> None:
-    typer.echo(f"{folder}: {made.count:,} {made.what} of {made.rows:,} rows.")
+def _echo_written(folder: Path, made: TrainerFiles) -> None:
+    typer.echo(f"{folder}: {made.size:,} {made.what} of {made.rows:,} rows.")
     for sentence in made.sentences:
         typer.echo(sentence)
     typer.echo(f"Give {made.used_by}:")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,12 +21,14 @@ from .rows import as_chats, check_is_empty, prompts_of_dataset, read_rows
 from .trajectories import has_trajectories
 from .trl_formats import Converted, Format, Pairs
 
+_Conversation: TypeAlias = list[dict[str, str]]
 
-class Written(NamedTuple):
-    """A file that was written."""
+
+class TrainerFiles(NamedTuple):
+    """What was written for a trainer."""
 
     what: str  # what it has, such as `pairs`
-    count: int  # how many
+    size: int  # how many
     rows: int  # of how many rows
     sentences: tuple[str, ...]  # what was left out, and what else there is to know
     used_by: str  # the command or file that takes the settings
@@ -44,8 +46,15 @@ def _converted(dataset: Path, form: Format) -> tuple[Converted, bool]:
 
 # --- OpenRLHF -------------------------------------------------------------------------
 
+_PROGRAMS = {"prompts": "train_ppo_ray", "completions": "train_sft", "pairs": "train_dpo"}
+_KEYS = {
+    "prompts": {"input_key": "prompt"},
+    "completions": {"input_key": "prompt", "output_key": "completion"},
+    "pairs": {"prompt_key": "prompt", "chosen_key": "chosen", "rejected_key": "rejected"},
+}
 
-def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> Written:
+
+def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> TrainerFiles:
     """Write completions, pairs or prompts as a Parquet file for OpenRLHF.
 
     Args:
@@ -57,41 +66,35 @@ def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> Written
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
     check_is_empty(folder)
+    name = "prompts" if form is None else form.name
+    keys = dict(_KEYS[name])
     if form is None:
         prompts = prompts_of_dataset(dataset)
-        table, name, rows = prompts.table, "prompts", prompts.rows
-        sentences = (
-            *prompts.sentences(),
-            "OpenRLHF also needs a reward: its option is --reward.remote_url.",
-        )
-        trainer, keys = "train_ppo_ray", ["--data.input_key prompt"]
+        table, rows, sentences = prompts.table, prompts.rows, [*prompts.sentences()]
+        sentences.append("OpenRLHF also needs a reward: its option is --reward.remote_url.")
         if "reference" in table.column_names:
-            keys.append("--data.label_key reference")
+            keys["label_key"] = "reference"
     else:
         made, agents = _converted(dataset, form)
-        table, name, rows, sentences = made.table, form.name, made.rows, tuple(made.sentences())
-        if isinstance(form, Pairs):
-            trainer, keys = "train_dpo", [
-                "--data.prompt_key prompt", "--data.chosen_key chosen",
-                "--data.rejected_key rejected",
-            ]  # fmt: skip
-        elif agents:  # The loss is on the messages of the assistant alone.
+        table, rows, sentences = made.table, made.rows, [*made.sentences()]
+        if agents and name == "completions":  # The loss is on messages of the assistant alone.
             both = zip(table["prompt"].to_pylist(), table["completion"].to_pylist(), strict=True)
             table = pa.table({"messages": pa.array([p + c for p, c in both], MESSAGES)})
-            trainer, keys = "train_sft", ["--data.input_key messages", "--data.multiturn"]
-        else:
-            trainer = "train_sft"
-            keys = ["--data.input_key prompt", "--data.output_key completion"]
+            keys = {"input_key": "messages", "multiturn": ""}
     if "prompt" not in table.column_names or not is_text(table["prompt"].type):
-        keys.append("--data.apply_chat_template")
-    elif trainer == "train_sft":  # By default it writes `User:` before the prompt.
-        keys.append("--data.input_template '{}'")
+        keys["apply_chat_template"] = ""
+    elif name == "completions":  # By default it writes `User:` before the prompt.
+        keys["input_template"] = "{}"
     path = folder.resolve() / f"{name}.parquet"
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
-    file = f"--data.{'prompt_dataset' if form is None else 'dataset'} {shlex.quote(str(path))}"
-    used_by = f"openrlhf.cli.{trainer}"
-    return Written(name, table.num_rows, rows, sentences, used_by, (file, *keys))
+    file = {"prompt_dataset" if form is None else "dataset": str(path)}
+    settings = [
+        f"--data.{key} {shlex.quote(value)}" if value else f"--data.{key}"
+        for key, value in (file | keys).items()
+    ]
+    used_by = f"openrlhf.cli.{_PROGRAMS[name]}"
+    return TrainerFiles(name, table.num_rows, rows, tuple(sentences), used_by, tuple(settings))
 
 
 # --- LLaMA-Factory --------------------------------------------------------------------
@@ -99,7 +102,7 @@ def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> Written
 _SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 
 
-def export_llama_factory(dataset: Path, folder: Path, form: Format) -> Written:
+def export_llama_factory(dataset: Path, folder: Path, form: Format) -> TrainerFiles:
     """Write completions or pairs in LLaMA-Factory's sharegpt format, and `dataset_info.json`.
 
     Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
@@ -122,31 +125,19 @@ def export_llama_factory(dataset: Path, folder: Path, form: Format) -> Written:
             "give --as completions",
         )
     prompts = as_chats(made.table["prompt"]).to_pylist()
-    answers = {
-        name: [_messages(answer) for answer in made.table[name].to_pylist()]
-        for name in made.table.column_names
-        if name in ("completion", "chosen", "rejected")
-    }
-    examples, masked = list[dict[str, Any]](), False
-    for row, prompt in enumerate(prompts):
-        completion = [] if ranking else answers["completion"][row]
-        both = [_said(each) for each in (*prompt, *completion)]
-        if _alternates(both, ranking):
-            pair = {name: _said(answers[name][row][0]) for name in answers if ranking}
-            examples.append({"conversations": both, **pair})
-            masked |= not agents and any(each["role"] == "assistant" for each in prompt)
+    examples = [each for each in _sharegpt(prompts, made.table) if each is not None]
     lost = len(prompts) - len(examples)
     if not examples:
         raise DataError(
             f"{dataset}: no conversation is left of {len(prompts):,} (not_alternating {lost:,})",
             "give prompts that end with the message of a user",
         )
-    columns = {"messages": "conversations", **{name: name for name in answers if ranking}}
     info = {
         "file_name": f"{form.name}.jsonl",
         "formatting": "sharegpt",
         "ranking": ranking,
-        "columns": columns,
+        "columns": {"messages": "conversations"}
+        | {name: name for name in ("chosen", "rejected") if ranking},
     }
     folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(each, ensure_ascii=False) for each in examples)
@@ -157,24 +148,39 @@ def export_llama_factory(dataset: Path, folder: Path, form: Format) -> Written:
         f"dataset_dir: {json.dumps(str(folder.resolve()), ensure_ascii=False)}",
         f"dataset: {form.name}",
     ]
-    if masked and not ranking:  # It would train on the model's messages in the prompts, too.
-        settings.append("mask_history: true")
+    shown = any(message["role"] == "assistant" for prompt in prompts for message in prompt)
+    if shown and not ranking and not agents:
+        settings.append("mask_history: true")  # Or it would train on the prompts, too.
     sentences = (*made.sentences(), *([f"Left out: not_alternating {lost:,}."] if lost else []))
     used_by = "llamafactory-cli train, in its YAML"
-    return Written(form.name, len(examples), made.rows, sentences, used_by, tuple(settings))
+    return TrainerFiles(form.name, len(examples), made.rows, sentences, used_by, tuple(settings))
 
 
-def _messages(answer: str | list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": answer}] if isinstance(answer, str) else answer
+def _sharegpt(prompts: Sequence[_Conversation], table: pa.Table) -> Iterator[dict[str, Any] | None]:
+    """Yield rows in the sharegpt format; None for those that LLaMA-Factory would skip."""
+    names = [name for name in ("completion", "chosen", "rejected") if name in table.column_names]
+    answers = zip(*(table[name].to_pylist() for name in names), strict=True)
+    for prompt, row in zip(prompts, answers, strict=True):
+        texts = [_spoken(each) for each in row]
+        if names == ["completion"]:
+            found: dict[str, Any] = {"conversations": [*_spoken(prompt), *texts[0]]}
+        else:
+            pair = {name: each[0] for name, each in zip(names, texts, strict=True)}
+            found = {"conversations": _spoken(prompt), **pair}
+        yield found if _alternates(found["conversations"], len(names) > 1) else None
 
 
-def _said(message: dict[str, str]) -> dict[str, str]:
-    """Return a message in the sharegpt format."""
-    role = message["role"]
-    return {"from": _SPEAKERS.get(role, role), "value": message["content"]}
+def _spoken(messages: str | _Conversation) -> _Conversation:
+    """Return messages, or a text of the model, in the sharegpt format."""
+    if isinstance(messages, str):
+        return [{"from": "gpt", "value": messages}]
+    return [
+        {"from": _SPEAKERS.get(each["role"], each["role"]), "value": each["content"]}
+        for each in messages
+    ]
 
 
-def _alternates(messages: Sequence[dict[str, str]], ranking: bool) -> bool:
+def _alternates(messages: _Conversation, ranking: bool) -> bool:
     """Whether user and model take turns, after a system message if any; pairs end with the user."""
     speakers = [message["from"] for message in messages]
     speakers = speakers[1:] if speakers[:1] == ["system"] else speakers

@@ -42,14 +42,14 @@ def has_trajectories(rows: pa.Table) -> bool:
     return pa.types.is_struct(fields) and {each.name for each in fields} == set(Turn._fields)
 
 
-class Chats(NamedTuple):
+class TrajectoryChats(NamedTuple):
     """Trajectories as chats."""
 
     texts: pa.Array  # string[N]: the messages after the prompt, as JSON; null if there are none
     left_out: dict[str, Array]  # which rows are no chat, each bool[N], by reason
 
 
-def chats_of(turns: pa.ChunkedArray, *, tool_calls: bool) -> Chats:
+def chats_of(turns: pa.ChunkedArray, *, tool_calls: bool) -> TrajectoryChats:
     """Return trajectories as chats.
 
     A turn of the policy is a message of the assistant with the text as it was sampled. If the text
@@ -73,7 +73,7 @@ def chats_of(turns: pa.ChunkedArray, *, tool_calls: bool) -> Chats:
         reasons["frozen_model"][row] = not {turn.role for turn in found} <= {POLICY, TOOL}
         reasons["no_turn"][row] = not messages
         texts.append(json.dumps(messages) if messages else None)
-    return Chats(pa.array(texts, pa.string()), reasons)
+    return TrajectoryChats(pa.array(texts, pa.string()), reasons)
 
 
 def chats_from(texts: pa.ChunkedArray | pa.Array, *, tool_calls: bool) -> pa.Array:

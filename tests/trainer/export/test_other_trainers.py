@@ -52,8 +52,8 @@ def exported(tmp_path):
         done = CliRunner().invoke(app, words)
         if done.exception is not None:
             raise done.exception
-        said, given = done.output.split("Give ")
-        return said, given.split(":\n", 1)
+        printed, given = done.output.split("Give ")
+        return printed, given.split(":\n", 1)
 
     return make
 
@@ -110,12 +110,13 @@ def read_pair(row, options):
     [([SYSTEM, ASK], "[system]S[user]1 + 1?[assistant]"), ("1 + 1? {x}", "1 + 1? {x}")],
 )
 @pytest.mark.parametrize("form", ["completions", "pairs"])
+@pytest.mark.recommended("trainer/export/other_trainers.py", "--data.{…}")
 def test_openrlhf_reads_completions_and_pairs(exported, tmp_path, form, prompt, expected):
-    said, (program, lines) = exported("openrlhf", form, rollouts(prompt))
+    printed, (program, lines) = exported("openrlhf", form, rollouts(prompt))
     options = arguments(lines)
     (row,) = loaded(options["--data.dataset"], tmp_path / "cache")
     if form == "completions":
-        assert said == f"{tmp_path}/export: 1 completions of 2 rows.\nRows left out: wrong 1.\n"
+        assert printed == f"{tmp_path}/export: 1 completions of 2 rows.\nRows left out: wrong 1.\n"
         assert program == "openrlhf.cli.train_sft"
         assert read_sft(row, options) == (expected, "2", None)
     else:
@@ -123,10 +124,11 @@ def test_openrlhf_reads_completions_and_pairs(exported, tmp_path, form, prompt, 
         assert read_pair(row, options) == (expected, "2", "3")
 
 
+@pytest.mark.recommended("trainer/export/other_trainers.py", "its option is --reward.remote_url")
 def test_openrlhf_reads_prompts_and_labels(exported, tmp_path):
     table = rollouts([ASK], [SYSTEM, ASK], datasource=["a", "b"], label=["mine", None])
-    said, (program, lines) = exported("openrlhf", "prompts", table)
-    assert said.splitlines() == [
+    printed, (program, lines) = exported("openrlhf", "prompts", table)
+    assert printed.splitlines() == [
         f"{tmp_path}/export: 2 prompts of 4 rows.",
         "Columns left out: of single responses: response, verdict, reward.",
         "OpenRLHF also needs a reward: its option is --reward.remote_url.",
@@ -176,21 +178,21 @@ def read_llama_factory(lines):
         for place, message in enumerate(messages):
             assert message["from"] in (("gpt", "function_call") if place % 2 else ("human", "observation"))  # fmt: skip
         assert len(messages) % 2 == info["ranking"]
-        said = [(roles[m["from"]], m["value"]) for m in messages]
+        spoken = [(roles[m["from"]], m["value"]) for m in messages]
         if info["ranking"]:
             pair = [row[info["columns"][name]] for name in ("chosen", "rejected")]
-            yield said, [(roles[m["from"]], m["value"]) for m in pair], system
+            yield spoken, [(roles[m["from"]], m["value"]) for m in pair], system
         else:
-            yield said[:-1], said[-1:], system
+            yield spoken[:-1], spoken[-1:], system
 
 
 @pytest.mark.parametrize("form", ["completions", "pairs"])
 def test_llama_factory_reads_completions_and_pairs(exported, form):
     table = rollouts([ASK], [SYSTEM, *SHOT, ASK], [ASK, ASK], [*SHOT])
-    said, (program, lines) = exported("llama_factory", form, table)
+    printed, (program, lines) = exported("llama_factory", form, table)
     assert program == "llamafactory-cli train, in its YAML"
-    assert said.splitlines()[0].endswith(f"export: 2 {form} of 8 rows.")
-    assert said.splitlines()[-1] == "Left out: not_alternating 2."
+    assert printed.splitlines()[0].endswith(f"export: 2 {form} of 8 rows.")
+    assert printed.splitlines()[-1] == "Left out: not_alternating 2."
     answers = [("assistant", "2"), ("assistant", "3")][: 1 + (form == "pairs")]
     asked = [("user", "1 + 1?")]
     assert list(read_llama_factory(lines)) == [

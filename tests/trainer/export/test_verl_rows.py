@@ -124,7 +124,27 @@ def test_a_prompt_is_one_row_of_columns_that_its_rows_share():
         prompts_of(rows.slice(4))
 
 
+def test_columns_of_the_user_and_verification_prompts_are_known_by_what_runs_have_written():
+    rows = pa.table(
+        {
+            "prompt_id": ["a", "a", "b"],
+            "prompt": ["A", "A", "is it right?"],
+            "response": ["1", "2", None],
+            "reward": [5.0, 5.0, None],
+            "verdict": ["easy", "easy", None],
+            "task": ["generate", "generate", "verify"],
+        }
+    )
+    found = prompts_of(rows, {"prompt_id", "prompt", "response", "task"})
+    assert found.table.to_pylist() == [
+        {"prompt_id": "a", "prompt": "A", "reward": 5.0, "verdict": "easy", "task": "generate"}
+    ]
+    assert list(found.sentences())[1:] == ["Rows left out: verification prompts 1."]
+    assert prompts_of(rows).table["prompt"].to_pylist() == ["A", "is it right?"]
+
+
 @pytest.mark.recommended("trainer/export/verl_rows.py", "--val_rows N")
+@pytest.mark.recommended("trainer/export/verl_rows.py", "--val_rows {…} of")
 def test_prompts_are_held_out_for_validation(finished, tmp_path):
     words = ["verl", str(finished(SUM)), str(tmp_path / "export"), "--val_rows", "1"]
     for _ in range(2):  # Its own files are replaced.
