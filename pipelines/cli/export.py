@@ -134,6 +134,11 @@ def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: 
         typer.echo(
             f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {missing}."
         )
+    if "data.val_files" not in made.overrides:
+        typer.echo(
+            "verl also needs data.val_files: set train.validation_path in the recipe, or give a "
+            "file of your own."
+        )
     _echo_overrides(made.overrides)
 
 

@@ -19,9 +19,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...operators import Kind, RecipeError, RejuiceError
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+from ...operators import DataError, Kind, RecipeError, RejuiceError
+from ...operators.columns import flat
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe, dump
 from ..launch.prompts import make_held_out, make_prompts
@@ -100,9 +107,62 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts
         for each in held_out
     }
+    for split in made:
+        _keep_columns(folder, split, str(recipe.path))
     reward = write_scoring(recipe, found, folder)
     overrides = _overrides(recipe, parts, folder.resolve(), list(made))
     return VerlExport(made, found, {**overrides, **reward})
+
+
+def _keep_columns(folder: Path, split: str, where: str) -> None:
+    """Write the prompts of a split again, with the columns of the dataset."""
+    path = folder / f"{split}.parquet"
+    made, rows = pq.read_table(path), feather.read_table(folder / f"{split}.arrow")
+    places = pc.struct_field(made["extra_info"], "index")  # A validation set may be a part of them.
+    try:
+        table = with_own_columns(made, rows.take(places))
+    except DataError as error:
+        raise error.at(where) from None
+    pq.write_table(table, path)
+
+
+def with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
+    """Return prompts with all their columns, and with those of verl that they lack.
+
+    The user's own columns are kept, and so are the fields of the user's own structs.
+
+    Args:
+        made: the columns that verl reads.
+        prompts: the same rows with all columns of the dataset.
+
+    Raises:
+        DataError: a column of the user is not what verl reads.
+    """
+    for name in made.column_names:
+        own = prompts[name] if name in prompts.column_names else None
+        if own is None or pa.types.is_null(own.type):
+            prompts = with_column(prompts, name, made[name])
+        elif pa.types.is_struct(made[name].type):
+            prompts = with_column(prompts, name, _joined(name, own, made[name]))
+    return prompts
+
+
+def _joined(name: str, own: pa.ChunkedArray, made: pa.ChunkedArray) -> pa.StructArray:
+    """Return structs with the user's own fields, and those of verl that they lack."""
+    if not pa.types.is_struct(own.type):
+        raise DataError(f"column '{name}' is {own.type}, and verl reads a struct", "rename it")
+    added, fields = _fields(made), _fields(own)
+    for key in added.keys() & fields.keys() & {"prompt_id"}:
+        if not fields[key].equals(added[key]):
+            found = f"'{name}' has a field '{key}', by which the reward finds its row"
+            raise DataError(found, "rename it")
+    fields = added | fields
+    return pa.StructArray.from_arrays([*fields.values()], [*fields])
+
+
+def _fields(structs: pa.ChunkedArray) -> dict[str, pa.Array]:
+    names = [each.name for each in structs.type]
+    return dict(zip(names, flat(structs).flatten(), strict=True))
 
 
 def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str]:

@@ -29,7 +29,7 @@ from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.recipe import Recipe, load
 from ...pipelines.recipe.steps import Step
 from .rows import Prompts, as_chats, check_is_empty, prompts_of_dataset
-from .verl import chat_template_keys, write_scoring
+from .verl import chat_template_keys, with_own_columns, write_scoring
 from .verl_reward import OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
 
 _FILES = (
@@ -90,10 +90,14 @@ def export_rows(
     recipe = None if own is None else load(own)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
     source = "rejuice" if recipe is None else recipe.head.project_name
-    written = {
-        split: (table, _for_verl(table, source, split, str(dataset)))
-        for split, table in _splits(found.table, val_rows).items()
-    }
+    chats = with_column(found.table, "prompt", as_chats(found.table["prompt"]))
+    try:
+        written = {
+            split: (table, with_own_columns(_for_verl(table, source, split), table))
+            for split, table in _splits(chats, val_rows).items()
+        }
+    except DataError as error:
+        raise error.at(str(dataset)) from None
     folder.mkdir(parents=True, exist_ok=True)
     for name in _FILES:  # Of an earlier export, which may have had more of them.
         (folder / name).unlink(missing_ok=True)
@@ -101,7 +105,7 @@ def export_rows(
         pq.write_table(rows, folder / f"{split}.parquet")
         if scored is not None:
             path = folder / f"{split}.arrow"
-            feather.write_feather(_with_chats(table), path, compression="uncompressed")
+            feather.write_feather(table, path, compression="uncompressed")
     place, overrides = folder.resolve(), dict[str, Any]()
     for split, key in (("train", "data.train_files"), ("validation", "data.val_files")):
         if split in written:
@@ -134,24 +138,14 @@ def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:
     }
 
 
-def _with_chats(prompts: pa.Table) -> pa.Table:
-    return with_column(prompts, "prompt", as_chats(prompts["prompt"]))
-
-
-def _for_verl(prompts: pa.Table, source: str, split: str, where: str) -> pa.Table:
-    """Prompts as verl's dataset reads them: what the user's columns do not say is added."""
+def _for_verl(prompts: pa.Table, source: str, split: str) -> pa.Table:
+    """The columns of verl's dataset for prompts, as far as the user does not give them."""
     rows, names = prompts.num_rows, prompts.column_names
-    table = _with_chats(prompts)
-    for name, value in (("data_source", source), ("ability", "any")):
-        if name not in names:
-            table = table.append_column(name, pa.repeat(pa.scalar(value), rows))
-    truth = pa.nulls(rows, pa.string())
-    if "reference" in names:
-        truth = flat(prompts["reference"]).cast(pa.string())
+    truth = prompts["reference"] if "reference" in names else pa.nulls(rows)
     fields = {
         "reward_model": {
             "style": pa.repeat(pa.scalar("rule"), rows),
-            "ground_truth": pc.fill_null(truth, ""),
+            "ground_truth": pc.fill_null(flat(truth.cast(pa.string())), ""),
         },
         "extra_info": {
             "index": pa.array(range(rows), pa.int64()),
@@ -159,30 +153,11 @@ def _for_verl(prompts: pa.Table, source: str, split: str, where: str) -> pa.Tabl
             "prompt_id": flat(prompts["prompt_id"]),
         },
     }
-    for name, added in fields.items():
-        own = table[name] if name in names else None
-        try:
-            table = with_column(table, name, _struct(name, own, added))
-        except DataError as error:
-            raise error.at(where) from None
-    return table
-
-
-def _struct(
-    name: str, own: pa.ChunkedArray | None, added: Mapping[str, pa.Array]
-) -> pa.StructArray:
-    """Return a column of structs: the user's own fields, and those of `added` that it lacks."""
-    fields = dict[str, pa.Array]()
-    if own is not None and not pa.types.is_null(own.type):
-        if not pa.types.is_struct(own.type):
-            raise DataError(f"column '{name}' is {own.type}, and verl reads a struct", "rename it")
-        fields = dict(zip([each.name for each in own.type], flat(own).flatten(), strict=True))
-    taken = "prompt_id" in added and fields.get("prompt_id")
-    if taken and not taken.equals(added["prompt_id"]):
-        raise DataError(
-            f"'{name}' has a field 'prompt_id', by which the reward finds its row", "rename it"
-        )
-    return pa.StructArray.from_arrays([*(both := {**added, **fields}).values()], [*both])
+    structs = {
+        name: pa.StructArray.from_arrays([*each.values()], [*each]) for name, each in fields.items()
+    }
+    texts = {"data_source": source, "ability": "any"}
+    return pa.table({n: pa.repeat(pa.scalar(v), rows) for n, v in texts.items()} | structs)
 
 
 # --- The reward -----------------------------------------------------------------------

@@ -212,6 +212,17 @@ def test_a_column_that_verl_reads_otherwise_is_an_error(tmp_path, columns, messa
     assert not (tmp_path / "export").exists()
 
 
+def test_a_recipe_keeps_the_columns_of_its_dataset(recipe_file, tmp_path):
+    process = [BEGIN[0], {"policy_rollout_mapper": {"n": 2}}, "math_verify_mapper", SUM]
+    own = [{name: row[name] for name in row if name != "samples"} for row in ROWS]
+    export_verl(load(recipe_file(process, rows=own)), tmp_path / "export")
+    made = pq.read_table(tmp_path / "export" / "train.parquet").to_pylist()
+    for row, given in zip(made, own, strict=True):
+        assert row["extra_info"].items() >= given.pop("extra_info").items()
+        assert row.items() >= given.items()
+    assert RowReward(tmp_path / "export")(RIGHT, made[3]["extra_info"])["score"] == 1.0
+
+
 @pytest.mark.recommended("trainer/export/verl.py", "`rejuice run {…}` and ")
 @pytest.mark.recommended("trainer/export/verl.py", "`rejuice export verl {…} {…}`")
 def test_a_refused_filter_names_the_command_for_what_is_left(recipe_file, tmp_path):
