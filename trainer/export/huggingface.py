@@ -28,7 +28,7 @@ from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .rows import check_is_empty, read_rows
-from .trajectories import TOOL_MESSAGES, has_trajectories, tools_of
+from .trajectories import TOOL_MESSAGES, has_calls, has_trajectories, tools_of
 from .trl_formats import Converted, Format
 
 _FIGURES = ("verdict", "reward", "advantage")
@@ -65,11 +65,13 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
 
 
 def _with_tools(made: Converted, tools: str | None) -> Converted:
-    """Add what TRL passes to the chat template as the tools, if it is known."""
-    if tools is None:
-        note = (
-            "The tools are not known: add a column 'tools', as JSON, if the model is to see them."
-        )
+    """Add what TRL passes to the chat template as the tools, if it is known and they are called."""
+    note = ""
+    if not has_calls(made.table):
+        note = "No turn ends with a tool call in JSON: the messages are plain text."
+    elif tools is None:
+        note = "The tools are not known: add a column 'tools', in JSON, for the model to see them."
+    if note:
         return made._replace(notes=(*made.notes, note))
     column = pa.repeat(pa.scalar(tools), made.table.num_rows)
     return made._replace(table=made.table.append_column("tools", column))

@@ -85,6 +85,13 @@ def chats_from(texts: pa.ChunkedArray | pa.Array, *, tool_calls: bool) -> pa.Arr
     return pa.array(written, pa.list_(pa.string())).cast(TOOL_MESSAGES)
 
 
+def has_calls(table: pa.Table) -> bool:
+    """Whether any message in columns of `TOOL_MESSAGES` has tool calls."""
+    columns = [table[name] for name in table.column_names if table[name].type == TOOL_MESSAGES]
+    chats = (chat for column in columns for chat in column.to_pylist())
+    return any("tool_calls" in json.loads(message) for chat in chats for message in chat)
+
+
 def _messages(turns: Sequence[Turn], tool_calls: bool) -> list[dict[str, Any]]:
     messages = list[dict[str, Any]]()
     for turn in turns:

@@ -132,6 +132,18 @@ def test_the_tools_of_the_run_are_a_column_if_they_are_known(tools, tmp_path):
         assert "The tools are not known: add a column 'tools'" in done.stdout
 
 
+def test_tools_that_no_message_calls_are_no_column(tmp_path):
+    path = tmp_path / "curated.parquet"
+    turns = [policy("calculate: 8"), tool("8", arguments="8"), policy("answer: 8")]
+    pq.write_table(trajectories(turns), path)
+    run_folder_of(path, ["calculator"])
+    made = export_hf(path, tmp_path / "hf", Completions())
+    assert made.table.column_names == ["prompt", "completion"]
+    assert list(made.sentences()) == [
+        "No turn ends with a tool call in JSON: the messages are plain text."
+    ]
+
+
 TEMPLATE = """\
 {% if tools %}[tools {% for t in tools %}{{ t.function.name }}{% endfor %}]{% endif %}
 {%- for m in messages %}[{{ m.role }}]{{ m.content }}

@@ -238,6 +238,38 @@ def test_a_refused_filter_names_the_command_for_what_is_left(recipe_file, tmp_pa
     assert done.output.startswith(f"{tmp_path}/export: 3 train prompts of 7 rows.")
 
 
+def test_a_filter_where_training_has_none_names_the_command_too(recipe_file, tmp_path):
+    end = ("grpo_advantage_mapper", "truncated_response_filter")
+    process = [BEGIN[0], {"policy_rollout_mapper": {"n": 2}}, *GRADE, SUM, *end]
+    path = recipe_file(process, rows=[{"question": "1 + 1?", "answer": "2"}])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "curated.parquet").touch()  # The run has ended.
+    with pytest.raises(RejuiceError) as caught:
+        export_verl(load(path), tmp_path / "export")
+    assert str(caught.value).endswith(
+        "leave it out of training; for the prompts that the filters leave, "
+        f"`rejuice export verl {tmp_path}/out/curated.parquet {tmp_path}/export`"
+    )
+
+
+def test_code_of_the_run_needs_trust(finished, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from rejuice.operators import Mapper, component, component_columns\n\n\n"
+        "class ShortRewardMapper(Mapper):\n    def reads(self):\n        return ('response',)\n\n"
+        "    def writes(self):\n        return component_columns('short')\n\n"
+        "    def map(self, table):\n        return component('short', [0.25] * table.num_rows)\n"
+    )
+    total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "short": 1.0}}}
+    export = finished("short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine.py")])  # fmt: skip
+    done = CliRunner().invoke(app, ["verl", str(export), str(tmp_path / "a")])
+    assert "makes code run" in str(done.exception)
+    done = CliRunner().invoke(app, ["verl", str(export), str(tmp_path / "a"), "--trust"])
+    assert "scored by math_verify_mapper, short_reward_mapper, reward_sum_mapper." in done.output
+    info = pq.read_table(tmp_path / "a" / "train.parquet")["extra_info"][0].as_py()
+    (tmp_path / "mine.py").unlink()
+    assert RowReward(tmp_path / "a")(RIGHT, info)["score"] == 1.25
+
+
 @pytest.mark.slow
 def test_verl_loads_the_prompts_and_the_reward(verl, finished, tmp_path):
     from hydra import compose, initialize_config_module
