@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from ...operators import DataError, Filter, RecipeError
+from ...operators import DataError, Filter, RecipeError, RejuiceError
 from ...operators.columns import flat
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
@@ -86,9 +86,9 @@ def export_rows(
     """
     check_is_empty(folder, (*_FILES, OPERATORS))
     found = prompts_of_dataset(dataset)
-    own = recipe_of(dataset)
-    recipe = None if own is None else load(own)
+    recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
+    no_reward = unread or no_reward
     source = "rejuice" if recipe is None else recipe.head.project_name
     chats = with_column(found.table, "prompt", as_chats(found.table["prompt"]))
     try:
@@ -163,13 +163,23 @@ def _for_verl(prompts: pa.Table, source: str, split: str) -> pa.Table:
 # --- The reward -----------------------------------------------------------------------
 
 
+def _recipe_of(dataset: Path) -> tuple[Recipe | None, str]:
+    """Return the recipe of a run, or None and what is wrong with it."""
+    path = recipe_of(dataset)
+    try:
+        return None if path is None else load(path), ""
+    except RejuiceError as error:  # It may have been made where other packages are installed.
+        return None, str(error)
+
+
 def _scored(
     recipe: Recipe | None, columns: Sequence[str], leave_out: Sequence[str]
 ) -> tuple[Scoring | None, str]:
     """Return the steps that score a response, or None and why there are none."""
     if recipe is None:
         if leave_out:
-            raise RecipeError("no recipe is stored beside the rows", "give no --leave_out")
+            found = "there is no recipe of the rows that can be read"
+            raise RecipeError(found, "give no --leave_out")
         return None, "no recipe is stored beside the rows"
     names = [step.name for step in recipe.steps]
     for name in leave_out:

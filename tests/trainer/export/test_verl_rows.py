@@ -185,9 +185,13 @@ def test_without_a_reward_of_one_response_there_are_prompts_only(finished, tmp_p
     assert made.no_reward == "no step writes the column reward"
     with pytest.raises(RecipeError, match="no step 'x' to leave out; the steps are: prompt_temp"):
         export_rows(export, tmp_path / "c", ["x"])
-    (tmp_path / "out" / "curated.run" / "recipe.yaml").unlink()
-    with pytest.raises(RecipeError, match="no recipe is stored beside the rows; give no --leave_o"):
-        export_rows(export, tmp_path / "c", ["diversity_reward_mapper"])
+    stored = tmp_path / "out" / "curated.run" / "recipe.yaml"
+    stored.write_text(stored.read_text().replace("math_verify_mapper", "not_installed_mapper"))
+    made = export_rows(export, tmp_path / "c")
+    assert made.no_reward.startswith(f"{stored}, line ")
+    assert "not_installed_mapper" in made.no_reward
+    with pytest.raises(RecipeError, match="no recipe of the rows that can be read; give no --lea"):
+        export_rows(export, tmp_path / "d", ["diversity_reward_mapper"])
 
 
 @pytest.mark.parametrize(
