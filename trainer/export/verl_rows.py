@@ -35,6 +35,8 @@ from .verl_reward import OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
 _FILES = (
     "train.parquet", "train.arrow", "validation.parquet", "validation.arrow", STEPS, "reward.py",
 )  # fmt: skip
+_MARK = b"rejuice.export_of"
+"""Key of the metadata by which an earlier export is known."""
 
 
 class RowsExport(NamedTuple):
@@ -84,7 +86,7 @@ def export_rows(
         RejuiceError: the folder holds something, the rows have no prompt, or a column is not what
             verl reads.
     """
-    check_is_empty(folder, (*_FILES, OPERATORS))
+    check_is_empty(folder, (*_FILES, OPERATORS) if _is_export(folder) else ())
     found = prompts_of_dataset(dataset)
     recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
@@ -102,7 +104,8 @@ def export_rows(
     for name in _FILES:  # Of an earlier export, which may have had more of them.
         (folder / name).unlink(missing_ok=True)
     for split, (table, rows) in written.items():
-        pq.write_table(rows, folder / f"{split}.parquet")
+        schema = rows.schema.with_metadata({_MARK: dataset.name})
+        pq.write_table(rows.cast(schema), folder / f"{split}.parquet")
         if scored is not None:
             path = folder / f"{split}.arrow"
             feather.write_feather(table, path, compression="uncompressed")
@@ -116,6 +119,15 @@ def export_rows(
             overrides |= write_scoring(recipe, scored, folder)
     counts = {split: rows.num_rows for split, (_, rows) in written.items()}
     return RowsExport(counts, found, scored, no_reward, overrides)
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder holds an export of rows, and no file of the user's by the same name."""
+    try:
+        metadata = pq.read_schema(folder / "train.parquet").metadata
+    except (OSError, pa.ArrowException):
+        return False
+    return _MARK in (metadata or {})
 
 
 # --- The prompts ----------------------------------------------------------------------

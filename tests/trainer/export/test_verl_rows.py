@@ -155,6 +155,12 @@ def test_prompts_are_held_out_for_validation(finished, tmp_path):
     assert RowReward(tmp_path / "export")(RIGHT, row["extra_info"])["score"] == 1.0
     with pytest.raises(DataError, match="--val_rows 3 of 3 prompts leaves none to train on"):
         export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "b", val_rows=3)
+    with pytest.raises(DataError, match="out is not empty; give another folder"):
+        export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    pq.write_table(pa.table({"prompt": ["?"]}), tmp_path / "mine" / "train.parquet")
+    with pytest.raises(DataError, match="mine is not empty; give another folder"):
+        export_rows(tmp_path / "mine" / "train.parquet", tmp_path / "mine")
     (tmp_path / "export" / "mine.txt").touch()
     with pytest.raises(DataError, match="export is not empty; give another folder"):
         export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "export")
