@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,10 +13,18 @@ from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
 from .runs import Trust, check_recipe_trusted
 
+if TYPE_CHECKING:
+    from ...trainer.export.other_trainers import TrainerFiles
+    from ...trainer.export.trl_formats import Format
+
 app = typer.Typer(help="Write prompts, rewards and datasets for other trainers.")
 """The subcommand `export`."""
 
 
+ExportArgument = Annotated[
+    Path, typer.Argument(metavar="EXPORT", help="A run's export_path, or other rows.")
+]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")]
 All = Annotated[
     bool, typer.Option("--all", help="completions: write wrong and ungraded responses, too.")
 ]
@@ -71,23 +80,53 @@ def push(
 
 @app.command()
 def verl(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A recipe in YAML.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RECIPE|EXPORT",
+            help="A recipe in YAML, for all its prompts; or a run's export_path or other rows, for "
+            "the prompts that are left.",
+        ),
+    ],
+    folder: Folder,
     leave_out: Annotated[
         list[str] | None,
-        typer.Option("--leave_out", metavar="STEP", help="Leave out a step; may be repeated."),
+        typer.Option(
+            "--leave_out",
+            metavar="STEP",
+            help="Leave a step out of the reward function; may be repeated.",
+        ),
     ] = None,
+    val_rows: Annotated[
+        int,
+        typer.Option(
+            "--val_rows", min=0, help="EXPORT: how many prompts to hold out for validation."
+        ),
+    ] = 0,
     trust: Trust = False,
 ) -> None:
-    """Write a recipe's prompts and its reward function for stock verl, without rejuice's loop.
+    """Write prompts and their reward function for stock verl, without rejuice's loop.
 
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
-    from ...trainer.export.verl import export_verl, override_words
+    from ..recipe.recipe import RECIPES
+
+    if source.suffix in RECIPES:
+        if val_rows:
+            raise RejuiceError(
+                "--val_rows is an option of an export", "set train.validation_path in the recipe"
+            )
+        _export_recipe(source, folder, leave_out or (), trust)
+    else:
+        _export_rows(source, folder, leave_out or (), val_rows, trust)
+
+
+def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool) -> None:
+    from ...trainer.export.verl import export_verl
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    made = export_verl(load(recipe), folder, leave_out or ())
+    made = export_verl(load(recipe), folder, leave_out)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")
     if made.scoring.left_out:
@@ -95,17 +134,41 @@ def verl(
         typer.echo(
             f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {missing}."
         )
+    if "data.val_files" not in made.overrides:
+        typer.echo(
+            "verl also needs data.val_files: set train.validation_path in the recipe, or give a "
+            "file of your own."
+        )
+    _echo_overrides(made.overrides)
+
+
+def _export_rows(
+    rows: Path, folder: Path, leave_out: Sequence[str], val_rows: int, trust: bool
+) -> None:
+    from ...trainer.export.verl_rows import export_rows, recipe_of
+
+    if (recipe := recipe_of(rows)) is not None:
+        check_recipe_trusted(recipe, trust)
+    made = export_rows(rows, folder, leave_out, val_rows)
+    prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
+    typer.echo(f"{folder}: {prompts} of {made.found.rows:,} rows.")
+    for sentence in made.sentences():
+        typer.echo(sentence)
+    _echo_overrides(made.overrides)
+
+
+def _echo_overrides(overrides: Mapping[str, Any]) -> None:
+    from ...trainer.export.verl import override_words
+
     typer.echo("Give verl:")
-    for word in override_words(made.overrides):
+    for word in override_words(overrides):
         typer.echo(f"  {shlex.quote(word)}")
 
 
 @app.command()
 def hf(
-    dataset: Annotated[
-        Path, typer.Argument(metavar="DATASET", help="A run's export_path, or other rows.")
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    dataset: ExportArgument,
+    folder: Folder,
     form: Annotated[
         Literal["rows", "completions", "pairs"],
         typer.Option(
@@ -124,7 +187,69 @@ def hf(
     Completions are for TRL's SFTTrainer, pairs for its DPOTrainer. Having none is an error.
     """
     from ...trainer.export.huggingface import export_hf
-    from ...trainer.export.trl_formats import Completions, Format, Pairs
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    made = export_hf(dataset, folder, format_)
+    of = "" if format_ is None else f"{made.table.num_rows:,} {form} of "
+    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
+    for sentence in made.sentences():
+        typer.echo(sentence)
+
+
+@app.command()
+def openrlhf(
+    dataset: ExportArgument,
+    folder: Folder,
+    form: Annotated[
+        Literal["completions", "pairs", "prompts"],
+        typer.Option(
+            "--as",
+            help="Correct completions for supervised training; chosen and rejected responses for "
+            "DPO; or the prompts that are left, for reinforcement learning.",
+        ),
+    ],
+    every: All = False,
+    min_margin: MinMargin = 0.0,
+    pairs_per_group: PairsPerGroup = 1,
+    match_length: MatchLength = False,
+) -> None:
+    """Write rows as a Parquet file for OpenRLHF, and print the options that read it."""
+    from ...trainer.export.other_trainers import export_openrlhf
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    _echo_written(folder, export_openrlhf(dataset, folder, format_))
+
+
+@app.command("llama_factory")
+def llama_factory(
+    dataset: ExportArgument,
+    folder: Folder,
+    form: Annotated[
+        Literal["completions", "pairs"],
+        typer.Option(
+            "--as",
+            help="Correct completions for supervised training; or chosen and rejected responses "
+            "for DPO.",
+        ),
+    ],
+    every: All = False,
+    min_margin: MinMargin = 0.0,
+    pairs_per_group: PairsPerGroup = 1,
+    match_length: MatchLength = False,
+) -> None:
+    """Write rows in LLaMA-Factory's sharegpt format, with dataset_info.json."""
+    from ...trainer.export.other_trainers import export_llama_factory
+
+    format_ = _format(form, every, min_margin, pairs_per_group, match_length)
+    assert format_ is not None  # There is no other choice.
+    _echo_written(folder, export_llama_factory(dataset, folder, format_))
+
+
+def _format(
+    form: str, every: bool, min_margin: float, pairs_per_group: int, match_length: bool
+) -> Format | None:
+    """Return the format that options describe; None: neither completions nor pairs."""
+    from ...trainer.export.trl_formats import Completions, Pairs
 
     completions = Completions(correct_only=not every)
     pairs = Pairs(min_margin, pairs_per_group, match_length)
@@ -136,8 +261,13 @@ def hf(
             "add --as pairs",
         )
     forms: dict[str, Format] = {"completions": completions, "pairs": pairs}
-    made = export_hf(dataset, folder, forms.get(form))
-    of = "" if form == "rows" else f"{made.table.num_rows:,} {form} of "
-    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
-    for sentence in made.sentences():
+    return forms.get(form)
+
+
+def _echo_written(folder: Path, made: TrainerFiles) -> None:
+    typer.echo(f"{folder}: {made.size:,} {made.what} of {made.rows:,} rows.")
+    for sentence in made.sentences:
         typer.echo(sentence)
+    typer.echo(f"Give {made.used_by}:")
+    for setting in made.settings:
+        typer.echo(f"  {setting}")

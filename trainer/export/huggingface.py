@@ -21,12 +21,14 @@ from ...operators.columns import MESSAGES, flat
 from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import check_finished, is_folder, run_folder
-from ...pipelines.dataset.read import Dataset, read_all, read_batches
+from ...pipelines.dataset.read import Dataset, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
+from .rows import check_is_empty, read_rows
+from .trajectories import TOOL_MESSAGES, has_calls, has_trajectories, tools_of
 from .trl_formats import Converted, Format
 
 _FIGURES = ("verdict", "reward", "advantage")
@@ -42,15 +44,14 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder} is not empty", "give another folder")
-    if not dataset.exists():
-        raise DataError(f"{dataset} does not exist", "give a file or a folder of rows")
-    rows = read_all(dataset)
+    check_is_empty(folder)
+    rows = read_rows(dataset)
     try:
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
     except DataError as error:
         raise error.at(str(dataset)) from None
+    if form is not None and has_trajectories(rows):
+        made = _with_tools(made, tools_of(dataset))
     card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -61,6 +62,19 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     written.save_to_disk(str(folder / "arrow"))
     (folder / "README.md").write_text(card, "utf-8")
     return made
+
+
+def _with_tools(made: Converted, tools: str | None) -> Converted:
+    """Add what TRL passes to the chat template as the tools, if it is known and they are called."""
+    note = ""
+    if not has_calls(made.table):
+        note = "No turn ends with a tool call in JSON: the messages are plain text."
+    elif tools is None:
+        note = "The tools are not known: add a column 'tools', in JSON, for the model to see them."
+    if note:
+        return made._replace(notes=(*made.notes, note))
+    column = pa.repeat(pa.scalar(tools), made.table.num_rows)
+    return made._replace(table=made.table.append_column("tools", column))
 
 
 # ------------------------------------------------------------------ the card
@@ -146,6 +160,8 @@ def _card(
 
 
 def _type_name(kind: pa.DataType) -> str:
+    if kind == TOOL_MESSAGES:
+        return "list of messages (role, content, tool_calls, name)"
     return "list of messages (role, content)" if kind == MESSAGES else str(kind)
 
 

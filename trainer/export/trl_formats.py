@@ -1,14 +1,16 @@
 """Rollouts as datasets for TRL: completions for supervised training, preference pairs for DPO.
 
 The formats are described in https://huggingface.co/docs/trl/dataset_formats. Prompts that are chats
-give its conversational format, prompts that are texts its standard one.
+give its conversational format, prompts that are texts its standard one. Trajectories of agents are
+chats, see `trajectories`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,8 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...operators import DataError, drop
-from ...operators.columns import MESSAGES, flat, is_list, is_text, numbers, right_and_wrong
+from ...operators.columns import flat, is_list, is_text, numbers, right_and_wrong
 from ...operators.groups import Array, hash_each
+from ...pipelines.dataset.write import with_column
+from .rows import as_chats, check_columns, messages_of, without_prompt
+from .trajectories import chats_from, chats_of, has_trajectories
 
 _TOKENS = "response_token_ids"
 _TOLERANCE = 1e-6
@@ -48,7 +53,8 @@ class Completions:
     """The columns `prompt` and `completion` of each response, for TRL's SFTTrainer.
 
     Rows are left out as `no_prompt`, `no_response`, `wrong` (which includes `no_answer`) or
-    `ungraded`: a verifier that failed, or a row that no verifier has seen.
+    `ungraded`: a verifier that failed, or a row that no verifier has seen. Trajectories are also
+    left out as `no_turn` or `frozen_model`.
 
     Example:
         >>> table = pa.table({"prompt": ["1 + 1?"] * 3, "response": ["2", "3", "4"],
@@ -64,13 +70,17 @@ class Completions:
 
     name: ClassVar[str] = "completions"
 
-    def convert(self, rows: pa.Table) -> Converted:
+    def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
         """Return the responses that are correct, or all of them.
+
+        Args:
+            rows: rollouts.
+            tool_calls: whether trajectories may have messages with `tool_calls`.
 
         Raises:
             DataError: a column is missing or has a wrong type, or no row is left.
         """
-        masks = _unusable(rows)
+        rows, masks, answers = _usable(rows, tool_calls)
         grades = _grades(rows)
         if self.correct_only:
             if grades is None:
@@ -91,8 +101,7 @@ class Completions:
             found = _grades(kept)
             counts = {name: int(mask_N.sum()) for name, mask_N in (found or {}).items()}
             notes = [f"Completions by verdict: {counted(counts) if counts else 'none is graded'}."]
-        completions = _answers(kept["response"], kept["prompt"].type)
-        table = pa.table({"prompt": kept["prompt"], "completion": completions})
+        table = pa.table({"prompt": kept["prompt"], "completion": answers(kept["response"])})
         return Converted(table, rows.num_rows, left_out, notes=tuple(notes))
 
 
@@ -105,7 +114,8 @@ class Pairs:
     first. What decides among equal ones is a hash of the texts, so that the order of rows does
     not matter.
 
-    Rows are left out as `no_prompt`, `no_response` or `no_reward` (it is not finite). A group gives
+    Rows are left out as `no_prompt`, `no_response` or `no_reward` (it is not finite), trajectories
+    also as `no_turn` or `frozen_model`. A group gives
     no pair because it has `no_row_left`, `one_response` (all its texts are the same) or
     `equal_rewards`, or because no two of its rewards differ enough, `below_margin`.
 
@@ -125,14 +135,18 @@ class Pairs:
 
     name: ClassVar[str] = "pairs"
 
-    def convert(self, rows: pa.Table) -> Converted:
+    def convert(self, rows: pa.Table, *, tool_calls: bool = True) -> Converted:
         """Return the pairs of each group, wherever its rows are.
+
+        Args:
+            rows: rollouts.
+            tool_calls: whether trajectories may have messages with `tool_calls`.
 
         Raises:
             DataError: a column is missing or has a wrong type, or no group gives a pair.
         """
-        _check_columns(rows, "prompt_id", "reward")
-        masks = _unusable(rows)
+        check_columns(rows, "prompt_id", "reward")
+        rows, masks, answers = _usable(rows, tool_calls)
         masks["no_prompt"] |= np.asarray(pc.is_null(rows["prompt_id"]))
         masks["no_reward"] = ~np.isfinite(numbers(rows, "reward"))
         kept, left_out = _split(rows, masks)
@@ -149,12 +163,11 @@ class Pairs:
                 else "give rows with different rewards to one prompt",
             )
         chosen, rejected = kept.take(best), kept.take(worst)
-        kind = kept["prompt"].type
         table = pa.table(
             {
                 "prompt": chosen["prompt"],
-                "chosen": _answers(chosen["response"], kind),
-                "rejected": _answers(rejected["response"], kind),
+                "chosen": answers(chosen["response"]),
+                "rejected": answers(rejected["response"]),
                 "score_chosen": chosen["reward"],
                 "score_rejected": rejected["reward"],
             }
@@ -216,23 +229,29 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _unusable(rows: pa.Table) -> dict[str, Array]:
-    """Return which rows have no prompt, and which no response, each bool[N]."""
-    _check_columns(rows, "prompt", "response")
-    if "turns" in rows.column_names:
-        raise DataError(
-            "the rows are trajectories of agents, whose responses no policy gave to their prompts",
-            "export them as rows",
-        )
+class _Usable(NamedTuple):
+    """Rows with their prompts and responses."""
+
+    rows: pa.Table  # the `response` of trajectories is their messages, as JSON
+    masks: dict[str, Array]  # which rows have none, each bool[N], by reason
+    answers: Callable[[pa.ChunkedArray], pa.Array]  # responses in the form that prompts have
+
+
+def _usable(rows: pa.Table, tool_calls: bool) -> _Usable:
+    check_columns(rows, "prompt", "response")
     prompt, response = rows["prompt"], rows["response"]
-    absent = pc.is_null(prompt)
-    if is_list(prompt.type):
-        absent = pc.or_kleene(absent, pc.equal(pc.list_value_length(prompt), 0))
-    elif not is_text(prompt.type):
-        raise DataError(f"column 'prompt' is {prompt.type}", "give chats or texts")
+    masks = {"no_prompt": without_prompt(prompt)}
     if not is_text(response.type) and not pa.types.is_null(response.type):
         raise DataError(f"column 'response' is {response.type}, not text", "give texts")
-    return {"no_prompt": np.array(absent), "no_response": np.array(pc.is_null(response))}
+    masks["no_response"] = np.array(pc.is_null(response))
+    if has_trajectories(rows):
+        chats = chats_of(rows["turns"], tool_calls=tool_calls)
+        rows = with_column(rows, "prompt", as_chats(prompt))
+        rows = with_column(rows, "response", chats.texts).drop_columns("turns")
+        return _Usable(rows, masks | chats.left_out, partial(chats_from, tool_calls=tool_calls))
+    if is_text(prompt.type):
+        return _Usable(rows, masks, lambda texts: flat(texts).cast(pa.string()))
+    return _Usable(rows, masks, partial(messages_of, role="assistant"))
 
 
 def _grades(rows: pa.Table) -> dict[str, Array] | None:
@@ -285,21 +304,3 @@ def _notes(rows: pa.Table, best: list[int], worst: list[int]) -> Iterator[str]:
     if grades is not None:
         counts = {name: int(mask_N[best].sum()) for name, mask_N in grades.items()}
         yield f"Chosen by verdict: {counted(counts)}."
-
-
-def _answers(responses: pa.ChunkedArray, prompt: pa.DataType) -> pa.Array:
-    """Responses in the form that prompts of this type have: texts, or chats of one message."""
-    texts = flat(responses).cast(pa.string())
-    if is_text(prompt):
-        return texts
-    roles = pa.repeat(pa.scalar("assistant"), len(texts))
-    messages = pa.StructArray.from_arrays([roles, texts], fields=list(MESSAGES.value_type))
-    return pa.ListArray.from_arrays(np.arange(len(texts) + 1, dtype=np.int32), messages)
-
-
-def _check_columns(table: pa.Table, *names: str) -> None:
-    for name in names:
-        if name not in table.column_names:
-            raise DataError(
-                f"column '{name}' is missing", f"there are: {', '.join(table.column_names)}"
-            )

@@ -13,14 +13,22 @@ The folder can be moved, but its files belong together.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...operators import RejuiceError
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+from ...operators import DataError, Kind, RecipeError, RejuiceError
+from ...operators.columns import flat
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe, dump
 from ..launch.prompts import make_held_out, make_prompts
@@ -70,13 +78,20 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     Raises:
         RejuiceError: a step cannot score a response by itself, or a dataset is wrong.
     """
-    parts = answers_only(recipe)
+    for_survivors = _for_survivors(recipe, folder)
+    try:
+        parts = answers_only(recipe)
+    except RecipeError as error:
+        if any(step.operator.kind is not Kind.MAPPER for step in recipe.steps):
+            right = f"{error.right}; for the prompts that the filters leave, {for_survivors}"
+            raise RecipeError(error.found, right, where=error.where) from None
+        raise
     if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
     columns = dict.fromkeys(checked_schema(recipe).names)
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
-    found = scoring(parts.after, list(columns), leave_out)
+    found = scoring(parts.after, list(columns), leave_out, for_survivors)
     held_out, encode, longest = _inputs(recipe, parts)
     recipe.head.write_missing(*recipe.head.dataset_spec.paths, *(each.path for each in held_out))
     train = make_prompts(
@@ -92,6 +107,70 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         each.split: make_held_out(each, folder, encode=encode, longest=longest).prompts
         for each in held_out
     }
+    for split in made:
+        _keep_columns(folder, split, str(recipe.path))
+    reward = write_scoring(recipe, found, folder)
+    overrides = _overrides(recipe, parts, folder.resolve(), list(made))
+    return VerlExport(made, found, {**overrides, **reward})
+
+
+def _keep_columns(folder: Path, split: str, where: str) -> None:
+    """Write the prompts of a split again, with the columns of the dataset."""
+    path = folder / f"{split}.parquet"
+    made, rows = pq.read_table(path), feather.read_table(folder / f"{split}.arrow")
+    places = pc.struct_field(made["extra_info"], "index")  # A validation set may be a part of them.
+    try:
+        table = with_own_columns(made, rows.take(places))
+    except DataError as error:
+        raise error.at(where) from None
+    pq.write_table(table, path)
+
+
+def with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
+    """Return prompts with all their columns, and with those of verl that they lack.
+
+    The user's own columns are kept, and so are the fields of the user's own structs.
+
+    Args:
+        made: the columns that verl reads.
+        prompts: the same rows with all columns of the dataset.
+
+    Raises:
+        DataError: a column of the user is not what verl reads.
+    """
+    for name in made.column_names:
+        own = prompts[name] if name in prompts.column_names else None
+        if own is None or pa.types.is_null(own.type):
+            prompts = with_column(prompts, name, made[name])
+        elif pa.types.is_struct(made[name].type):
+            prompts = with_column(prompts, name, _joined(name, own, made[name]))
+    return prompts
+
+
+def _joined(name: str, own: pa.ChunkedArray, made: pa.ChunkedArray) -> pa.StructArray:
+    """Return structs with the user's own fields, and those of verl that they lack."""
+    if not pa.types.is_struct(own.type):
+        raise DataError(f"column '{name}' is {own.type}, and verl reads a struct", "rename it")
+    added, fields = _fields(made), _fields(own)
+    for key in added.keys() & fields.keys() & {"prompt_id"}:
+        if not fields[key].equals(added[key]):
+            found = f"'{name}' has a field '{key}', by which the reward finds its row"
+            raise DataError(found, "rename it")
+    fields = added | fields
+    return pa.StructArray.from_arrays([*fields.values()], [*fields])
+
+
+def _fields(structs: pa.ChunkedArray) -> dict[str, pa.Array]:
+    names = [each.name for each in structs.type]
+    return dict(zip(names, flat(structs).flatten(), strict=True))
+
+
+def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str]:
+    """Write the reward function, its steps, and the files that define them.
+
+    Returns:
+        The key of verl that uses it.
+    """
     head = {
         "project_name": recipe.head.project_name,
         "dataset_path": "rollouts.parquet",
@@ -101,7 +180,20 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     document = dump(recipe.part(found.steps, head))
     (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
-    return VerlExport(made, found, _overrides(recipe, parts, folder.resolve(), list(made)))
+    return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
+
+
+def chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of verl for arguments of the chat template."""
+    return {f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()}
+
+
+def _for_survivors(recipe: Recipe, folder: Path) -> str:
+    """Return the command that exports what the filters of a recipe leave."""
+    export = recipe.head.export_path
+    words = [] if export.exists() else [f"`rejuice run {shlex.quote(str(recipe.path))}` and "]
+    words += [f"`rejuice export verl {shlex.quote(str(export))} {shlex.quote(str(folder))}`"]
+    return "".join(words)
 
 
 def override_words(values: Mapping[str, Any]) -> list[str]:
@@ -150,8 +242,7 @@ def _overrides(
         "data.train_files": train,
         **({"data.val_files": held_out[0] if len(held_out) == 1 else held_out} if held_out else {}),
         **({} if config is None else {"data.max_prompt_length": config.max_prompt_tokens}),
-        **{f"+data.apply_chat_template_kwargs.{key}": value for key, value in chat_kwargs.items()},
-        "reward.custom_reward_function.path": str(folder / "reward.py"),
+        **chat_template_keys(chat_kwargs),
     }
 
 

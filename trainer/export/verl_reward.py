@@ -11,16 +11,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from ...operators import ALL, DataError, Filter, RecipeError, Scope
+from ...operators import ALL, DataError, Filter, Kind, RecipeError, Scope
 from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, numbers
 from ...operators.errors import suggest
+from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from ...pipelines.recipe.recipe import load
 from ...pipelines.recipe.steps import Step
+from ..split import gives_reward
 from ..verl.curation import curate
 
 STEPS = "scoring.yaml"
@@ -39,10 +42,18 @@ class Scoring(NamedTuple):
     components: tuple[str, ...]  # reward components that are missing without them
 
 
-def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str]) -> Scoring:
+def scoring(
+    steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[str], for_survivors: str = ""
+) -> Scoring:
     """Return the steps that give one response its reward.
 
     `grpo_advantage_mapper` is never among them: verl computes advantages itself.
+
+    Args:
+        steps: those after sampling.
+        columns: of the prompts.
+        leave_out: names of steps to leave out.
+        for_survivors: commands that export what filters leave, named where one is refused.
 
     Raises:
         RecipeError: a step cannot score a response by itself; the line names every one, and what
@@ -58,10 +69,16 @@ def scoring(steps: Sequence[Step], columns: Sequence[str], leave_out: Sequence[s
         why = ", ".join(f"{name} {objection}" for name, objection in refused.items())
         enough = _enough_to_leave_out(steps, columns, leave_out, refused)
         flags = " ".join(f"--leave_out {name}" for name in enough)
+        kinds = {step.operator.kind for step in steps if step.name in refused}
+        drops = for_survivors and kinds != {Kind.MAPPER}
+        remedies = [
+            f"for the prompts that the filters leave, {for_survivors}" if drops else "",
+            f"give {flags}" if flags else "",
+            "train with `rejuice train`, which runs every step",
+        ]
         raise RecipeError(
             f"verl's reward function is given one response at a time: {why}",
-            f"{f'give {flags}, or ' if flags else ''}"
-            "train with `rejuice train`, which runs every step",
+            ", or ".join(filter(None, remedies)),
         )
     return found
 
@@ -89,7 +106,7 @@ def _examined(
             refused[step.name] = objection
         known.update(step.operator.writes())
         kept.append(step)
-    if not refused and "reward" not in known - set(columns):
+    if not refused and not gives_reward(kept):
         raise RecipeError("nothing is left that writes the column reward", "leave out less")
     return Scoring(tuple(kept), tuple(leave_out), tuple(lost)), refused
 
@@ -154,6 +171,9 @@ class RowReward:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._steps = load(folder / STEPS).steps
+        self._splits = sorted(path.stem for path in folder.glob("*.arrow"))
+        if not self._splits:
+            raise DataError(f"{folder} has no prompts", "keep the files of an export together")
         self._prompts = cache(self._read)
 
     def __call__(self, response: str, extra_info: Mapping[str, Any]) -> dict[str, float]:
@@ -183,22 +203,38 @@ class RowReward:
         return {name: float(value) for name, value in scored.items()}
 
     def _row(self, extra_info: Mapping[str, Any]) -> pa.Table:
-        lacking = [name for name in ("split", "index", "prompt_id") if name not in extra_info]
-        if lacking:
+        name = extra_info.get("prompt_id")
+        if name is None:
             raise DataError(
-                f"extra_info has no '{lacking[0]}'", f"train on the files in {self._folder}"
+                "extra_info has no 'prompt_id'", f"train on the files in {self._folder}"
             )
-        prompts = self._prompts(str(extra_info["split"]))
-        row = prompts.slice(int(extra_info["index"]), 1)
-        if row.num_rows != 1 or row["prompt_id"][0].as_py() != extra_info["prompt_id"]:
-            raise DataError(
-                f"prompt '{extra_info['prompt_id']}' is not at its place in {self._folder}",
-                "train on the Parquet files that were exported with this reward function",
-            )
-        return row
+        # A prompt may be in two splits; the user's own `split` may be none of them.
+        own = str(extra_info.get("split"))
+        for split in sorted(self._splits, key=lambda split: split != own):
+            if (row := self._prompts(split).find(name)) is not None:
+                return row
+        raise DataError(
+            f"prompt '{name}' is not in {self._folder}",
+            "train on the Parquet files that were exported with this reward function",
+        )
 
-    def _read(self, split: str) -> pa.Table:
-        path = self._folder / f"{split}.arrow"
-        if not path.exists():
-            raise DataError(f"{path} does not exist", "keep the files of an export together")
-        return feather.read_table(path, memory_map=True)
+    def _read(self, split: str) -> _PromptRows:
+        return _PromptRows(feather.read_table(self._folder / f"{split}.arrow", memory_map=True))
+
+
+class _PromptRows:
+    """The prompts of a split, found by their ids; 16 bytes each are in memory."""
+
+    def __init__(self, table: pa.Table) -> None:
+        hashes = hash_each(table["prompt_id"])
+        self._table, self._order = table, np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def find(self, prompt_id: str) -> pa.Table | None:
+        """Return the row of a prompt, a table; None if there is none."""
+        wanted = hash_each(pa.array([prompt_id], pa.string()))[0]
+        first, end = (np.searchsorted(self._hashes, wanted, side) for side in ("left", "right"))
+        for place in self._order[first:end]:
+            if self._table["prompt_id"][place].as_py() == prompt_id:
+                return self._table.slice(place, 1)
+        return None

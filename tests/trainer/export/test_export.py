@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError, RecipeError, RejuiceError
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.cli.export import app
+from rejuice.pipelines.dataset.write import mark_written
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
@@ -250,8 +251,9 @@ def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path)
     assert str(caught.value) == (
         "verl's reward function is given one response at a time: diversity_reward_mapper looks at "
         "more than one response, truncated_response_filter drops rows, column_range_filter drops "
-        "rows, pass_rate_filter looks at more than one response; give "
-        "--leave_out diversity_reward_mapper --leave_out truncated_response_filter "
+        "rows, pass_rate_filter looks at more than one response; for the prompts that the filters "
+        f"leave, `rejuice run {requested.path}` and `rejuice export verl {tmp_path}/out/"
+        f"curated.parquet {tmp_path}/export`, or give --leave_out diversity_reward_mapper --leave_out truncated_response_filter "
         "--leave_out column_range_filter --leave_out pass_rate_filter, or train with "
         "`rejuice train`, which runs every step"
     )
@@ -340,6 +342,21 @@ def test_leaving_out_too_much_is_refused(recipe, tmp_path):
         export_verl(recipe(), tmp_path / "a", ("format_mapper",))
 
 
+def test_a_column_reward_of_the_dataset_is_no_obstacle(recipe, tmp_path):
+    requested = recipe()
+    table = pa.Table.from_pylist([{**row, "reward": 7.0} for row in ROWS])
+    path = tmp_path / "earlier.parquet"  # The export of a run that has scored the rows.
+    pq.write_table(table.cast(mark_written(table.schema, ["reward"])), path)
+    text = requested.path.read_text().replace(str(tmp_path / "data.jsonl"), str(path))
+    requested.path.write_text(text)
+    requested = load(requested.path)
+    assert export_verl(requested, tmp_path / "export").prompts == {"train": 4}
+    info = pq.read_table(tmp_path / "export" / "train.parquet")["extra_info"][1].as_py()
+    assert RowReward(tmp_path / "export")(RIGHT, info)["score"] == 1.05
+    with pytest.raises(RecipeError, match="nothing is left that writes the column reward"):
+        export_verl(requested, tmp_path / "b", ("reward_sum_mapper",))
+
+
 @pytest.mark.parametrize("on_missing", ["fail", "drop_row", "drop_group"])
 def test_a_missing_reward_is_an_error_and_no_number(recipe, tmp_path, on_missing):
     rows = [{**ROWS[0], "answer": "\\frac{"}, *ROWS[1:]]
@@ -351,19 +368,18 @@ def test_a_missing_reward_is_an_error_and_no_number(recipe, tmp_path, on_missing
         RowReward(tmp_path / "export")("<answer>\\frac{1}{2}</answer>", info)
 
 
-@pytest.mark.slow
-def test_another_export_is_not_taken_for_this_one(exported, recipe):
-    folder, _ = exported
-    info = pq.read_table(folder / "train.parquet")["extra_info"][1].as_py()
-    reward = RowReward(folder)
-    with pytest.raises(DataError, match=r"prompt .* is not at its place"):
-        reward(RIGHT, {**info, "index": 2})
-    with pytest.raises(DataError, match=r"prompt .* is not at its place"):
-        reward(RIGHT, {**info, "index": 400})
+def test_another_export_is_not_taken_for_this_one(recipe, tmp_path):
+    export_verl(recipe(), tmp_path / "export")
+    info = pq.read_table(tmp_path / "export" / "train.parquet")["extra_info"][1].as_py()
+    reward = RowReward(tmp_path / "export")
+    assert reward(RIGHT, {**info, "index": 2, "split": "test"})["acc"] == 1.0  # The user's own.
+    with pytest.raises(DataError, match=r"prompt 'x' is not in .*export; train on the Parquet"):
+        reward(RIGHT, {**info, "prompt_id": "x"})
     with pytest.raises(DataError, match="extra_info has no 'prompt_id'; train on the files in"):
         reward(RIGHT, {"index": 1, "split": "train"})
-    with pytest.raises(DataError, match=r"test\.arrow does not exist"):
-        reward(RIGHT, {**info, "split": "test"})
+    (tmp_path / "export" / "train.arrow").unlink()
+    with pytest.raises(DataError, match="has no prompts; keep the files of an export together"):
+        RowReward(tmp_path / "export")
 
 
 @pytest.mark.slow
@@ -506,6 +522,8 @@ def test_the_command_prints_what_to_give_verl(recipe, tmp_path):
         f"{folder}: 4 train prompts, scored by math_verify_mapper, format_reward_mapper, "
         "reward_sum_mapper.",
         "Left out: pass_rate_filter; reward components gone: none.",
+        "verl also needs data.val_files: set train.validation_path in the recipe, or give a file "
+        "of your own.",
         "Give verl:",
         f"  data.train_files={folder}/train.parquet",
         f"  reward.custom_reward_function.path={folder}/reward.py",

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trajectories import action, call
 
 from rejuice.operators import DataError
-from rejuice.operators.columns import MESSAGES
+from rejuice.operators.columns import MESSAGES, TURNS
 from rejuice.trainer.export.huggingface import export_hf
 from rejuice.trainer.export.trl_formats import Completions, Pairs
 
@@ -131,11 +132,6 @@ def test_rows_without_a_verdict_are_refused_unless_all_are_requested():
         ),
         (rows(response=[1]), "column 'response' is int64, not text; give texts"),
         (rows(prompt=pa.array([1])), "column 'prompt' is int64; give chats or texts"),
-        (
-            rows(response=["x"]).append_column("turns", pa.array([[]])),
-            "the rows are trajectories of agents, whose responses no policy gave to their prompts; "
-            "export them as rows",
-        ),
         (
             pa.table({"response": ["x"]}),
             "column 'prompt' is missing; there are: response",
@@ -381,11 +377,19 @@ print(json.dumps(trainer.state.log_history[0]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "form"), [("SFT", Completions()), ("DPO", Pairs())])
-def test_trl_trains_on_what_was_written(name, form, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "form", "agents"),
+    [("SFT", Completions(), False), ("SFT", Completions(), True), ("DPO", Pairs(), True)],
+)
+def test_trl_trains_on_what_was_written(name, form, agents, tmp_path):
     import pyarrow.parquet as pq
 
-    pq.write_table(rows(**GRADED), tmp_path / "curated.parquet")
+    table = rows(**GRADED)
+    if agents:
+        turns = [[action([1]), call(), action([2], text=text)] for text in ("4", "5")]
+        cells = [[turn._asdict() for turn in each] for each in turns]
+        table = table.append_column("turns", pa.array(cells, TURNS))
+    pq.write_table(table, tmp_path / "curated.parquet")
     export_hf(tmp_path / "curated.parquet", tmp_path / "hf", form)
     words = [sys.executable, "-c", TRAIN, tmp_path / "hf", tmp_path / "cache", name]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace")

@@ -1,0 +1,237 @@
+"""The prompts that a run has left, for stock verl, with a reward function where there can be one.
+
+DIR/train.parquet, DIR/validation.parquet   prompts, as verl's dataset reads them
+DIR/train.arrow, DIR/validation.arrow       the same, for the reward
+DIR/scoring.yaml, operators/, reward.py     as `verl` writes them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+from ...operators import DataError, Filter, RecipeError, RejuiceError
+from ...operators.columns import flat
+from ...operators.errors import suggest
+from ...operators.groups import hash_each
+from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ...operators.sampling.rollout import RolloutMapper
+from ...pipelines.dataset.files import run_folder
+from ...pipelines.dataset.write import with_column
+from ...pipelines.recipe.recipe import Recipe, load
+from ...pipelines.recipe.steps import Step
+from .rows import Prompts, as_chats, check_is_empty, prompts_of_dataset
+from .verl import chat_template_keys, with_own_columns, write_scoring
+from .verl_reward import OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
+
+_FILES = (
+    "train.parquet", "train.arrow", "validation.parquet", "validation.arrow", STEPS, "reward.py",
+)  # fmt: skip
+_MARK = b"rejuice.export_of"
+"""Key of the metadata by which an earlier export is known."""
+
+
+class RowsExport(NamedTuple):
+    """What was written."""
+
+    prompts: Mapping[str, int]  # how many there are, by split
+    found: Prompts  # of the rows
+    scoring: Scoring | None  # the steps of the reward function, if there is one
+    no_reward: str  # why there is none
+    overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what was left out, and which steps score a response, or why none does."""
+        yield from self.found.sentences()
+        if self.scoring is None:
+            yield (
+                f"No reward function: {self.no_reward}. verl needs "
+                "reward.custom_reward_function.path, or a data_source that it knows."
+            )
+        else:
+            steps = ", ".join(step.name for step in self.scoring.steps)
+            lost = ", ".join(self.scoring.components)
+            yield f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
+        if "validation" not in self.prompts:
+            yield "verl also needs data.val_files: add --val_rows N, or give a file of your own."
+
+
+def recipe_of(dataset: Path) -> Path | None:
+    """Return the recipe of the run that wrote an export, if it is stored beside it."""
+    path = run_folder(dataset) / "recipe.yaml"
+    return path if isinstance(path, Path) and path.exists() else None
+
+
+def export_rows(
+    dataset: Path, folder: Path, leave_out: Sequence[str] = (), val_rows: int = 0
+) -> RowsExport:
+    """Write the prompts of rows, and the reward function of their recipe where it has one.
+
+    Args:
+        dataset: the export of a run, or other rows.
+        folder: where to write; files of an earlier export of rows are replaced.
+        leave_out: names of steps that the reward function is to do without.
+        val_rows: how many of the prompts to hold out for validation; a hash of `prompt_id` decides
+            which.
+
+    Raises:
+        RejuiceError: the folder holds something, the rows have no prompt, or a column is not what
+            verl reads.
+    """
+    check_is_empty(folder, (*_FILES, OPERATORS) if _is_export(folder) else ())
+    found = prompts_of_dataset(dataset)
+    recipe, unread = _recipe_of(dataset)
+    scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
+    no_reward = unread or no_reward
+    source = "rejuice" if recipe is None else recipe.head.project_name
+    chats = with_column(found.table, "prompt", as_chats(found.table["prompt"]))
+    try:
+        written = {
+            split: (table, with_own_columns(_for_verl(table, source, split), table))
+            for split, table in _splits(chats, val_rows).items()
+        }
+    except DataError as error:
+        raise error.at(str(dataset)) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:  # Of an earlier export, which may have had more of them.
+        (folder / name).unlink(missing_ok=True)
+    for split, (table, rows) in written.items():
+        schema = rows.schema.with_metadata({_MARK: dataset.name})
+        pq.write_table(rows.cast(schema), folder / f"{split}.parquet")
+        if scored is not None:
+            path = folder / f"{split}.arrow"
+            feather.write_feather(table, path, compression="uncompressed")
+    place, overrides = folder.resolve(), dict[str, Any]()
+    for split, key in (("train", "data.train_files"), ("validation", "data.val_files")):
+        if split in written:
+            overrides[key] = str(place / f"{split}.parquet")
+    if recipe is not None:
+        overrides |= _template_keys(recipe)
+        if scored is not None:
+            overrides |= write_scoring(recipe, scored, folder)
+    counts = {split: rows.num_rows for split, (_, rows) in written.items()}
+    return RowsExport(counts, found, scored, no_reward, overrides)
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether a folder holds an export of rows, and no file of the user's by the same name."""
+    try:
+        metadata = pq.read_schema(folder / "train.parquet").metadata
+    except (OSError, pa.ArrowException):
+        return False
+    return _MARK in (metadata or {})
+
+
+# --- The prompts ----------------------------------------------------------------------
+
+
+def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:
+    if not val_rows:
+        return {"train": prompts}
+    if val_rows >= prompts.num_rows:
+        raise DataError(
+            f"--val_rows {val_rows:,} of {prompts.num_rows:,} prompts leaves none to train on",
+            "give fewer",
+        )
+    drawn = np.argsort(hash_each(prompts["prompt_id"]), kind="stable")[:val_rows]
+    held_out_N = np.zeros(prompts.num_rows, bool)
+    held_out_N[drawn] = True
+    return {
+        "train": prompts.filter(pa.array(~held_out_N)),
+        "validation": prompts.filter(pa.array(held_out_N)),
+    }
+
+
+def _for_verl(prompts: pa.Table, source: str, split: str) -> pa.Table:
+    """The columns of verl's dataset for prompts, as far as the user does not give them."""
+    rows, names = prompts.num_rows, prompts.column_names
+    truth = prompts["reference"] if "reference" in names else pa.nulls(rows)
+    fields = {
+        "reward_model": {
+            "style": pa.repeat(pa.scalar("rule"), rows),
+            "ground_truth": pc.fill_null(flat(truth.cast(pa.string())), ""),
+        },
+        "extra_info": {
+            "index": pa.array(range(rows), pa.int64()),
+            "split": pa.repeat(pa.scalar(split), rows),
+            "prompt_id": flat(prompts["prompt_id"]),
+        },
+    }
+    structs = {
+        name: pa.StructArray.from_arrays([*each.values()], [*each]) for name, each in fields.items()
+    }
+    texts = {"data_source": source, "ability": "any"}
+    return pa.table({n: pa.repeat(pa.scalar(v), rows) for n, v in texts.items()} | structs)
+
+
+# --- The reward -----------------------------------------------------------------------
+
+
+def _recipe_of(dataset: Path) -> tuple[Recipe | None, str]:
+    """Return the recipe of a run, or None and what is wrong with it."""
+    path = recipe_of(dataset)
+    try:
+        return None if path is None else load(path), ""
+    except RejuiceError as error:  # It may have been made where other packages are installed.
+        return None, str(error)
+
+
+def _scored(
+    recipe: Recipe | None, columns: Sequence[str], leave_out: Sequence[str]
+) -> tuple[Scoring | None, str]:
+    """Return the steps that score a response, or None and why there are none."""
+    if recipe is None:
+        if leave_out:
+            found = "there is no recipe of the rows that can be read"
+            raise RecipeError(found, "give no --leave_out")
+        return None, "no recipe is stored beside the rows"
+    names = [step.name for step in recipe.steps]
+    for name in leave_out:
+        if name not in names:
+            near = suggest(name, names) or f"the steps are: {', '.join(names)}"
+            raise RecipeError(f"no step '{name}' to leave out", near)
+    try:
+        steps = _steps_of_reward(recipe, {*columns, *RESPONSE_COLUMNS}, leave_out)
+        gone = [name for name in leave_out if name in [step.name for step in steps]]
+        return scoring(steps, columns, gone), ""
+    except RecipeError as error:
+        if leave_out:
+            raise
+        return None, "; ".join(part for part in (error.found, error.right) if part)
+
+
+def _steps_of_reward(recipe: Recipe, known: set[str], leave_out: Sequence[str]) -> list[Step]:
+    """Return the steps by which the reward of a response is computed from columns that are known.
+
+    Filters are not among them: they have done their work on these rows.
+    """
+    samples = [at for at, s in enumerate(recipe.steps) if isinstance(s.operator, RolloutMapper)]
+    if samples and isinstance(recipe.steps[samples[0]].operator, AgentRolloutMapper):
+        raise RecipeError("stock verl samples single responses, and the recipe trajectories")
+    end = samples[1] if samples[1:] else None  # From there on the policy judges.
+    wanted, kept = {"reward"}, list[Step]()
+    for step in reversed(recipe.steps[:end]):
+        operator = step.operator
+        written = wanted.intersection(operator.writes())
+        if not written or isinstance(operator, (Filter, GrpoAdvantageMapper)):
+            continue
+        kept.append(step)
+        if step.name not in leave_out:
+            wanted.difference_update(written)
+            wanted.update(set(operator.reads()) - known)
+    if not kept:
+        raise RecipeError("no step writes the column reward")
+    return kept[::-1]
+
+
+def _template_keys(recipe: Recipe) -> dict[str, Any]:
+    samplers = [s.operator for s in recipe.steps if isinstance(s.operator, RolloutMapper)]
+    return chat_template_keys(samplers[0].chat_template_kwargs) if samplers else {}
