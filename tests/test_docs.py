@@ -99,6 +99,7 @@ FOUND_AT = {
     "base-models": "base model|chat template|chat_template_kwargs|few-shot|stop token",
     "cluster": "failures|Ray|resume",
     "docker": "Docker",
+    "exports": "DPO|LLaMA-Factory|OpenRLHF|SFT|TRL",
     "operators": "dedup",
     "policy": "GPU|embedded",
     "quality": "judge",
@@ -108,7 +109,7 @@ FOUND_AT = {
     "slurm": "multi-node|SLURM",
     "thinking-models": "enable_thinking|reasoning|think block|thinking|truncated",
     "training": "checkpoint|dynamic sampling|FSDP|GRPO|LoRA|Megatron|pass@k|resume|wandb",
-    "why": "decontamination|DPO|LLaMA-Factory|OpenRLHF|SFT|Trinity-RFT|TRL",
+    "why": "decontamination|Trinity-RFT",
 }
 """Words that a newcomer searches for, and the page that is to be the first hit."""
 

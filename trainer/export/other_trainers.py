@@ -1,6 +1,6 @@
 """Rows as OpenRLHF and LLaMA-Factory read them, and the settings with which they do.
 
-The formats are those of OpenRLHF 0.11.0 (`openrlhf/datasets/`) and LLaMA-Factory 0.9.5
+The formats are those of OpenRLHF 0.11.0 (`openrlhf/datasets/`) and LLaMA-Factory 0.9.6.dev0
 (`src/llamafactory/data/`).
 """
 

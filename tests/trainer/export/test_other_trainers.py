@@ -155,7 +155,7 @@ def test_openrlhf_reads_trajectories_as_plain_chats(exported, tmp_path):
     assert (response, learned) == (ANSWER, [CALL, ANSWER])
 
 
-# ------------------------------------------------------------------ LLaMA-Factory 0.9.5
+# ------------------------------------------------------------------ LLaMA-Factory 0.9.6.dev0
 
 
 def read_llama_factory(lines):
