@@ -26,6 +26,9 @@ from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
+from ..console import path_text
+from ..dataset.files import AUDIT
+from ..dataset.remote import to_path
 from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
 from .verdicts import (
@@ -321,6 +324,18 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
         raise DataError(f"{path} cannot be written", error.strerror or "") from error
 
 
+def sample_file(stored: Stored) -> Path:
+    """Return where the sample of a run goes: its folder, or that of a step which was given.
+
+    That of an export in an object store goes to the working directory.
+    """
+    if stored.kind == "training step":
+        return Path(str(stored.path)) / AUDIT
+    if stored.report is not None and not isinstance(to_path(stored.report.export_path), Path):
+        return Path(AUDIT)
+    return stored.folder / AUDIT
+
+
 def check_replaceable(path: Path) -> None:
     """Refuse to write over labels, or over a file that no audit has written.
 
@@ -335,9 +350,9 @@ def check_replaceable(path: Path) -> None:
     except DataError:
         lines = [{}]
     if not all(line.get("kind") in (_SAMPLE, _FAILING) for line in lines):
-        raise DataError(f"{path} is there, and was not written by an audit", other)
+        raise DataError(f"{path_text(path)} is there, and was not written by an audit", other)
     if any(line.get("label") for line in lines):
-        raise DataError(f"{path} has labels", f"read it with --labels, or {other}")
+        raise DataError(f"{path_text(path)} has labels", f"read it with --labels, or {other}")
 
 
 class LabelledErrors(NamedTuple):
@@ -558,7 +573,7 @@ def agreement_lines(
     """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
-    yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
+    yield f"{path_text(path)}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
     if found.interval is None:
         yield f"verifiers    {name} alone: math-verify decides none of {rows:,}"
         return
@@ -573,7 +588,9 @@ def agreement_lines(
 
 def sample_line(rows: int, output: Path) -> str:
     """Return where the sample is."""
-    return f'sample       {rows:,} rows in {output}: set "label" to right, wrong or unsure'
+    return (
+        f'sample       {rows:,} rows in {path_text(output)}: set "label" to right, wrong or unsure'
+    )
 
 
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
@@ -611,7 +628,7 @@ def metamorphic_lines(
     yield "  must change a right one"
     yield from _checks(change, "stay right")
     if found.failing and listed:
-        yield f"  {len(found.failing):,} failing pairs are at the end of {listed}"
+        yield f"  {len(found.failing):,} failing pairs are at the end of {path_text(listed)}"
 
 
 def weak_test_lines(found: TestAudit | None) -> Iterator[str]:

@@ -55,8 +55,6 @@ StoredPath = Annotated[
 
 # --- `rejuice audit`: how far the verdicts of a stored run can be trusted -------------
 
-_OUTPUT = Path("audit.jsonl")
-
 
 def audit(
     path: StoredPath,
@@ -68,8 +66,8 @@ def audit(
         typer.Option(
             "--output",
             "-o",
-            help="Write the sample and failing pairs here, as JSON lines; by default audit.jsonl, "
-            "and nowhere where labels are given.",
+            help="Write the sample and failing pairs here, as JSON lines; by default to "
+            "audit.jsonl in the folder of the run, and nowhere where labels are given.",
         ),
     ] = None,
     labels: Annotated[
@@ -93,7 +91,13 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import (
+        audit_tests,
+        sample_file,
+        sign_lines,
+        sign_row_lines,
+        weak_test_lines,
+    )
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -108,7 +112,8 @@ def audit(
         line = f"{found}, so only signs that need none are computed"
         typer.echo(f"rejuice: warning: {line}", err=True)
     else:
-        _audit_verdicts(path, graded, sample, output or (None if labels else _OUTPUT), labels, seed)
+        target = output or (None if labels else sample_file(stored))
+        _audit_verdicts(path, graded, sample, target, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
@@ -358,7 +363,7 @@ def preview(
     from ..analysis.preview import preview as previewed
     from ..analysis.preview import show_preview, step_cost
     from ..analysis.whatif import replay, trained, whole
-    from ..console import Console
+    from ..console import Console, path_text
 
     overrides = overrides_of(context)
     sampled = run is None and not has_run(recipe)
@@ -371,7 +376,8 @@ def preview(
         found = previewed(replay(*whole(one), one.fit(wanted)))
         judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
         cost = None if train is None or judged else step_cost(found, train, stored, one)
-        title = f"{stored.path}, {one.name}" if stored.kind != "export" else str(stored.path)
+        title = path_text(stored.path)
+        title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, train, cost, console, sampled=sampled)
         if not found.kept and not allow_empty:
             raise EmptyResultError(
@@ -464,6 +470,7 @@ def view(
     """
     from ..analysis.page.build import build_page, open_browser
     from ..analysis.page.rows import page_of
+    from ..console import path_text
 
     first = _run_of(paths[0])
     first = first.resolve() if first.is_dir() else first
@@ -475,7 +482,7 @@ def view(
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
-    typer.echo(f"{target}: {counted}. Open it in a browser.")
+    typer.echo(f"{path_text(target)}: {counted}. Open it in a browser.")
     if sys.stdout.isatty() and not no_open:
         open_browser(target)
 

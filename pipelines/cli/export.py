@@ -84,12 +84,14 @@ def verl(
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
     from ...trainer.export.verl import export_verl, override_words
+    from ..console import path_text
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     made = export_verl(load(recipe), folder, leave_out or ())
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")
+    scored = ", ".join(step.name for step in made.scoring.steps)
+    typer.echo(f"{path_text(folder)}: {prompts}, scored by {scored}.")
     if made.scoring.left_out:
         missing = ", ".join(made.scoring.components) or "none"
         typer.echo(
@@ -125,6 +127,7 @@ def hf(
     """
     from ...trainer.export.huggingface import export_hf
     from ...trainer.export.trl_formats import Completions, Format, Pairs
+    from ..console import path_text
 
     completions = Completions(correct_only=not every)
     pairs = Pairs(min_margin, pairs_per_group, match_length)
@@ -138,6 +141,6 @@ def hf(
     forms: dict[str, Format] = {"completions": completions, "pairs": pairs}
     made = export_hf(dataset, folder, forms.get(form))
     of = "" if form == "rows" else f"{made.table.num_rows:,} {form} of "
-    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
+    typer.echo(f"{path_text(folder)}: {of}{made.rows:,} rows.")
     for sentence in made.sentences():
         typer.echo(sentence)

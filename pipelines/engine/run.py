@@ -27,6 +27,7 @@ from ...operators import (
     ResumableOperator,
 )
 from ...operators.sampling.protocol import listening
+from ..console import path_text
 from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
@@ -213,7 +214,7 @@ class Run:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
         finished = finished_report(self.plan, self.plan.report_head(self.chunk_rows))
         if finished is not None:
-            self.progress.tell(f"nothing to do: {hold.export_path} is up to date")
+            self.progress.tell(f"nothing to do: {path_text(hold.export_path)} is up to date")
             return finished
         self.check_before_all()
         for stage in self.plan.stages():
