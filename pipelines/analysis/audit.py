@@ -573,7 +573,8 @@ def agreement_lines(
     """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
-    yield f"{path_text(path)}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
+    graded_by = f"{rows:,} responses graded by {name}{left_out}"
+    yield f"{path_text(path)}: {graded_by}; nothing is sampled or judged."
     if found.interval is None:
         yield f"verifiers    {name} alone: math-verify decides none of {rows:,}"
         return
@@ -588,9 +589,8 @@ def agreement_lines(
 
 def sample_line(rows: int, output: Path) -> str:
     """Return where the sample is."""
-    return (
-        f'sample       {rows:,} rows in {path_text(output)}: set "label" to right, wrong or unsure'
-    )
+    found = f"{rows:,} rows in {path_text(output)}"
+    return f'sample       {found}: set "label" to right, wrong or unsure'
 
 
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:

@@ -291,7 +291,8 @@ def _known(found: Comparison, name: str) -> bool:
 
 
 def _differ(found: Comparison) -> bool:
-    rows = found.rows
+    reasons = {f"reason_{w}": found.rows[f"reason_{w}"].cast(pa.string()) for _, w in _SIDES}
+    rows = {name: found.rows[name] for name in found.rows.column_names} | reasons
     names = ("step", "reason", "reward", "advantage")
     return any(not rows[f"{name}_before"].equals(rows[f"{name}_after"]) for name in names)
 

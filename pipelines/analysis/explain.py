@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -581,7 +582,7 @@ def _text(stored: Stored, found: list[RowPath], everything: bool) -> str:
         return "\n".join(_history(path, everything) for path in found)
     if len(found) == 1:
         return _history(found[0], everything)
-    shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.places[0] < 0, path.places))
+    shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
     ids = _short_ids(shown)
     lines = [*_prompt_line(shown), *_table(shown, ids), *_meanings(shown)]
     more = "more than " if len(found) > _MOST_ROWS else ""

@@ -183,8 +183,8 @@ def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     assert rows.table["response_id"].to_pylist() == left["response_id"].to_pylist()
     assert rows.table["reward"].to_pylist() == left["reward"].to_pylist()
     assert set(rows.components) == {"accuracy", "format"}
-    assert rows.table["contribution_accuracy"].null_count == 8
-    names = ["response_id", "verdict", "reward_format", "advantage"]
+    assert not rows.with_dropped
+    names = ["response_id", "verdict", "reward_format", "advantage", "contribution_accuracy"]
     of_kept = kept.filter(pa.compute.equal(kept["fate"], KEPT))
     assert rows.table.select(names).to_pylist() == of_kept.select(names).to_pylist()
 
