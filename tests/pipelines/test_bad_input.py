@@ -156,7 +156,7 @@ RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
         [PROMPTS, RECORDED, "math_verify_mapper", "group_stats_mapper"],
     ],
 )
-@pytest.mark.recommended("pipelines/engine/repeated_prompts.py", "python -c")
+@pytest.mark.recommended("pipelines/engine/repeated_prompts.py", "and add --dataset_path {…}")
 def test_duplicate_prompts(recipe_file, tmp_path, monkeypatch, process, suffix):
     """`check` refuses them as a run does; what the message names keeps one, or all."""
     monkeypatch.chdir(tmp_path)

@@ -78,6 +78,8 @@ def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     ]
     code, out, _ = rejuice("audit", "tiny.yaml", "--output", "other.jsonl")
     assert (code, len(lines_of(tmp_path / "other.jsonl"))) == (0, 12)
+    assert rejuice("run", "tiny.yaml", "--pass_rate_filter.max", 1)[0] == 0
+    assert path.read_bytes() == labelled
 
 
 def test_no_error_rate_is_stated_without_labels(rejuice, tmp_path):

@@ -133,6 +133,8 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
 
 
 @pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "all: --all")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "rejuice explain {…}")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     prompt = rollouts["prompt_id"][1].as_py()
     out = rejuice("explain", training_run, prompt)[1].splitlines()
