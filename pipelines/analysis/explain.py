@@ -27,7 +27,7 @@ from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
-from ..console import Console, figures_table, path_text, widen_log
+from ..console import Console, figures_table, number_text, path_text, widen_log
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
@@ -414,13 +414,15 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
 _SHOWN = ("verdict", "reward", "advantage")
 _ID_LENGTHS = (8, 12, 16)
 _NARROWEST = 20
+_WIDEST_TABLE = 10_000
 
 
 def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
     """Yield a table with a line for each row: its verdict, reward, advantage, fate and response."""
     terminal = Console()
     widen_log(terminal)
-    console = Console(file=StringIO(), width=terminal.width)
+    # Wide enough for any: in a narrow terminal lines go on, and no id is cut off.
+    console = Console(file=StringIO(), width=_WIDEST_TABLE)
     there = {name for path in found for name in path.end.column_names}
     there |= {
         name for path in found for each in path.steps[-1:] for name in each.after.column_names
@@ -429,7 +431,7 @@ def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
     columns = {"id": list(ids), **{n: [_cell(path.value(n)) for path in found] for n in names}}
     columns["fate"] = [_fate(path) for path in found]
     if "response" in there:
-        room = max(_NARROWEST, console.width - console.measure(_laid_out(columns)).maximum - 1)
+        room = max(_NARROWEST, terminal.width - console.measure(_laid_out(columns)).maximum - 1)
         texts = (str(path.value("response") or "") for path in found)
         columns["response"] = [_shortened(text, room) for text in texts]
     with console.capture() as captured:
@@ -451,7 +453,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, int | float):
-        return f"{round(value, 3) + 0.0:.3f}"  # No -0.000.
+        return number_text(round(float(value), 3) + 0.0)  # No -0.000.
     return _shortened(str(value), _NARROWEST)
 
 
