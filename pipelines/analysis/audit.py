@@ -27,8 +27,6 @@ from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
 from ..console import path_text
-from ..dataset.files import AUDIT
-from ..dataset.remote import to_path
 from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
 from .verdicts import (
@@ -322,18 +320,6 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
         path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be written", error.strerror or "") from error
-
-
-def sample_file(stored: Stored) -> Path:
-    """Return where the sample of a run goes: its folder, or that of a step which was given.
-
-    That of an export in an object store goes to the working directory.
-    """
-    if stored.kind == "training step":
-        return Path(str(stored.path)) / AUDIT
-    if stored.report is not None and not isinstance(to_path(stored.report.export_path), Path):
-        return Path(AUDIT)
-    return stored.folder / AUDIT
 
 
 def check_replaceable(path: Path) -> None:

@@ -91,13 +91,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import (
-        audit_tests,
-        sample_file,
-        sign_lines,
-        sign_row_lines,
-        weak_test_lines,
-    )
+    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -112,12 +106,27 @@ def audit(
         line = f"{found}, so only signs that need none are computed"
         typer.echo(f"rejuice: warning: {line}", err=True)
     else:
-        target = output or (None if labels else sample_file(stored))
-        _audit_verdicts(path, graded, sample, target, labels, seed)
+        if output is None and labels is None:
+            output = _sample_file(stored)
+        _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
+
+
+def _sample_file(stored: Stored) -> Path:
+    """Return where the sample of a run goes: its folder, or that of a step which was given.
+
+    That of an export in an object store goes to the working directory.
+    """
+    from ..dataset.files import AUDIT
+
+    if stored.kind == "training step":
+        return Path(str(stored.path)) / AUDIT
+    if stored.report is not None and not isinstance(to_path(stored.report.export_path), Path):
+        return Path(AUDIT)
+    return stored.folder / AUDIT
 
 
 def _audit_verdicts(
