@@ -45,6 +45,7 @@ def test_a_step(training_run, rejuice):
     status, out, _ = rejuice("audit", training_run / "steps" / "000002")
     assert status == 0
     assert ": 12 responses graded by math_verify_mapper" in out
+    assert lines_of(training_run / "steps" / "000002" / "audit.jsonl")
 
 
 def test_a_step_of_an_earlier_version_has_the_rows_that_are_left(training_run, rejuice):
