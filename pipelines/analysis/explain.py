@@ -431,7 +431,7 @@ def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
     columns = {"id": list(ids), **{n: [_cell(path.value(n)) for path in found] for n in names}}
     columns["fate"] = [_fate(path) for path in found]
     if "response" in there:
-        room = max(_NARROWEST, terminal.width - console.measure(_laid_out(columns)).maximum - 1)
+        room = max(_NARROWEST, terminal.width - console.measure(_laid_out(columns)).maximum - 2)
         texts = (str(path.value("response") or "") for path in found)
         columns["response"] = [_shortened(text, room) for text in texts]
     with console.capture() as captured:
