@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+import webbrowser
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -124,7 +125,7 @@ class Result(_ResultRows):
         Raises:
             DataError: the file exists and is no such page, or the run is no longer on file.
         """
-        from .analysis.page.build import build_page, open_browser
+        from .analysis.page.build import build_page
         from .analysis.page.rows import page_of
 
         finished, stored = self._stored()
@@ -134,7 +135,7 @@ class Result(_ResultRows):
         except DataError as error:
             raise DataError(error.found, error.right.replace("--output", "output")) from None
         if show and sys.stdout.isatty():
-            open_browser(page.path)
+            webbrowser.open(page.path.resolve().as_uri())
         return page
 
     def explain(self, row: str | int, *, everything: bool = False) -> Explanation:

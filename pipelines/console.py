@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import IO
 
 from rich import console
@@ -65,6 +67,19 @@ def figures_table(first: str, *others: str, title: Text | None = None) -> Table:
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def path_text(path: object) -> str:
+    """Return a path, or several with commas between them, as commands print it.
+
+    Relative where it is below the working directory, otherwise as it is.
+
+    Example:
+        >>> path_text(Path.cwd() / "outputs" / "a.parquet")
+        'outputs/a.parquet'
+    """
+    below = re.escape(f"{Path.cwd()}/")
+    return re.sub(rf"(^|, ){below}(?=[^,])", r"\1", str(path))
 
 
 def listed(counts: Mapping[str, int]) -> str:

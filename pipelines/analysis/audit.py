@@ -26,6 +26,7 @@ from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
+from ..console import path_text
 from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
 from .verdicts import (
@@ -335,9 +336,9 @@ def check_replaceable(path: Path) -> None:
     except DataError:
         lines = [{}]
     if not all(line.get("kind") in (_SAMPLE, _FAILING) for line in lines):
-        raise DataError(f"{path} is there, and was not written by an audit", other)
+        raise DataError(f"{path_text(path)} is there, and was not written by an audit", other)
     if any(line.get("label") for line in lines):
-        raise DataError(f"{path} has labels", f"read it with --labels, or {other}")
+        raise DataError(f"{path_text(path)} has labels", f"read it with --labels, or {other}")
 
 
 class LabelledErrors(NamedTuple):
@@ -558,7 +559,8 @@ def agreement_lines(
     """Yield how often two verifiers agree."""
     rows, name = graded.table.num_rows, graded.verifier
     left_out = f", {graded.ungraded:,} not graded" if graded.ungraded else ""
-    yield f"{path}: {rows:,} responses graded by {name}{left_out}; nothing is sampled or judged."
+    graded_by = f"{rows:,} responses graded by {name}{left_out}"
+    yield f"{path_text(path)}: {graded_by}; nothing is sampled or judged."
     if found.interval is None:
         yield f"verifiers    {name} alone: math-verify decides none of {rows:,}"
         return
@@ -573,7 +575,8 @@ def agreement_lines(
 
 def sample_line(rows: int, output: Path) -> str:
     """Return where the sample is."""
-    return f'sample       {rows:,} rows in {output}: set "label" to right, wrong or unsure'
+    found = f"{rows:,} rows in {path_text(output)}"
+    return f'sample       {found}: set "label" to right, wrong or unsure'
 
 
 def error_lines(verifier: str, found: LabelledErrors | None) -> Iterator[str]:
@@ -611,7 +614,7 @@ def metamorphic_lines(
     yield "  must change a right one"
     yield from _checks(change, "stay right")
     if found.failing and listed:
-        yield f"  {len(found.failing):,} failing pairs are at the end of {listed}"
+        yield f"  {len(found.failing):,} failing pairs are at the end of {path_text(listed)}"
 
 
 def weak_test_lines(found: TestAudit | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from pydantic import BaseModel
 
 from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups
-from ..console import listed
+from ..console import listed, path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .figures import average_ranks, column_values, group_figures, pass_rates, variance_shares
@@ -48,7 +49,7 @@ def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
 
 
 def _lines(a: Recipe, b: Recipe) -> Iterator[str]:
-    heads = [_plain(each.head) for each in (a, b)]
+    heads = [_head(each) for each in (a, b)]
     if a.head.dataset_spec != b.head.dataset_spec:  # How others are generated says nothing then.
         heads = [{**each, "generated_datasets": None} for each in heads]
     for name in sorted(heads[0].keys() | heads[1].keys()):
@@ -60,6 +61,15 @@ def _lines(a: Recipe, b: Recipe) -> Iterator[str]:
         yield "train added" if trains[0] is None else "train left out"
     else:
         yield from differences("train", *trains)
+
+
+def _head(recipe: Recipe) -> dict[str, Any]:
+    """Return the head; paths as commands print them, as that of a run has absolute ones."""
+    head: dict[str, Any] = _plain(recipe.head)
+    path = head.get("dataset_path")
+    if isinstance(path, str) and "://" not in path:
+        head["dataset_path"] = path_text(Path(path).absolute())
+    return head
 
 
 def _plain(model: BaseModel | None) -> Any:
@@ -306,16 +316,22 @@ def _is_nan(value: object) -> bool:
 #     mean_b a_c - mean_a a_c = w_b (m_b - m_a) + (w_b - w_a) m_a,      m = mean a_c / w
 #
 # m is the mean of the component's values, after gates and substitutes. Where a weight is 0 its m is
-# not known, and the other set's is taken.
+# not known, and the other set's is taken. Where it is not known what components add to the rewards,
+# as of rewards that came with the responses, all of them are NaN, and `rest` is the whole mean.
 
 _Z95 = 1.959964
 LEAST_COUNT = 3
 """A response is frequent from so many rows on."""
+_SAME = 1e-9
+"""Rewards that differ by less are the same: sums in another order round differently."""
 _Value = TypeVar("_Value")
 
 
 class ComponentChange(NamedTuple):
-    """What a component adds to the mean reward in two sets, and why it adds more or less."""
+    """What a component adds to the mean reward in two sets, and why it adds more or less.
+
+    NaN where that is not known.
+    """
 
     added: tuple[float, float]  # its mean contribution in the one and the other
     weights: tuple[float, float]  # of the sum; NaN where the set has no sum with it
@@ -333,18 +349,22 @@ class PromptChange(NamedTuple):
 
 
 class SetChange(NamedTuple):
-    """Two sets of rows."""
+    """Two sets of rows.
 
-    rows: tuple[int, int]  # of each, and `kept` of these
+    Where the dropped rows of a set are not on file, its `pass_rate`, `length`, `silent` and what is
+    `missing` are NaN, and its `prompts` those of the rows that are left.
+    """
+
+    rows: tuple[int, int]  # on file of each, and `kept` of these
     kept: tuple[int, int]  # rows
-    prompts: tuple[int, int, int]  # in both, only in the first, only in the second
+    # with responses: in both, only in the first, only in the second
+    prompts: tuple[int, int, int]
     reward: tuple[float, float]  # the mean over the rows kept
     # 95% interval of the difference of `reward` by the spread between groups, as if the two sets
     # had different prompts
     by_chance: tuple[float, float]
-    # by name; the differences of `added` sum to that of `reward`, where no reward came with the
-    # responses
-    components: Mapping[str, ComponentChange]
+    components: Mapping[str, ComponentChange]  # by name; `added` and `rest` sum to `reward`
+    rest: tuple[float, float]  # of the mean reward: what no component adds, as far as is known
     pass_rate: tuple[float, float]  # right among the graded rows
     length: tuple[float, float]  # mean, in tokens or characters
     silent: tuple[float, float]  # the share of groups without signal among those with responses
@@ -358,6 +378,7 @@ def set_change(
     both = (a, b)
     names = dict.fromkeys([*a.components, *b.components])
     reward = _pair(_mean(column_values(rows.table, "reward")[rows.kept_N]) for rows in both)
+    components = {name: _component(name, both, weights) for name in names}
     half = _Z95 * float(np.hypot(_standard_error(a), _standard_error(b)))
     return SetChange(
         _pair(rows.table.num_rows for rows in both),
@@ -365,7 +386,8 @@ def set_change(
         _prompts(a, b),
         reward,
         (reward[1] - reward[0] - half, reward[1] - reward[0] + half),
-        {name: _component(name, both, weights) for name in names},
+        components,
+        _pair(_rest(reward[side], [x.added[side] for x in components.values()]) for side in (0, 1)),
         _pair(map(_pass_rate, both)),
         _pair(map(_length, both)),
         _pair(map(_silent, both)),
@@ -399,7 +421,10 @@ def _component(
     weights: tuple[Mapping[str, float], Mapping[str, float]],
 ) -> ComponentChange:
     added = _pair(_added(rows, name) for rows in both)
+    missing = _pair(_missing(rows, name) for rows in both)
     w = _pair(own.get(name, float("nan")) for own in weights)
+    if not np.isfinite(added).all():
+        return ComponentChange(added, w, float("nan"), float("nan"), missing)
     known_w = np.nan_to_num(np.array(w))
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.array(added) / known_w
@@ -407,11 +432,21 @@ def _component(
     mean = np.where(np.isfinite(mean), mean, 0.0)
     by_values = float(known_w[1] * (mean[1] - mean[0]))
     by_weight = float((known_w[1] - known_w[0]) * mean[0])
-    return ComponentChange(added, w, by_values, by_weight, _pair(_missing(x, name) for x in both))
+    return ComponentChange(added, w, by_values, by_weight, missing)
+
+
+def _rest(reward: float, added: Sequence[float]) -> float:
+    rest = reward - float(np.nansum(added))
+    return 0.0 if abs(rest) < _SAME else rest
 
 
 def _added(rows: RowTable, name: str) -> float:
-    """The mean contribution over kept rows with a reward; 0 where the component is not summed."""
+    """The mean contribution over kept rows with a reward; 0 where the component is not summed.
+
+    NaN where no contribution is known.
+    """
+    if not rows.has_contributions:
+        return float("nan")
     if f"contribution_{name}" not in rows.table.column_names:
         return 0.0
     rewarded_N = rows.kept_N & np.isfinite(column_values(rows.table, "reward"))
@@ -421,36 +456,41 @@ def _added(rows: RowTable, name: str) -> float:
 
 def _missing(rows: RowTable, name: str) -> float:
     column = f"reward_{name}_missing"
-    if column not in rows.table.column_names or not rows.table.num_rows:
+    unknown = column not in rows.table.column_names or not rows.with_dropped
+    if unknown or not rows.has_response_N.any():
         return float("nan")
-    return float(np.mean(np.asarray(rows.table[column].is_valid())))
+    return float(np.mean(np.asarray(rows.table[column].is_valid())[rows.has_response_N]))
 
 
 def _pass_rate(rows: RowTable) -> float:
+    if not rows.with_dropped:
+        return float("nan")
     _, right_G, wrong_G = pass_rates(rows)
     right, graded = float(right_G.sum()), float(right_G.sum() + wrong_G.sum())
     return right / graded if graded else float("nan")
 
 
 def _length(rows: RowTable) -> float:
-    found = pc.mean(rows.table[rows.unit]).as_py()
+    found = pc.mean(rows.table[rows.unit]).as_py() if rows.with_dropped else None
     return float("nan") if found is None else float(found)
 
 
 def _silent(rows: RowTable) -> float:
-    groups = group_figures(rows, np.ones(rows.table.num_rows, bool))
-    return groups.without_signal / groups.groups if groups.groups else float("nan")
+    return group_figures(rows).share_without_signal if rows.with_dropped else float("nan")
 
 
 def _prompts(a: RowTable, b: RowTable) -> tuple[int, int, int]:
-    of_a, of_b = (set(rows.table["prompt_id"].to_pylist()) for rows in (a, b))
+    of_a, of_b = (
+        set(rows.table["prompt_id"].filter(pa.array(rows.has_response_N)).to_pylist())
+        for rows in (a, b)
+    )
     return len(of_a & of_b), len(of_a - of_b), len(of_b - of_a)
 
 
 def _moved(a: RowTable, b: RowTable) -> tuple[PromptChange, ...]:
     before, after = _mean_rewards(a), _mean_rewards(b)
     found = [PromptChange(name, before[name], after[name]) for name in before if name in after]
-    found = [each for each in found if each.before != each.after]
+    found = [each for each in found if abs(each.after - each.before) >= _SAME]
     return tuple(sorted(found, key=lambda x: (-abs(x.after - x.before), x.prompt_id)))
 
 

@@ -23,7 +23,7 @@ from ...operators.arrow_compute import pc
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ..console import figures_table, number_text, print_lines, widen_log
+from ..console import figures_table, number_text, path_text, print_lines, widen_log
 from ..recipe.recipe import Recipe
 from .comparison import (
     KINDS,
@@ -58,10 +58,13 @@ class SetDiff(NamedTuple):
     """Two sets of rows."""
 
     names: tuple[str, str]  # of the two
+    # why the dropped rows of each are not on file; empty where they are
+    left_only: tuple[str, str]
     # the rows that both sampled, by their `response_id`; None: there are none
     common: Comparison | None
     change: SetChange  # over all rows of each
-    # responses that are frequent in the second and absent from the first, with counts
+    # responses that are frequent in the second and absent from the first, with counts; none, where
+    # dropped rows of the first are not on file
     new: Mapping[str, int]
 
 
@@ -96,7 +99,9 @@ def diff_of(a: Side, b: Side) -> Diff:
 def _names(*both: tuple[Path, StoredSet]) -> tuple[str, str]:
     """Return the paths, with the name of the set where a path is not that of a step."""
     a, b = (
-        f"{path}, {one.name}" if one.name and path.name != f"{one.training_step:06d}" else str(path)
+        f"{path_text(path)}, {one.name}"
+        if one.name and path.name != f"{one.training_step:06d}"
+        else path_text(path)
         for path, one in both
     )
     return a, b
@@ -136,8 +141,12 @@ def set_diff(a: StoredSet, b: StoredSet, names: tuple[str, str]) -> SetDiff:
     """
     rows = stored_rows(a), stored_rows(b)
     weights = _weights(a), _weights(b)
-    new = new_responses(_responses(a), _responses(b))
-    return SetDiff(names, _common(*rows), set_change(*rows, weights), new)
+    left_a, left_b = (
+        "" if found.with_dropped else one.incomplete
+        for one, found in zip((a, b), rows, strict=True)
+    )
+    new = {} if left_a else new_responses(_responses(a), _responses(b))
+    return SetDiff(names, (left_a, left_b), _common(*rows), set_change(*rows, weights), new)
 
 
 def first_other_samples(a: Stored, b: Stored) -> int | None:
@@ -205,7 +214,8 @@ _METRICS = {
 def show_diff(found: Diff, command: str, console: Console) -> None:
     """Print the differences."""
     widen_log(console)
-    lines = [f"A            {found.paths[0]}", f"B            {found.paths[1]}"]
+    a, b = map(path_text, found.paths)
+    lines = [f"A            {a}", f"B            {b}"]
     fields = list(found.fields) or ["the same: no field differs"]
     for name, text in zip(["recipe", *[""] * len(fields)], fields[:_MOST_FIELDS], strict=False):
         lines.append(f"{name:<13}{visible(text)}")
@@ -221,11 +231,12 @@ def show_diff(found: Diff, command: str, console: Console) -> None:
             [f"sampled      {same if other is None else f'others from step {other} on'}"], console
         )
     for each in found.sets:
-        heading = f"rows         of A: {each.names[0]}; of B: {each.names[1]}"
-        print_lines([heading, *_common_lines(each.common)], console)
-        console.print(_figures(each.change))
-        console.print(_components(each.change))
-        print_lines([*_by_chance(each.change), *_details(each, command)], console)
+        print_lines([*_heading(each), *_common_lines(each)], console)
+        console.print(_figures(each))
+        if each.change.components:
+            console.print(_components(each.change))
+        after = (*_not_split(each), *_by_chance(each.change), *_details(each, command))
+        print_lines(after, console)
 
 
 def show_diff_rows(found: Diff, kind: str) -> None:
@@ -243,21 +254,33 @@ def show_diff_rows(found: Diff, kind: str) -> None:
                 typer.echo(json.dumps({"sets": each.names, "response": text, "rows": n}))
 
 
-def _common_lines(found: Comparison | None) -> list[str]:
+def _heading(found: SetDiff) -> Iterator[str]:
+    yield f"rows         of A: {found.names[0]}; of B: {found.names[1]}"
+    for side, why in zip("AB", found.left_only, strict=True):
+        if why:
+            yield f"{'':<13}of {side} only those that are left: {why}; what needs the others is -"
+
+
+def _common_lines(sets: SetDiff) -> list[str]:
     """Return the rows that both sampled."""
+    found = sets.common
     if found is None:
         return ["sampled      no response in both"]
-    n, counts = found.rows.num_rows, {kind: found.count(kind) for kind in KINDS}
+    n = found.rows.num_rows
     if not _differ(found):
         return [f"sampled      {n:,} rows in both, all with the same fate, reward and advantage"]
-    gained, lost = (reasons_text(found, kind) for kind in ("gained", "lost"))
+    gained, lost = (
+        f"- only in {side}"
+        if why
+        else f"{found.count(kind):,} only in {side}{reasons_text(found, kind)}"
+        for side, kind, why in zip("BA", ("gained", "lost"), sets.left_only, strict=True)
+    )
     without = [side for side, when in _SIDES if not _known(found, f"advantage_{when}")]
     advantages = f"no step of {' and '.join(without)} computes any"
     if not without:
         advantages = advantages_text(found)
     return [
-        f"sampled      {n:,} rows in both: {found.kept_in_both:,} kept in both, "
-        f"{counts['gained']:,} only in B{gained}, {counts['lost']:,} only in A{lost}",
+        f"sampled      {n:,} rows in both: {found.kept_in_both:,} kept in both, {gained}, {lost}",
         f"advantages   {advantages}",
         f"rank         correlation of rewards within groups {number_text(found.rank)}",
     ]
@@ -268,17 +291,18 @@ def _known(found: Comparison, name: str) -> bool:
 
 
 def _differ(found: Comparison) -> bool:
-    rows = found.rows
+    reasons = {f"reason_{w}": found.rows[f"reason_{w}"].cast(pa.string()) for _, w in _SIDES}
+    rows = {name: found.rows[name] for name in found.rows.column_names} | reasons
     names = ("step", "reason", "reward", "advantage")
     return any(not rows[f"{name}_before"].equals(rows[f"{name}_after"]) for name in names)
 
 
-def _figures(change: SetChange) -> Table:
-    table = figures_table("", "A", "B")
+def _figures(found: SetDiff) -> Table:
+    table, change = figures_table("", "A", "B"), found.change
     both, only_a, only_b = change.prompts
-    counts = (("rows", change.rows), ("rows kept", change.kept))
-    for name, values in counts:
-        table.add_row(name, *(f"{value:,}" for value in values))
+    on_file = zip(change.rows, found.left_only, strict=True)
+    table.add_row("rows", *("-" if left_only else f"{n:,}" for n, left_only in on_file))
+    table.add_row("rows kept", *(f"{n:,}" for n in change.kept))
     table.add_row("prompts", f"{both + only_a:,}", f"{both + only_b:,}, {both:,} in both")
     rates = (
         ("mean reward", change.reward),
@@ -287,7 +311,8 @@ def _figures(change: SetChange) -> Table:
     )
     for name, numbers in rates:
         table.add_row(name, *map(number_text, numbers))
-    table.add_row("mean length", *(f"{value:,.1f}" for value in change.length))
+    lengths = ("-" if math.isnan(value) else f"{value:,.1f}" for value in change.length)
+    table.add_row("mean length", *lengths)
     return table
 
 
@@ -300,12 +325,21 @@ def _components(change: SetChange) -> Table:
         signed = (after - before, each.by_values, each.by_weight)
         cells = [number_text(before), number_text(after), *map(_signed, signed), missing]
         table.add_row(Text(visible(name)), *cells)
-    before, after = change.reward
-    if change.components:
-        table.add_row(
-            "mean reward", number_text(before), number_text(after), _signed(after - before)
-        )
+    of_all = [("mean reward", change.reward)]
+    if any(change.rest):
+        of_all.insert(0, ("of no component", change.rest))
+    for title, (before, after) in of_all:
+        table.add_row(title, number_text(before), number_text(after), _signed(after - before))
     return table
+
+
+def _not_split(found: SetDiff) -> Iterator[str]:
+    """Yield of which sets it is not known what the components add."""
+    for side in (0, 1):
+        added = [each.added[side] for each in found.change.components.values()]
+        if any(map(math.isnan, added)) and math.isfinite(found.change.reward[side]):
+            why = found.left_only[side] and "with values that are on file "
+            yield f"components   of {'AB'[side]} not known: no step {why}sums its reward"
 
 
 def _by_chance(change: SetChange) -> Iterator[str]:
@@ -357,4 +391,4 @@ def _over_steps(
 
 
 def _signed(value: float) -> str:
-    return f"{round(value, 3) + 0.0:+.3f}"  # No -0.000.
+    return "-" if math.isnan(value) else f"{round(value, 3) + 0.0:+.3f}"  # No -0.000.

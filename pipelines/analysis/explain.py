@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -12,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel
+from rich.cells import cell_len, set_cell_size
+from rich.table import Table
+from rich.text import Text
 
 from ...operators import DataError, Operator, Scope
 from ...operators.arrow_compute import pc
@@ -21,6 +27,7 @@ from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
+from ..console import Console, figures_table, number_text, path_text, widen_log
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
@@ -179,10 +186,14 @@ class RowPath(NamedTuple):
 
     def id(self, name: str) -> str | None:
         """Return its `response_id` or `prompt_id` at its end; None: it has none."""
+        found: str | None = self.value(name)
+        return found
+
+    def value(self, name: str) -> Any:
+        """Return what it has in a column at its end; None where the column is not there."""
         if name not in self.end.column_names:
             return None
-        found: str | None = self.end.select([name])[name][self.places[-1]].as_py()
-        return found
+        return self.end.select([name])[name][self.places[-1]].as_py()
 
 
 def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
@@ -237,11 +248,16 @@ def _starts(ids: pa.Table, name: str, row: str) -> bool:
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.bool_]:
     if name == ROW:
-        number = int(row[4:]) if row.startswith("row ") and row[4:].isdecimal() else 0
+        number = _number(row) or 0
         return np.array((frame.source_rows >= 0) & (frame.source_rows + first_row + 1 == number))
     if name not in frame.column_names:
         return np.zeros(frame.num_rows, bool)
     return np.array(pc.fill_null(pc.starts_with(frame.select([name])[name], row), False), bool)
+
+
+def _number(row: str) -> int | None:
+    """Return the number in `row 5`; None: it is no such text."""
+    return int(row[4:]) if row.startswith(f"{ROW} ") and row[4:].isdecimal() else None
 
 
 def _places(steps: Sequence[AppliedStep], end: int) -> tuple[int, ...]:
@@ -267,10 +283,7 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
     ids = ((name, path.id(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     if path.number is not None:
-        origin = str(path.one.recipe.head.dataset_spec)
-        if path.one.training_step is not None:
-            origin = f"rollouts of {path.one.name}"
-        lines.append(f"{origin}, row {path.number:,}")
+        lines.append(f"{_origin(path.one)}, row {path.number:,}")
         lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
         lines += _turns(path.source, path.places[0])
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
@@ -290,18 +303,30 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
     return [*lines, end_of(path)]
 
 
+def _origin(one: StoredSet) -> str:
+    """Return where the rows of a set come from."""
+    if one.training_step is not None:
+        return f"rollouts of {one.name}"
+    return path_text(one.recipe.head.dataset_spec)
+
+
 def end_of(path: RowPath) -> str:
     """Return where a row is, or what dropped it and why."""
     if (last := path.dropped_by) is not None:
-        reasons = last.result.change.reasons
-        slug = "" if reasons is None else reasons[path.places[-1]].as_py()
+        slug = _reason(path)
         meaning = last.step.operator.reasons.get(slug, "not explained")
         return f"{last.step.label}: dropped, {slug} ({meaning})"
     if path.one.training_step is None:
-        return f"kept: it is in {path.one.recipe.head.export_path}"
+        return f"kept: it is in {path_text(path.one.recipe.head.export_path)}"
     reason = _by_training(path)
     step = path.one.training_step
     return f"training: dropped, {reason}" if reason else f"kept: step {step} trains on it"
+
+
+def _reason(path: RowPath) -> str:
+    """Return why a step dropped a row; empty: none did."""
+    reasons = None if path.dropped_by is None else path.dropped_by.result.change.reasons
+    return "" if reasons is None else str(reasons[path.places[-1]].as_py())
 
 
 def quoted(text: str) -> str:
@@ -384,9 +409,109 @@ def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:
     return text if len(text) <= widest else f"{text[:widest]}… ({len(text):,} characters)"
 
 
+# --- Several rows, such as the responses to a prompt, as a table ----------------------
+
+_SHOWN = ("verdict", "reward", "advantage")
+_ID_LENGTHS = (8, 12, 16)
+_NARROWEST = 20
+_WIDEST_TABLE = 10_000
+
+
+def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
+    """Yield a table with a line for each row: its verdict, reward, advantage, fate and response."""
+    terminal = Console()
+    widen_log(terminal)
+    # Wide enough for any: in a narrow terminal lines go on, and no id is cut off.
+    console = Console(file=StringIO(), width=_WIDEST_TABLE)
+    there = {name for path in found for name in path.end.column_names}
+    there |= {
+        name for path in found for each in path.steps[-1:] for name in each.after.column_names
+    }
+    names = [name for name in _SHOWN if name in there]
+    columns = {"id": list(ids), **{n: [_cell(path.value(n)) for path in found] for n in names}}
+    columns["fate"] = [_fate(path) for path in found]
+    if "response" in there:
+        room = max(_NARROWEST, terminal.width - console.measure(_laid_out(columns)).maximum - 2)
+        texts = (str(path.value("response") or "") for path in found)
+        columns["response"] = [_shortened(text, room) for text in texts]
+    with console.capture() as captured:
+        console.print(_laid_out(columns))
+    yield from (line.rstrip() for line in captured.get().splitlines())
+
+
+def _laid_out(columns: Mapping[str, Sequence[str]]) -> Table:
+    table = figures_table("id")
+    for name in list(columns)[1:]:
+        is_number = name in ("reward", "advantage")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int | float):
+        return number_text(round(float(value), 3) + 0.0)  # No -0.000.
+    return _shortened(str(value), _NARROWEST)
+
+
+def _fate(path: RowPath) -> str:
+    """Return `kept`, or the step that dropped the row and the reason."""
+    if path.dropped_by is not None:
+        return f"{path.dropped_by.step.name}: {_reason(path)}"
+    by_training = "" if path.one.training_step is None else _by_training(path)
+    return f"training: {by_training}" if by_training else "kept"
+
+
+def _shortened(text: str, room: int) -> str:
+    """Return the beginning of a text on one line."""
+    line = visible(" ".join(text.split()), one_line=True)
+    return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
+
+
+def _prompt_line(found: Sequence[RowPath]) -> Iterator[str]:
+    """Yield the first line of the prompt, if all rows are of one."""
+    prompts = [path.value("prompt") for path in found]
+    if len({path.id("prompt_id") for path in found}) > 1 or prompts[0] is None:
+        return
+    text = prompts[0]
+    if isinstance(text, list):  # Of a chat, the last message.
+        last = text[-1] if text and isinstance(text[-1], dict) else {}
+        text = last.get("content") or ""
+    lines = str(text).strip().splitlines() or [""]
+    yield f"prompt: {_shortened(lines[0], _WIDEST)}{' …' if len(lines) > 1 else ''}"
+
+
+def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
+    """Yield what the reasons in the table mean."""
+    dropped = {_reason(path): path.dropped_by for path in found if path.dropped_by is not None}
+    for slug, last in dropped.items():
+        yield f"{slug}: {last.step.operator.reasons.get(slug, 'not explained')}"
+
+
+def _short_ids(found: Sequence[RowPath]) -> list[str]:
+    """Return an id of each row; of a `response_id` as much as distinguishes it in its set."""
+    ids = [path.id("response_id") for path in found]
+    pool = [found[0].one.ids(part) for part in range(found[0].one.parts)]
+    pool = [each for each in pool if "response_id" in each.column_names]
+    columns = [each["response_id"].cast(pa.string()) for each in pool]
+    for length in _ID_LENGTHS:
+        starts = {each[:length] for each in ids if each is not None}
+        counted = (
+            pc.sum(pc.is_in(pc.utf8_slice_codeunits(column, 0, length), pa.array(starts))).as_py()
+            for column in columns
+        )
+        if sum(n or 0 for n in counted) <= len(starts) == len(ids):
+            return [visible(each[:length], one_line=True) for each in ids if each is not None]
+    names = (each or path.id("prompt_id") or "" for each, path in zip(ids, found, strict=True))
+    return [visible(name, one_line=True) for name in names]
+
+
 # --- The text that `rejuice explain` prints -------------------------------------------
 
-_MOST_ROWS = 20
+_MOST_ROWS = 64
 _MOST_LINES = 40
 _LAST_LINES = 8
 """Shown after the cut of a long history: they say where it ends."""
@@ -445,29 +570,35 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
             found = list(islice(row_paths(one, name, row), None if everything else _MOST_ROWS + 1))
             if found:
                 others = [other.name for other in with_row if other is not one]
-                text = _text(found, row if name == ROW else f"{name} {row}", everything)
+                text = _text(stored, found, everything)
                 return "".join([text, *_also_in(others, one)])
+    if _number(row) is not None:
+        n = sum(int(latest[0].source(part).num_rows) for part in range(latest[0].parts))
+        found_rows = f"{_origin(latest[0])} has {n:,} rows, and no {row}"
+        raise DataError(found_rows, f"give a number from 1 to {n:,}")
     raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
 
 
-def _text(found: list[RowPath], row: str, everything: bool) -> str:
+def _text(stored: Stored, found: list[RowPath], everything: bool) -> str:
     if everything:
         return "\n".join(_history(path, everything) for path in found)
     if len(found) == 1:
         return _history(found[0], everything)
-    lines = [f"{_name(path)}: {end_of(path)}" for path in found[:_MOST_ROWS]]
+    shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
+    ids = _short_ids(shown)
+    lines = [*_prompt_line(shown), *_table(shown, ids), *_meanings(shown)]
     more = "more than " if len(found) > _MOST_ROWS else ""
-    lines += ["..."] if more else []
-    rows = f"{more}{min(len(found), _MOST_ROWS):,} rows"
-    lines.append(f"{rows} of {visible(row)}: give the id of one of them, or add --all")
+    rows = f"{more}{len(shown):,} rows"
+    lines.append(f"{rows}; one of them in full: {_command(stored, shown[0], ids[0])}, all: --all")
     return "\n".join(lines) + "\n"
 
 
-def _name(path: RowPath) -> str:
-    named = ((name, path.id(name)) for name in IDS)
-    return next(
-        (f"{name} {visible(found)}" for name, found in named if found), f"row {path.number}"
-    )
+def _command(stored: Stored, path: RowPath, row: str) -> str:
+    words = [path_text(stored.path)]
+    if stored.kind == "training run":
+        words += ["--steps", str(path.one.training_step)]
+    words += ["--", row] if row.startswith("-") else [row]
+    return f"rejuice explain {shlex.join(words)}"
 
 
 def _history(path: RowPath, everything: bool) -> str:

@@ -47,6 +47,11 @@ class GroupFigures(NamedTuple):
     without_signal: int
     pass_rates: HistogramFigures
 
+    @property
+    def share_without_signal(self) -> float:
+        """The share of groups without signal; NaN without any group."""
+        return self.without_signal / self.groups if self.groups else np.nan
+
 
 class ComponentFigures(NamedTuple):
     """A reward component: its values, and what it does to the advantages."""
@@ -96,7 +101,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
         tuple(funnel),
-        group_figures(rows, lengths_N >= 0),
+        group_figures(rows),
         {name: _component(rows, name, shares[name]) for name in rows.components},
         histogram(lengths_N[lengths_N >= 0]),
         histogram(_finite(column_values(table, "advantage"))),
@@ -105,11 +110,14 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     )
 
 
-def group_figures(rows: RowTable, sampled_N: Array) -> GroupFigures:
-    """Return how many groups are all right, all wrong or mixed, and their pass rates."""
+def group_figures(rows: RowTable) -> GroupFigures:
+    """Return how many groups are all right, all wrong or mixed, and their pass rates.
+
+    Only groups with responses count: verification prompts, which a step adds, have none yet.
+    """
     groups = rows.groups
     rates_G, right_G, wrong_G = pass_rates(rows)
-    known_G, sampled_G = right_G + wrong_G > 0, groups.sum(sampled_N) > 0
+    known_G, sampled_G = right_G + wrong_G > 0, groups.sum(rows.has_response_N) > 0
     advantage_N = np.nan_to_num(column_values(rows.table, "advantage"))
     signal_G = groups.sum((advantage_N != 0) & rows.kept_N) > 0
     most = int((right_G + wrong_G).max()) if len(rates_G) else 1

@@ -18,7 +18,7 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
-from ..console import LOG_WIDTH, figures_table, listed, print_lines, widen_log
+from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
@@ -561,13 +561,14 @@ def _closing(report: Report) -> Iterator[str]:
     if not report.rows_out:
         last = next(step for step in report.steps if not step.rows_out)
         yield f"No row is left: {last.step} dropped the last ones."
-    yield f"{report.rows_out:,} rows in {report.export_path}"
-    yield f"audit log and report: {folder}"
+    export = path_text(report.export_path)
+    yield f"{report.rows_out:,} rows in {export}"
+    yield f"audit log and report: {path_text(folder)}"
     for step in report.steps:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
     if row is not None:
-        words = [report.export_path, *(["--"] if row.startswith("-") else []), row]
+        words = [export, *(["--"] if row.startswith("-") else []), row]
         yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
 
 
@@ -609,7 +610,7 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
     if {"mean", "std", "min", "max"} <= figures.keys():
         mean = f"{round(figures['mean'], 3) + 0.0:.3f}"  # No -0.000.
         if figures["min"] != figures["max"]:
-            return f"{mean} ± {figures['std']:.3f}"
+            return f"{mean} (sd {figures['std']:.3f})"
         return mean if with_single else ""
     null = figures.get("null", 0)
     return f"missing {null:,}" if with_single and null else ""

@@ -5,7 +5,7 @@ base ──step──> change ──> lines: values as last written, fate, reaso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...operators import Change
-from ...operators.columns import common_type, component_columns, flat, is_list, is_text
+from ...operators import Change, RejuiceError
+from ...operators.columns import common_type, component_columns, flat, is_list, is_text, numbers
 from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
+from ..recipe.steps import Step
 from .stored import StoredSet
 
 # --- Lines that follow rows through changes, and keep what was last written to each ---
@@ -137,6 +138,8 @@ _FIXED = {
 _MADE_HERE = frozenset({"fate", "reason", "tokens", "characters"})
 _COPIED = _FIXED.keys() - _MADE_HERE
 _TOKEN_IDS = "response_token_ids"
+_ROUNDING = 1e-9
+"""By so much the sum of contributions may differ from a reward on file."""
 _REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
 
 
@@ -159,6 +162,8 @@ class RowTable(NamedTuple):
     # names, those of the reward's weights first and in their order, then others that the steps
     # wrote; where no step is on file, those of all columns
     components: tuple[str, ...]
+    # whether dropped rows are among them; those of an export of `dj-process` are not on file
+    with_dropped: bool = True
 
     @property
     def kept_N(self) -> NDArray[np.bool_]:
@@ -176,6 +181,18 @@ class RowTable(NamedTuple):
     def lengths_N(self) -> NDArray[np.int32]:
         """The length of each response, -1 where there is none."""
         return np.array(pc.fill_null(self.table[self.unit], -1), np.int32)
+
+    @property
+    def has_response_N(self) -> NDArray[np.bool_]:
+        """Which rows have a response; verification prompts, which a step adds, have none."""
+        found_N: NDArray[np.bool_] = self.lengths_N >= 0
+        return found_N
+
+    @property
+    def has_contributions(self) -> bool:
+        """Whether it is known what components add to the rewards."""
+        columns = (self.table[f"{_CONTRIBUTION}{name}"] for name in self.components)
+        return any(column.null_count < len(column) for column in columns)
 
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
@@ -201,7 +218,8 @@ def stored_rows(stored: StoredSet) -> RowTable:
     """Return what became of every row of a set.
 
     Where what steps did is not on file, the rows are those that are, with the values of those that
-    are left, and there are no contributions.
+    are left; contributions are there where they can be computed from these, and add up to the
+    rewards.
 
     Raises:
         RejuiceError: the files of the run are damaged.
@@ -212,12 +230,42 @@ def stored_rows(stored: StoredSet) -> RowTable:
         [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
     """
     if stored.incomplete:
-        return _finished([_of_rows_left(stored)])
+        left = _finished([_of_rows_left(stored)])
+        return left._replace(with_dropped=stored.training_step is not None)
     parts = [_replayed(stored.base(at), stored.applied(at)) for at in range(stored.parts)]
     if stored.training_step is not None:
         for part in parts:
             part.drop(stored, only_training=True)
     return _finished(parts)
+
+
+def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:
+    """Return N of `rejuice explain PATH 'row N'` for each group, int64[G].
+
+    It is the number of the group's first row, from 1: in the dataset, or among the rollouts of a
+    training step. It is 0 where a step made the group, such as a verification prompt, and where
+    what steps did is not on file.
+
+    Args:
+        stored: the set.
+        rows: its rows, of `stored_rows`.
+    """
+    starts_G = rows.groups.starts_G
+    numbers, ids, before = list[Numbers](), list[pa.ChunkedArray](), 0
+    for part in range(0 if stored.incomplete else stored.parts):
+        source_N = stored.base(part).source_rows
+        numbers.append(np.where(source_N < 0, 0, source_N + before + 1))
+        before += stored.source(part).num_rows
+        found = stored.ids(part)
+        if "prompt_id" in found.column_names:
+            ids += found["prompt_id"].cast(pa.string()).chunks
+    number_N = np.concatenate([*numbers, np.zeros(1, np.int64)])
+    if rows.table.num_rows == len(number_N) - 1:  # No step has added a row.
+        return np.asarray(number_N[starts_G])
+    first_G = rows.table["prompt_id"].take(pa.array(starts_G))
+    known = pa.chunked_array(ids, pa.string())
+    places = pc.index_in(first_G, value_set=known, skip_nulls=True)
+    return np.asarray(number_N[np.asarray(pc.fill_null(places, -1))])
 
 
 class _PartRows:
@@ -242,7 +290,8 @@ class _PartRows:
             rows_N = np.flatnonzero(np.asarray(change.reasons.is_valid()))
             self._drop(self.lines.current_N[rows_N], each.step.number, change.reasons.drop_null())
         if isinstance(operator, RewardSumMapper) and each.before.num_rows:
-            self._contributions(operator, each.before)
+            table = each.before.select(operator.reads_of(each.before.column_names))
+            self._contributions(operator, table, self.lines.current_N)
         before_N = self.lines.current_N
         self.lines.follow(change)
         lines_N = before_N if change.parents is None else self.lines.current_N
@@ -286,8 +335,19 @@ class _PartRows:
         self.lines.write(lines_K, "fate", pa.array(fate_K))
         self.lines.write(lines_K, "reason", reasons)
 
-    def _contributions(self, operator: RewardSumMapper, before: Frame) -> None:
-        table = before.select(operator.reads_of(before.column_names))
+    def sums_of_rows_left(self, steps: Sequence[Step], left: pa.Table) -> None:
+        """Record contributions by the values of the rows that are left, if they are the rewards."""
+        if "reward" not in left.column_names or not _fits("reward", left["reward"].type):
+            return
+        rows_N = np.flatnonzero(np.isfinite(numbers(left, "reward")))
+        table = left.take(pa.array(rows_N))
+        sums = _sums(steps, table)
+        for operator in sums:
+            self._contributions(operator, table, self.lines.current_N[rows_N])
+
+    def _contributions(
+        self, operator: RewardSumMapper, table: pa.Table, lines_N: NDArray[np.int64]
+    ) -> None:
         rows_N = np.flatnonzero(operator.summed(table))
         self.weights.update(dict.fromkeys(operator.weights))
         found = operator.contributions(table)
@@ -295,7 +355,7 @@ class _PartRows:
             nothing_N = np.full(table.num_rows, np.nan)
             value_N = found.get(name, nothing_N)[rows_N]
             values = pa.array(value_N, mask=np.isnan(value_N))
-            self.lines.write(self.lines.current_N[rows_N], f"{_CONTRIBUTION}{name}", values)
+            self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
         return name in _COPIED or name.startswith(_REWARD) or name == self._measured
@@ -319,6 +379,23 @@ def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Ar
     graded = pc.if_else(right, "correct", "wrong_answer")
     verdicts = pc.if_else(pc.is_null(judgement), "no_answer", graded)
     return np.flatnonzero(np.asarray(rewarded)), verdicts.filter(rewarded)
+
+
+def _sums(steps: Sequence[Step], table: pa.Table) -> list[RewardSumMapper]:
+    """Return the steps that summed the rewards of a table; none, if what they sum is another."""
+    total_N, found = np.full(table.num_rows, np.nan), list[RewardSumMapper]()
+    for operator in (step.operator for step in steps):
+        if not isinstance(operator, RewardSumMapper):
+            continue
+        try:
+            parts = operator.contributions(table)
+            summed_N = operator.summed(table)
+        except (KeyError, RejuiceError):  # A column is not exported, or a component is missing.
+            return []
+        found.append(operator)
+        total_N[summed_N] = np.sum(list(parts.values()), 0)[summed_N]
+    same = np.allclose(total_N, numbers(table, "reward"), rtol=0, atol=_ROUNDING)
+    return found if same else []
 
 
 def _has_token_ids(base: Frame) -> bool:
@@ -348,6 +425,8 @@ def _of_rows_left(stored: StoredSet) -> _PartRows:
     if stored.training_step is not None:  # Of an export, the base is what is left.
         part.write_by_id(stored.final())
         part.drop(stored)
+    else:
+        part.sums_of_rows_left(stored.steps, stored.final())
     return part
 
 

@@ -16,9 +16,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import xxhash
 
-from ...operators import DataError, Operator, RejuiceError
+from ...operators import DataError, RejuiceError
 from ...operators.disk import in_user_cache
-from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..dataset.files import run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
 from ..dataset.write import exported_rows
@@ -28,7 +27,7 @@ from ..engine.plan import Plan
 from ..engine.report import Report, read_decisions
 from ..engine.steps import AppliedStep, RunStep, iterate_steps
 from ..recipe.recipe import RECIPES, Recipe, load_without_code
-from ..recipe.steps import Step, StoredOperator, is_sampling
+from ..recipe.steps import Step, StoredOperator, gives_responses
 from ..recipe.trust import read_stored
 
 IDS = ("response_id", "prompt_id")
@@ -108,7 +107,7 @@ def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
         >>> [step.name for step in steps_after_sampling(recipe.steps)]
         ['math_verify_mapper', 'format_reward_mapper', ...]
     """
-    at = [number for number, step in enumerate(steps, 1) if _gives_responses(step.operator)]
+    at = [number for number, step in enumerate(steps, 1) if gives_responses(step.operator)]
     return tuple(steps[at[-1] if at else 0 :])
 
 
@@ -130,10 +129,6 @@ def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
         for step, names in zip(recipe.steps, written, strict=True)
     )
     return recipe.replace(steps=steps)
-
-
-def _gives_responses(operator: Operator) -> bool:
-    return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
 
 
 # --- Export ---------------------------------------------------------------------------

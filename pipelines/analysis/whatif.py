@@ -18,7 +18,14 @@ from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import concatenate
-from ..console import Console, figures_table, number_text, print_lines, widen_log
+from ..console import (
+    Console,
+    figures_table,
+    number_text,
+    path_text,
+    print_lines,
+    widen_log,
+)
 from ..dataset.remote import AnyPath
 from ..engine.frame import Frame
 from ..engine.plan import operator_key
@@ -365,7 +372,7 @@ def show_whatif(
     known = [(one, each) for one, each in found if isinstance(each, Comparison)]
     whole = combined([each for _, each in known])
     changes = "; ".join(changed) or "nothing: RECIPE and the run are the same"
-    found_rows = f"{path}: {whole.rows.num_rows:,} stored rows"
+    found_rows = f"{path_text(path)}: {whole.rows.num_rows:,} stored rows"
     lines = [f"{found_rows}; nothing is sampled or judged.", f"changed      {changes}"]
     print_lines(lines, console)
     if len(known) > 1:

@@ -57,8 +57,6 @@ StoredPath = Annotated[
 
 # --- `rejuice audit`: how far the verdicts of a stored run can be trusted -------------
 
-_OUTPUT = Path("audit.jsonl")
-
 
 def audit(
     path: StoredPath,
@@ -70,8 +68,8 @@ def audit(
         typer.Option(
             "--output",
             "-o",
-            help="Write the sample and failing pairs here, as JSON lines; by default audit.jsonl, "
-            "and nowhere where labels are given.",
+            help="Write the sample and failing pairs here, as JSON lines; by default to "
+            "audit.jsonl in the folder of the run, and nowhere where labels are given.",
         ),
     ] = None,
     labels: Annotated[
@@ -110,11 +108,27 @@ def audit(
         line = f"{found}, so only signs that need none are computed"
         typer.echo(f"rejuice: warning: {line}", err=True)
     else:
-        _audit_verdicts(path, graded, sample, output or (None if labels else _OUTPUT), labels, seed)
+        if output is None and labels is None:
+            output = _sample_file(stored)
+        _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
+
+
+def _sample_file(stored: Stored) -> Path:
+    """Return where the sample of a run goes: its folder, or that of a step which was given.
+
+    That of an export in an object store goes to the working directory.
+    """
+    from ..dataset.files import AUDIT
+
+    if stored.kind == "training step":
+        return Path(str(stored.path)) / AUDIT
+    if stored.report is not None and not isinstance(to_path(stored.report.export_path), Path):
+        return Path(AUDIT)
+    return stored.folder / AUDIT
 
 
 def _audit_verdicts(
@@ -360,7 +374,7 @@ def preview(
     from ..analysis.preview import preview as previewed
     from ..analysis.preview import show_preview, step_cost
     from ..analysis.whatif import replay, trained, whole
-    from ..console import Console
+    from ..console import Console, path_text
 
     overrides = overrides_of(context)
     sampled = run is None and not has_run(recipe)
@@ -373,7 +387,8 @@ def preview(
         found = previewed(replay(*whole(one), one.fit(wanted)))
         judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
         cost = None if train is None or judged else step_cost(found, train, stored, one)
-        title = f"{stored.path}, {one.name}" if stored.kind != "export" else str(stored.path)
+        title = path_text(stored.path)
+        title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, train, cost, console, sampled=sampled)
         if not found.kept and not allow_empty:
             raise EmptyResultError(
@@ -480,6 +495,7 @@ def view(
     """
     from ..analysis.page.build import build_page
     from ..analysis.page.rows import page_of
+    from ..console import path_text
 
     opened = sys.stdout.isatty() and not no_open
     if live:
@@ -497,7 +513,7 @@ def view(
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"
-    typer.echo(f"{target}: {counted}. Open it in a browser.")
+    typer.echo(f"{path_text(target)}: {counted}. Open it in a browser.")
     if opened:
         webbrowser.open(target.resolve().as_uri())
 

@@ -123,12 +123,14 @@ def verl(
 
 def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool) -> None:
     from ...trainer.export.verl import export_verl
+    from ..console import path_text
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     made = export_verl(load(recipe), folder, leave_out)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    typer.echo(f"{folder}: {prompts}, scored by {', '.join(s.name for s in made.scoring.steps)}.")
+    scored = ", ".join(step.name for step in made.scoring.steps)
+    typer.echo(f"{path_text(folder)}: {prompts}, scored by {scored}.")
     if made.scoring.left_out:
         missing = ", ".join(made.scoring.components) or "none"
         typer.echo(
@@ -146,12 +148,13 @@ def _export_rows(
     rows: Path, folder: Path, leave_out: Sequence[str], val_rows: int, trust: bool
 ) -> None:
     from ...trainer.export.verl_rows import export_rows, recipe_of
+    from ..console import path_text
 
     if (recipe := recipe_of(rows)) is not None:
         check_recipe_trusted(recipe, trust)
     made = export_rows(rows, folder, leave_out, val_rows)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    typer.echo(f"{folder}: {prompts} of {made.found.rows:,} rows.")
+    typer.echo(f"{path_text(folder)}: {prompts} of {made.found.rows:,} rows.")
     for sentence in made.sentences():
         typer.echo(sentence)
     _echo_overrides(made.overrides)
@@ -187,11 +190,12 @@ def hf(
     Completions are for TRL's SFTTrainer, pairs for its DPOTrainer. Having none is an error.
     """
     from ...trainer.export.huggingface import export_hf
+    from ..console import path_text
 
     format_ = _format(form, every, min_margin, pairs_per_group, match_length)
     made = export_hf(dataset, folder, format_)
     of = "" if format_ is None else f"{made.table.num_rows:,} {form} of "
-    typer.echo(f"{folder}: {of}{made.rows:,} rows.")
+    typer.echo(f"{path_text(folder)}: {of}{made.rows:,} rows.")
     for sentence in made.sentences():
         typer.echo(sentence)
 
@@ -265,7 +269,9 @@ def _format(
 
 
 def _echo_written(folder: Path, made: TrainerFiles) -> None:
-    typer.echo(f"{folder}: {made.size:,} {made.what} of {made.rows:,} rows.")
+    from ..console import path_text
+
+    typer.echo(f"{path_text(folder)}: {made.size:,} {made.what} of {made.rows:,} rows.")
     for sentence in made.sentences:
         typer.echo(sentence)
     typer.echo(f"Give {made.used_by}:")

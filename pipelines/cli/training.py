@@ -165,9 +165,10 @@ def curves(
     """
     _need("matplotlib", "drawing curves", "matplotlib")
     from ...trainer.report.curves import draw
+    from ..console import path_text
 
     draw(runs, output, against=against)
-    typer.echo(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
+    typer.echo(f"{path_text(output)}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
 
 def checkpoint(
@@ -186,7 +187,7 @@ def checkpoint(
     _need_extra()
     from ...trainer.launch.checkpoints import NeedsTrustError
     from ...trainer.launch.checkpoints import export as write
-    from ..console import Console
+    from ..console import Console, path_text
     from ..recipe.trust import RecipeCode
 
     console = Console(stderr=True)
@@ -197,7 +198,9 @@ def checkpoint(
         check_trusted(run, RecipeCode((), error.files, ("a checkpoint of pickled objects",)), trust)
         with console.status("writing the policy"):
             found = write(run, path, step, trusted=True)
-    typer.echo(f"{path}: the policy after step {found}; policy_rollout_mapper: {{model: {path}}}")
+    written = path_text(path)
+    recipe = f"policy_rollout_mapper: {{model: {written}}}"
+    typer.echo(f"{written}: the policy after step {found}; {recipe}")
 
 
 def _train(
@@ -211,7 +214,7 @@ def _train(
     from ...trainer.launch import training
     from ...trainer.launch.training import launch, process_environment
     from ...trainer.report.watch import Watch
-    from ..console import Console
+    from ..console import Console, path_text
 
     console = Console(stderr=True)
     log = run.folder / "verl.log"
@@ -232,7 +235,7 @@ def _train(
         # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
         at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
         typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
-        typer.echo(f"verl's log is {log}; {_how_to_resume(folder)}", err=True)
+        typer.echo(f"verl's log is {path_text(log)}; {_how_to_resume(folder)}", err=True)
         raise typer.Exit(_FAILED)
     unfinished = None
     try:
@@ -254,13 +257,13 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     """Show the result of a run that has finished; return whether it has."""
     from ...trainer.launch import training
     from ...trainer.launch.training import finished_at
-    from ..console import Console
+    from ..console import Console, path_text
 
     step = finished_at(run)
     if step is None:
         return False
     console.print(
-        f"nothing to do: {folder} has trained {step} steps; "
+        f"nothing to do: {path_text(folder)} has trained {step} steps; "
         "--steps with --resume trains more, another --output starts anew",
         highlight=False,
         markup=False,

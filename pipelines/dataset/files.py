@@ -455,6 +455,9 @@ def suffix_of(path: AnyPath) -> str:
 # --- The folder of a run beside its export, and what shows that a run has not ended ---
 
 RUN_SUFFIX = ".run"
+AUDIT = "audit.jsonl"
+"""The file in a run folder that `rejuice audit` writes. It stays when the folder is replaced: a
+person may have labelled it."""
 PART, PART_SUFFIX = "part", ".parquet"
 """How the names of the files of an export in parts begin and end."""
 

@@ -15,7 +15,7 @@ from data_juicer.ops.base_op import OPERATORS
 from loguru import logger
 
 from ...operators import Operator, RejuiceError, Scope
-from ..dataset.files import remove_folder, run_folder
+from ..dataset.files import AUDIT, remove_folder, run_folder, write_file
 from ..dataset.spec import DatasetSpec
 from ..engine.report import Report, StepLog, StepReport, write_decisions
 from ..recipe.head import checked_block, dataset_paths, parts, position, selection
@@ -194,8 +194,12 @@ class StepInRun:
         export_path = Path(self.run.export_path)
         folder = run_folder(export_path)
         if self.is_first:
-            # The old files are about rows that are about to be replaced.
+            # The old files are about rows that are about to be replaced; labels are a person's.
+            labels = folder / AUDIT
+            text = labels.read_text("utf-8") if labels.is_file() else None
             remove_folder(folder)
+            if text is not None:
+                write_file(labels, text)
         done = self._done(export_path)
         write_decisions(folder / self.step.label, log.take_decisions())
         line = log.report()

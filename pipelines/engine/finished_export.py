@@ -13,7 +13,7 @@ import json
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from ...operators import RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
 from ..dataset.files import (
+    AUDIT,
     export_name,
     is_folder,
     made_by_file,
@@ -172,6 +173,8 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
             source.replace(target)
             undone.callback(target.replace, source)
         undone.pop_all()
+    with suppress(FileNotFoundError):
+        (final / _OLD_RUN / AUDIT).rename(final / AUDIT)
     for old in (_OLD_RUN, _OLD_EXPORT):
         remove_folder(final / old)
     sync(export.parent)

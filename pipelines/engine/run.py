@@ -27,6 +27,7 @@ from ...operators import (
     ResumableOperator,
 )
 from ...operators.sampling.protocol import listening
+from ..console import path_text
 from ..dataset.files import DamagedError, remove_file, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import check_export_path, default_cache
@@ -39,10 +40,11 @@ from .commit import RetriesGoneError, save
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
-from .frame import NO_GROUP_STARTS, Frame, GroupStarts, check_contiguous
+from .frame import NO_GROUP_STARTS, Frame, GroupStarts
 from .paid_rows import ChunkLock, is_finished, is_kept
 from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
 from .progress import Progress, StepProgress
+from .repeated_prompts import check_prompts
 from .report import Report
 from .resumable_step import ChunkToRun, run_resumable
 from .retry_missing import (
@@ -212,7 +214,7 @@ class Run:
                 self.warn(f"{step.name} has no result that failed: nothing is retried")
         finished = finished_report(self.plan, self.plan.report_head(self.chunk_rows))
         if finished is not None:
-            self.progress.tell(f"nothing to do: {hold.export_path} is up to date")
+            self.progress.tell(f"nothing to do: {path_text(hold.export_path)} is up to date")
             return finished
         self.check_before_all()
         for stage in self.plan.stages():
@@ -324,7 +326,7 @@ class Run:
     def check_contiguous(self, parts: Sequence[GroupStarts]) -> None:
         """Check that the rows of each prompt are next to each other in the dataset."""
         try:
-            check_contiguous(parts, self.plan.source.place)
+            check_prompts(self.recipe, parts, self.plan.source.place)
         except DataError as error:
             raise error.at(str(self.recipe.head.dataset_spec)) from None
 

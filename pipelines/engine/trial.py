@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from ...operators import (
+    ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
     RecordedRolloutMapper,
@@ -26,11 +27,14 @@ from ..dataset.read import Dataset
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .frame import Frame, GroupStarts, check_contiguous
-from .steps import identity_lines, iterate_steps
+from .frame import Frame, GroupStarts
+from .repeated_prompts import check_prompts
+from .steps import apply_steps, identity_lines, iterate_steps
 
 _SHOWN = 40
 _WRITTEN = 100
+_SMALL = 8 << 20
+"""Bytes of a file all rows of which are read: a prompt may come up again anywhere."""
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -39,17 +43,18 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     Raises:
         RejuiceError: with the line with which the run would end.
     """
-    rows = dataset.first_rows
     steps = list(takewhile(_is_tried, recipe.steps))
-    lines, frame = list[str](), Frame.of(rows)
+    lines, frame = list[str](), Frame.of(dataset.first_rows)
     try:
         for applied in iterate_steps(steps, frame):
             frame = applied.after
             if isinstance(applied.step.operator, PromptTemplateMapper):
-                lines += _of_references(recipe, applied.step, rows, frame)
-                lines += identity_lines(recipe, applied.step, Frame.of(rows), frame)
+                lines += _of_references(recipe, applied.step, applied.before.table(), frame)
+                lines += identity_lines(recipe, applied.step, applied.before, frame)
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            check_contiguous([GroupStarts.of(frame, 0)], lambda row: _place(dataset, row))
+            whole = _small(dataset)
+            made = frame if whole is None else apply_steps(steps, Frame.of(whole))
+            check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: _place(dataset, row))
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
     _try_to_write(recipe, frame)
@@ -57,7 +62,16 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
 
 
 def _is_tried(step: Step) -> bool:
-    return isinstance(step.operator, (PromptTemplateMapper, RecordedRolloutMapper))
+    # Of equal questions, a deduplicator before sampling keeps one.
+    tried = (PromptTemplateMapper, RecordedRolloutMapper, ExactDeduplicator)
+    return isinstance(step.operator, tried)
+
+
+def _small(dataset: Dataset) -> pa.Table | None:
+    """Return all rows of a small file; None: it is not small, or there are more files."""
+    files = dataset.files
+    small = len(files) == 1 and files[0].size <= _SMALL and dataset.spec.max_rows is None
+    return dataset.table() if small else None
 
 
 def _place(dataset: Dataset, row: int) -> str:

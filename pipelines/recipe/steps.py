@@ -19,6 +19,7 @@ from ...operators import (
     OperatorError,
     PromptTemplateMapper,
     RecipeError,
+    RecordedRolloutMapper,
     build,
     installed,
 )
@@ -328,3 +329,8 @@ def is_sampling(operator: Operator) -> bool:
         if isinstance(operator, StoredOperator)
         else isinstance(operator, RolloutMapper)
     )
+
+
+def gives_responses(operator: Operator) -> bool:
+    """Return whether an operator samples responses, or reads those of a list in each row."""
+    return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)

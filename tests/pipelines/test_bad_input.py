@@ -1,14 +1,20 @@
 """Bad input gets one clear line, before anything is lost. The lines are the interface: exact."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.trial import tried
 from rejuice.pipelines.recipe.columns import check_columns
 from rejuice.pipelines.recipe.recipe import load
 
@@ -139,16 +145,50 @@ def test_mixed_schemas_in_two_files(recipe_file, tmp_path):
     )
 
 
-def test_duplicate_prompts(recipe_file):
-    line = message(recipe_file([PROMPTS], [*ROWS, ROWS[1]]), run=True)
-    assert line == (
-        "/data.jsonl: rows 2 and 7 have the same prompt but are not next to each other; "
-        "sort the dataset by prompt, see docs/recipes.md"
-    )
-    deduplicated = recipe_file(
-        [{"exact_deduplicator": {"column": "question", "within": "all"}}, PROMPTS]
-    )
-    assert engine.run(load(deduplicated)).rows_out == len(ROWS)
+RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "process",
+    [
+        [PROMPTS, "grpo_advantage_mapper"],
+        [PROMPTS, RECORDED, "math_verify_mapper", "group_stats_mapper"],
+    ],
+)
+@pytest.mark.recommended("pipelines/engine/repeated_prompts.py", "and add --dataset_path {…}")
+def test_duplicate_prompts(recipe_file, tmp_path, monkeypatch, process, suffix):
+    """`check` refuses them as a run does; what the message names keeps one, or all."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{**row, "samples": ["1", "2"], "reward": 0.5} for row in [*ROWS, ROWS[1]]]
+    path = recipe_file(process, rows, export_path="out.parquet")
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), "data.parquet")
+        path = recipe_file(process, rows, dataset_path="data.parquet", export_path="out.parquet")
+    line = message(path, run=True)
+    with pytest.raises(RejuiceError) as caught:
+        tried(load(path), load(path).opened())
+    assert str(caught.value).replace(str(path.parent), "") == line
+    found, _, advice = line.partition("; ")
+    assert found.endswith("rows 2 and 7 have the same prompt but are not next to each other")
+    keep = re.search(r"first step `(exact_deduplicator): (.*?)`, or ", advice)
+    assert (keep is not None) is (RECORDED in process)
+    if keep is not None:
+        one = recipe_file(
+            [{keep[1]: yaml.safe_load(keep[2])}, *process], rows, export_path="out.parquet"
+        )
+        assert engine.run(load(one)).rows_in == 7
+        assert (
+            pq.read_table("out.parquet")["prompt_id"].value_counts().field("counts").to_pylist()
+            == [2] * 6
+        )
+    command, options = re.search(r"`(python .*)` and add (.*)$", advice).groups()
+    python, dash_c, script = shlex.split(command)
+    assert (python, dash_c) == ("python", "-c")
+    exec(compile(script, "script", "exec"), {})
+    name, value = options.split()
+    again = load(path, {name.removeprefix("--"): value})
+    assert engine.run(again, overwrite=True).rows_in == 7
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ import pytest
 import tiny_run
 import yaml
 from command import HEAVY, heavy_after, runner
+from tiny_run import write_tiny
 
 from rejuice.operators import __version__, installed
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.cli import main
+from rejuice.pipelines.console import path_text
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("run", "check", "ops", "schema", "explain", "report", "data", "download")
@@ -35,6 +37,47 @@ def recipe(recipe_file, rollouts):
         rollouts(10).to_pylist(),
         project_name="try",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("{here}/out/a.parquet", "out/a.parquet"),
+        ("{here}/a.jsonl, {here}/b.jsonl", "a.jsonl, b.jsonl"),
+        ("/data{here}/a.jsonl", "/data{here}/a.jsonl"),
+        ("../a.jsonl", "../a.jsonl"),
+        ("{here}", "{here}"),
+        ("s3://b/a.parquet", "s3://b/a.parquet"),
+    ],
+)
+def test_a_path_as_commands_print_it(path, shown):
+    here = Path.cwd()
+    assert path_text(path.format(here=here)) == shown.format(here=here)
+
+
+def test_paths_below_the_working_directory_are_printed_relative(monkeypatch, capsys, tmp_path):
+    """However they were given; a command that is printed again is as it was typed."""
+    monkeypatch.chdir(tmp_path)
+    path = write_tiny(tmp_path)
+    export = tmp_path / "curated.parquet"
+    for words in (
+        ("run", path),
+        ("run", path),
+        ("report", export),
+        ("view", export, "--no_open"),
+        ("audit", export),
+        ("explain", export, "row 1"),
+        ("whatif", path, "--reward_sum_mapper.weights.format", "0.5"),
+        ("preview", export),
+        ("diff", path, export),
+    ):
+        monkeypatch.setattr(sys, "argv", ["rejuice", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main.main()
+        printed = "\n".join(capsys.readouterr())
+        assert not end.value.code, printed
+        lines = [line for line in printed.splitlines() if not line.startswith("details")]
+        assert str(tmp_path) not in "\n".join(lines), words
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -22,7 +22,7 @@ from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
-from ...pipelines.console import Console
+from ...pipelines.console import Console, path_text
 from ...pipelines.recipe.recipe import Recipe, dump
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..report import metrics
@@ -378,7 +378,7 @@ def show(folder: Path, name: str, console: Console) -> None:
     for line in left_out_lines(folder):
         _print(console, line)
     for what, path in _places(folder):
-        _print(console, f"{what:<12}{path}")
+        _print(console, f"{what:<12}{path_text(path)}")
 
 
 def _places(folder: Path) -> list[tuple[str, Path]]:

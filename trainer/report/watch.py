@@ -28,6 +28,7 @@ from typing_extensions import Self
 
 from ...operators import RejuiceError
 from ...pipelines.analysis.funnel import no_signal_of_sets
+from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
 from ..split import RESPONSES
 from .metrics import Point, Reader, component, read, validation
@@ -233,7 +234,7 @@ class Watch:
             )
             self._live.start()
         else:
-            self._print(f"{self._stage}; its output is in {self._log}")
+            self._print(f"{self._stage}; its output is in {path_text(self._log)}")
         return self
 
     def __exit__(

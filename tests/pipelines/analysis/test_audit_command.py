@@ -13,11 +13,12 @@ from rejuice.operators import RecipeError
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
+SAMPLE = "curated.run/audit.jsonl"
 TINY = """\
 tiny.yaml: 12 responses graded by math_verify_mapper; nothing is sampled or judged.
 verifiers    math_verify_mapper and math-verify: 12 graded by both, 12 agree (100.0%, 95% 75.8 to 100.0)
 disagree     right to wrong 0, wrong to right 0; without a second verdict 0, without an answer 0
-sample       12 rows in audit.jsonl: set "label" to right, wrong or unsure
+sample       12 rows in curated.run/audit.jsonl: set "label" to right, wrong or unsure
 error rate   not known without labels: two verifiers may err alike
 metamorphic  8 distinct pairs of answer and reference
   must leave the verdict
@@ -44,10 +45,10 @@ def rejuice(monkeypatch, capsys, tmp_path):
 def test_tiny(rejuice, tmp_path):
     run_tiny(tmp_path)
     assert rejuice("audit", "tiny.yaml") == (0, TINY, "")
-    first = (tmp_path / "audit.jsonl").read_bytes()
+    first = (tmp_path / SAMPLE).read_bytes()
     for path in ("curated.parquet", "curated.run"):
         assert rejuice("audit", path) == (0, TINY.replace("tiny.yaml", path), "")
-        assert (tmp_path / "audit.jsonl").read_bytes() == first
+        assert (tmp_path / SAMPLE).read_bytes() == first
 
 
 @pytest.mark.slow
@@ -56,13 +57,13 @@ def test_tiny(rejuice, tmp_path):
 def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     run_tiny(tmp_path)
     rejuice("audit", "tiny.yaml")
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / SAMPLE
     label(path, lambda line: "wrong" if line["row"] in (0, 2, 3, 9, 10) else
           "unsure" if line["row"] == 11 else "right")  # fmt: skip
     labelled = path.read_bytes()
     code, out, err = rejuice("audit", "tiny.yaml")
     assert (code, out) == (2, "")
-    refused = "audit.jsonl has labels; read it with --labels, or give another --output"
+    refused = f"{SAMPLE} has labels; read it with --labels, or give another --output"
     assert err == f"rejuice: {refused}\n"
     code, out, err = rejuice("audit", "tiny.yaml", "--labels", path)
     assert (code, err) == (0, "")
@@ -77,6 +78,8 @@ def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     ]
     code, out, _ = rejuice("audit", "tiny.yaml", "--output", "other.jsonl")
     assert (code, len(lines_of(tmp_path / "other.jsonl"))) == (0, 12)
+    assert rejuice("run", "tiny.yaml", "--pass_rate_filter.max", 1)[0] == 0
+    assert path.read_bytes() == labelled
 
 
 def test_no_error_rate_is_stated_without_labels(rejuice, tmp_path):
@@ -85,18 +88,18 @@ def test_no_error_rate_is_stated_without_labels(rejuice, tmp_path):
     assert re.findall(r"error rate.*", out) == [
         "error rate   not known without labels: two verifiers may err alike"
     ]
-    _, out, _ = rejuice("audit", "tiny.yaml", "--labels", "audit.jsonl")
+    _, out, _ = rejuice("audit", "tiny.yaml", "--labels", SAMPLE)
     assert "error rate   of math_verify_mapper unknown" in out
 
 
 def test_a_bad_label_is_one_line(rejuice, tmp_path):
     run_tiny(tmp_path)
     rejuice("audit", "tiny.yaml")
-    path = tmp_path / "audit.jsonl"
+    path = tmp_path / SAMPLE
     label(path, lambda line: "yes" if line["row"] == 6 else None)
     at = [line["row"] for line in lines_of(path)].index(6) + 1
-    message = f"audit.jsonl, line {at}: label is 'yes'; write right, wrong or unsure"
-    assert rejuice("audit", "tiny.yaml", "--labels", "audit.jsonl") == (2, "", f"rejuice: {message}\n")  # fmt: skip
+    message = f"{SAMPLE}, line {at}: label is 'yes'; write right, wrong or unsure"
+    assert rejuice("audit", "tiny.yaml", "--labels", SAMPLE) == (2, "", f"rejuice: {message}\n")  # fmt: skip
 
 
 @pytest.mark.recommended("pipelines/analysis/audit.py", "--sample {…} is too few for {…} strata")
@@ -116,7 +119,7 @@ def test_a_run_without_a_verifier(rejuice, tmp_path):
     )
     code, _, err = rejuice("audit", "tiny.yaml")
     assert (code, err) == (0, warning)
-    assert not (tmp_path / "audit.jsonl").exists()
+    assert not (tmp_path / SAMPLE).exists()
 
 
 def test_nothing_could_be_graded(rejuice, tmp_path):
@@ -145,12 +148,10 @@ def test_hostile_text_changes_nothing_on_a_terminal(rejuice, tmp_path):
     run(load(path))
     code, out, err = rejuice("audit", "tiny.yaml")
     assert (code, err) == (0, "")
-    text = (tmp_path / "audit.jsonl").read_text("utf-8")
+    text = (tmp_path / SAMPLE).read_text("utf-8")
     for each in (out, text):
         assert each.replace("\n", "").isprintable()
-    assert row["responses"][0] in [
-        line.get("response") for line in lines_of(tmp_path / "audit.jsonl")
-    ]
+    assert row["responses"][0] in [line.get("response") for line in lines_of(tmp_path / SAMPLE)]
 
 
 def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
@@ -166,7 +167,7 @@ def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
     assert code == 0
     assert "verifiers    the dataset alone: math-verify decides none of 30" in out
     assert "metamorphic  not computed: the dataset is not math_verify_mapper" in out
-    strata = [line["stratum"] for line in lines_of(tmp_path / "audit.jsonl")]
+    strata = [line["stratum"] for line in lines_of(tmp_path / SAMPLE)]
     assert {name: strata.count(name) for name in strata} == {
         "right, no recheck": 10, "wrong, no recheck": 10,
     }  # fmt: skip

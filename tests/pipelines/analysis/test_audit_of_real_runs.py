@@ -42,7 +42,7 @@ def test_responses_of_a_small_model(small_model, tmp_path):
     ran = CliRunner().invoke(app, ["audit", str(small_model), "--output", str(output)])
     assert ran.exit_code == 0, ran.output
     shown = ran.output.replace(str(small_model), "curated.parquet")
-    assert shown.replace(str(output), "audit.jsonl") in PAGE.read_text("utf-8")
+    assert shown.replace(str(output), "curated.run/audit.jsonl") in PAGE.read_text("utf-8")
     sample = [line for line in lines_of(output) if line["kind"] == "sample"]
     assert len(sample) == 200
     counts = {name: sum(line["stratum"] == name for line in sample) for name in STRATA}

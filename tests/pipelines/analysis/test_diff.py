@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from command import runner
@@ -12,6 +13,7 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
 from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
 from rejuice.pipelines.analysis.diff import Side, diff_of
+from rejuice.pipelines.analysis.figures import set_figures
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.recipe import load
@@ -106,6 +108,66 @@ def test_a_changed_weight_is_no_changed_value(runs):
     assert len(prompts) == 2
     gaps = [abs(x.after - x.before) for x in each.change.moved]
     assert gaps == sorted(gaps, reverse=True)
+
+
+VERIFY = {"self_verification_mapper": {"mode": "answer", "candidates": "all", "template": "{question} {answer}?"}}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """TINY with verification prompts: its export, as `dj-process` leaves it, and with a reward
+    that no step has summed."""
+    folder = tmp_path_factory.mktemp("exports")
+    run_tiny(folder, [*PROCESS, VERIFY])
+    table = pq.read_table(folder / "curated.parquet")
+    report = json.loads((folder / "curated.run" / "report.json").read_text())
+    other = pc.multiply(table["reward"], 2.0)
+    rewarded = table.set_column(table.column_names.index("reward"), "reward", other)
+    for name, rows in {"dj": table, "rewarded": rewarded}.items():
+        pq.write_table(rows, folder / f"{name}.parquet")
+        (folder / f"{name}.run").mkdir()
+        of_dj = {**report, "cache": "", "recipe": str(folder / "tiny.yaml"), "export_path": str(folder / f"{name}.parquet")}  # fmt: skip
+        (folder / f"{name}.run" / "report.json").write_text(json.dumps(of_dj))
+    return folder
+
+
+def test_figures_of_a_diff_are_those_of_the_page(exports):
+    """Verification prompts are no groups without signal: they have no responses."""
+    (one,) = open_stored(exports / "curated.parquet").sets
+    rows = stored_rows(one)
+    groups = set_figures(rows, ()).groups
+    change = set_change(rows, rows, ({}, {}))
+    assert (groups.groups, groups.without_signal) == (3, 1)
+    assert change.silent[0] == groups.share_without_signal == 1 / 3
+    assert change.prompts == (3, 0, 0)
+    assert rows.table.num_rows > 12
+
+
+def test_an_export_of_dj_process(rejuice, exports):
+    """What needs dropped rows is not known; components are, from the rows that are left."""
+    code, out, err = rejuice("diff", exports / "curated.parquet", exports / "dj.parquet")
+    assert (code, err) == (0, "")
+    lines = lines_of(out)
+    assert "of B only those that are left: dj-process saves no commits; what needs the others is -" in lines  # fmt: skip
+    assert "sampled 8 rows in both, all with the same fate, reward and advantage" in lines
+    for line in (
+        "pass rate 0.583 -",
+        "groups without signal 0.333 -",
+        "accuracy 0.375 0.375 +0.000 +0.000 +0.000 0.0% -> -",
+        "mean reward 0.350 0.350 +0.000",
+    ):
+        assert line in lines
+    assert not [line for line in lines if line.startswith(("of no component", "components"))]
+
+
+def test_parts_that_are_not_known_are_not_0(rejuice, exports):
+    _, out, _ = rejuice("diff", exports / "curated.parquet", exports / "rewarded.parquet")
+    lines = lines_of(out)
+    assert "accuracy 0.375 - - - - 0.0% -> -" in lines
+    assert "of no component 0.000 0.700 +0.700" in lines
+    assert (
+        "components of B not known: no step with values that are on file sums its reward" in lines
+    )
 
 
 def test_the_command(rejuice, runs):

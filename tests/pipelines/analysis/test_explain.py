@@ -126,10 +126,23 @@ def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
     assert history(ran, ids(ran)["It is 7."], everything=True).strip() in [
         text.strip() for text in histories
     ]
-    brief = history(ran, prompt_id).splitlines()
-    assert len(brief) == 5
-    assert f"response_id {ids(ran)['It is 7.']}: kept: it is in curated.parquet" in brief
-    assert brief[-1] == f"4 rows of prompt_id {prompt_id}: give the id of one of them, or add --all"
+
+
+def test_the_responses_to_a_prompt_are_a_table(ran):
+    start = {begin: response_id[:8] for begin, response_id in ids(ran).items()}
+    lines = history(ran, "row 1").splitlines()
+    assert lines == [
+        "prompt: What is 3 + 4?",
+        "id        verdict       reward  advantage  fate                     response",
+        f"{start['It is 7.']}  correct        1.000      1.155  kept                     It is 7.",
+        f"{start['It is 8.']}  wrong_answer   0.000     -0.577  kept                     It is 8.",
+        f"{start['7 7 7 7 7']}  wrong_answer       -          -  length_filter: too_long  {'7 ' * 35}7…",
+        f"{start['Dunno']}  wrong_answer   0.000     -0.577  kept                     Dunno",
+        "too_long: the text is longer than `max`",
+        f"4 rows; one of them in full: rejuice explain recipe.yaml {start['It is 7.']}, all: --all",
+    ]
+    prompt_id = history(ran, start["Dunno"]).splitlines()[1].split()[1]
+    assert history(ran, prompt_id).splitlines() == lines
 
 
 def test_a_row_of_the_dataset_by_its_number(ran):
@@ -156,11 +169,19 @@ def test_how_an_id_begins_is_enough(ran):
     assert history(ran, whole[:length]) == history(ran, whole)
 
 
-@pytest.mark.parametrize("row", ["no-such-id", "row 4", "row 0", "row", "row x"])
+@pytest.mark.parametrize("row", ["no-such-id", "row", "row x"])
 def test_a_row_that_is_not_there(ran, row):
     with pytest.raises(DataError) as caught:
         history(ran, row)
     assert str(caught.value) == f"no row has an id that begins with '{row}'; see the export's ids"
+
+
+@pytest.mark.parametrize("row", ["row 4", "row 0"])
+def test_a_number_beyond_the_dataset(ran, row):
+    with pytest.raises(DataError) as caught:
+        history(ran, row)
+    name = ran.head.dataset_spec
+    assert str(caught.value) == f"{name} has 3 rows, and no {row}; give a number from 1 to 3"
 
 
 def test_a_recipe_that_was_not_run(recipe_file):
@@ -237,14 +258,12 @@ def test_missing_components_have_reasons_and_rows_without_a_parent_have_an_origi
 
 
 def test_the_histories_of_many_rows_stop_somewhere(recipe_file):
-    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(21)])  # fmt: skip
+    path = recipe_file([{"length_filter": {"min": 1}}], [{"response": "x", "response_id": f"a{n:02d}"} for n in range(65)])  # fmt: skip
     engine.run(load(path), chunk_rows=5)
     lines = explain_row(load(path), "a").splitlines()
-    export = load(path).head.export_path
-    shown = [f"response_id a{n:02d}: kept: it is in {export}" for n in range(20)]
-    more = "more than 20 rows of response_id a: give the id of one of them, or add --all"
-    assert lines == [*shown, "...", more]
-    assert explain_row(load(path), "a", everything=True).count("kept: it is in") == 21
+    assert lines[:-1] == ["id   fate  response", *(f"a{n:02d}  kept  x" for n in range(64))]
+    assert lines[-1].startswith("more than 64 rows; one of them in full: rejuice explain ")
+    assert explain_row(load(path), "a", everything=True).count("kept: it is in") == 65
 
 
 def test_what_a_recipe_does(recipe_file, tmp_path):

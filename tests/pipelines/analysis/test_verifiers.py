@@ -109,5 +109,9 @@ def test_shipped_recipes(name, tmp_path, monkeypatch):
     ran = CliRunner().invoke(app, ["audit", "out/curated.parquet", "--sample", "100"])
     assert ran.exit_code == 0, ran.output
     assert ran.output.startswith(f"out/curated.parquet: {len(keys):,} responses graded by ")
-    sample = [line for line in lines_of(tmp_path / "audit.jsonl") if line["kind"] == "sample"]
+    sample = [
+        line
+        for line in lines_of(tmp_path / "out" / "curated.run" / "audit.jsonl")
+        if line["kind"] == "sample"
+    ]
     assert len(sample) == min(100, len(keys))

@@ -218,7 +218,8 @@ def test_a_group_in_two_files_is_refused_before_anything_is_sampled(folder, suff
         run(Recipe(steps, [f"a{suffix}", f"b{suffix}"], export_path="out.parquet"))
     assert str(raised.value) == (
         f"a{suffix}, b{suffix}: row 2 of a{suffix} and row 3 of b{suffix} have the same prompt but "
-        "are not next to each other; sort the dataset by prompt, see docs/recipes.md"
+        "are not next to each other; keep one of them by the first step `exact_deduplicator: "
+        "{column: question, within: all}`, or sort the dataset by prompt, see docs/recipes.md"
     )
 
 

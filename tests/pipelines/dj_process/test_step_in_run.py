@@ -9,6 +9,7 @@ from rejuice.pipelines.dataset.files import written
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.dataset.write import mark_written, written_columns
 from rejuice.pipelines.dj_process.step_in_run import CurrentRun, StepInRun
+from rejuice.pipelines.engine.report import AuditLog
 
 pytestmark = pytest.mark.slow
 
@@ -60,3 +61,17 @@ def test_an_export_in_a_store_says_which_columns_were_computed(store):
     for settings, names in [({}, {"verdict"}), ({"columns": columns}, {"label"})]:
         step = step_of(dataset_path=f"{store}/rows.parquet", **settings)
         assert written_columns(step.dataset) == names
+
+
+def test_labels_stay_where_the_run_folder_is_replaced(tmp_path):
+    folder = tmp_path / "curated.run"
+    folder.mkdir()
+    for name in ("audit.jsonl", "old.txt"):
+        (folder / name).write_text("mine")
+    process = [{"math_verify_mapper": {}}]
+    run = CurrentRun({}, [], process, str(tmp_path / "curated.parquet"))
+    step = StepInRun(get("math_verify_mapper")(), process[0], run)
+    step.write(AuditLog().step("math_verify_mapper"))
+    assert (folder / "audit.jsonl").read_text() == "mine"
+    assert not (folder / "old.txt").exists()
+    assert (folder / "report.json").exists()

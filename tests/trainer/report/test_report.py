@@ -1,5 +1,8 @@
 """`rejuice report` and `explain` of training runs and steps."""
 
+import re
+import shlex
+
 import command
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -130,12 +133,19 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
 
 
 @pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "all: --all")
+@pytest.mark.recommended("pipelines/analysis/explain.py", "rejuice explain {…}")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     prompt = rollouts["prompt_id"][1].as_py()
     out = rejuice("explain", training_run, prompt)[1].splitlines()
-    assert out[0].endswith(": training: dropped, surplus_group")
-    assert [line.endswith(": kept: step 3 trains on it") for line in out[1:4]] == [True] * 3
-    assert out[4] == f"4 rows of prompt_id {prompt}: give the id of one of them, or add --all"
+    fates = [" ".join(line.split()).partition(" ")[2] for line in out[2:6]]
+    assert sum("training: surplus_group" in fate for fate in fates) == 1
+    assert sum(" kept " in fate for fate in fates) == 3
+    rows, command = re.fullmatch(
+        r"(\S+ rows); one of them in full: rejuice (.*), all: --all", out[6]
+    ).groups()
+    assert rows == "4 rows"
+    assert rejuice(*shlex.split(command))[1].startswith(f"response_id {shlex.split(command)[-1]}")
     whole = rejuice("explain", training_run, prompt, "--all")[1]
     assert whole.count("04_pass_rate_filter: kept") == 4
 

@@ -1,0 +1,70 @@
+"""A prompt that comes up again further down in a dataset is refused, with what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ...operators import DataError, PromptTemplateMapper
+from ..console import path_text
+from ..dataset.files import suffix_of
+from ..recipe.recipe import Recipe
+from ..recipe.steps import gives_responses
+from .frame import GroupStarts, check_contiguous
+
+# In double quotes of a shell, with single ones in them.
+_SCRIPTS = {
+    ".jsonl": "import json; "
+    "print('\\n'.join(sorted(open('{path}').read().strip().split('\\n'), "
+    "key=lambda row: str(json.loads(row)['{column}']))), file=open('{target}', 'w'))",
+    ".parquet": "import pyarrow.parquet as pq; "
+    "pq.write_table(pq.read_table('{path}').sort_by('{column}'), '{target}')",
+}
+_NOT_QUOTED = frozenset("\"'`$\\!")
+
+
+def check_prompts(
+    recipe: Recipe, parts: Sequence[GroupStarts], place: Callable[[int], str]
+) -> None:
+    """Check that the rows of each prompt are next to each other in the dataset of a recipe.
+
+    Raises:
+        DataError: a prompt comes up again; the message names both rows, and a step or a command.
+    """
+    try:
+        check_contiguous(parts, place)
+    except DataError as error:
+        right = ", or ".join((*_keep_one(recipe), _sort(recipe)))
+        raise DataError(error.found, right) from None
+
+
+def _keep_one(recipe: Recipe) -> Iterator[str]:
+    """Yield the step that keeps one of equal questions, unless a row is a response of its own."""
+    column = _column(recipe)
+    if column is not None and any(gives_responses(step.operator) for step in recipe.steps):
+        yield (
+            "keep one of them by the first step "
+            f"`exact_deduplicator: {{column: {column}, within: all}}`"
+        )
+
+
+def _sort(recipe: Recipe) -> str:
+    """Return the command that sorts a file of rows; of other datasets, where that is described."""
+    spec, column = recipe.head.dataset_spec, _column(recipe)
+    path = spec.paths[0] if len(spec.paths) == 1 and spec.selection.names is None else Path()
+    suffix, name = suffix_of(path), path_text(path)
+    is_file = isinstance(path, Path) and path.is_file() and suffix in _SCRIPTS
+    if not is_file or column is None or _NOT_QUOTED & {*name, *column}:
+        return "sort the dataset by prompt, see docs/recipes.md"
+    target = f"sorted{suffix}"
+    script = _SCRIPTS[suffix].format(path=name, column=column, target=target)
+    return f'sort them by `python -c "{script}"` and add --dataset_path {target}'
+
+
+def _column(recipe: Recipe) -> str | None:
+    """Return the column that alone makes a prompt; None: there is no such one."""
+    operators = [step.operator for step in recipe.steps]
+    makers = [each for each in operators if isinstance(each, PromptTemplateMapper)]
+    if not makers:
+        return "prompt_id"
+    return None if makers[0].identity or "." in makers[0].question else makers[0].question
