@@ -10,7 +10,7 @@ An operator is a frozen config with one pure function; see `operator.py` for the
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -37,7 +37,7 @@ from .operator import (
     Scope,
     drop,
 )
-from .registry import OPERATORS, build, get, installed
+from .registry import OPERATORS, all_entry_points, build, get, installed
 
 if TYPE_CHECKING:
     from .deduplicator.exact_deduplicator import ExactDeduplicator
@@ -142,7 +142,7 @@ _VERIFIER = ("Verdict", "extract_answer", "verify", "verify_batch")
 def _by_class() -> dict[str, EntryPoint]:
     """Built-in operators by the names of their classes."""
     # Also those whose names another distribution has registered, too.
-    points = entry_points(group=OPERATORS.group)
+    points = all_entry_points().select(group=OPERATORS.group)
     return {p.attr: p for p in points if p.module.startswith(f"{__name__}.")}
 
 

@@ -33,7 +33,7 @@ class Config(BaseModel):
     """Base of operators, of their options and of a recipe's sections."""
 
     # JSON has neither inf nor nan: in the cache key and in the recipe of a run they would be null.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @field_validator("*")
     @classmethod

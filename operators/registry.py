@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
@@ -214,10 +214,16 @@ load_files = OPERATORS.load_files
 
 
 @cache
+def all_entry_points() -> EntryPoints:
+    """Return the entry points of all distributions; to find those of one group is to read all."""
+    return entry_points()
+
+
+@cache
 def registered(group: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return all entry points of a group by name, sorted; nothing is imported."""
     found: dict[str, list[EntryPoint]] = {}
-    for point in sorted(entry_points(group=group), key=lambda point: point.name):
+    for point in sorted(all_entry_points().select(group=group), key=lambda point: point.name):
         found.setdefault(point.name, []).append(point)
     return {name: _distinct(points) for name, points in found.items()}
 

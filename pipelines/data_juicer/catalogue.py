@@ -15,12 +15,12 @@ import sys
 import typing
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import RecipeError
-from ...operators.registry import owner
+from ...operators.registry import all_entry_points, owner
 from .static_checks import definition
 
 KINDS = ("mapper", "filter", "deduplicator", "selector")
@@ -123,7 +123,9 @@ class Plugin(NamedTuple):
 @cache
 def plugins() -> tuple[Plugin, ...]:
     """Return the plug-ins of other distributions; nothing is imported."""
-    points = sorted(entry_points(group=_GROUP), key=lambda point: (point.name, point.value))
+    points = sorted(
+        all_entry_points().select(group=_GROUP), key=lambda point: (point.name, point.value)
+    )
     others = (point for point in points if not point.value.startswith(_OURS))
     return tuple(Plugin(point, tuple(_files(point.module))) for point in others)
 

@@ -38,6 +38,7 @@ def install(tmp_path, monkeypatch):
         forget()
 
     def forget():
+        registry.all_entry_points.cache_clear()
         registry.registered.cache_clear()
 
     modules = []

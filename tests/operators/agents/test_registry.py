@@ -126,11 +126,13 @@ def install(tmp_path, monkeypatch):
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
         (info / "entry_points.txt").write_text(f"[rejuice.tools]\ndictionary = {value}\n")
+        registry.all_entry_points.cache_clear()
         registry.registered.cache_clear()
 
     monkeypatch.syspath_prepend(str(tmp_path))
     yield add
     monkeypatch.undo()
+    registry.all_entry_points.cache_clear()
     registry.registered.cache_clear()
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import RecipeError
+from rejuice.operators import RecipeError, registry
 from rejuice.operators.cache_key import cache_key_json, code_version
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.engine import run as engine
@@ -71,7 +71,7 @@ OPERATORS.register_module("whisper_" + "mapper", Whisper)
 def install(tmp_path, monkeypatch):
     """Puts a distribution with operators for Data-Juicer on the path."""
     caches = (
-        catalogue.plugins, catalogue._digest, catalogue._registered, catalogue.find, steps._kind,
+        catalogue.plugins, registry.all_entry_points, catalogue._digest, catalogue._registered, catalogue.find, steps._kind,
     )  # fmt: skip
     tops = set()
 
