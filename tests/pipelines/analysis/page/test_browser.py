@@ -257,8 +257,8 @@ def test_keys(page):
     def opened():
         return page.run("return document.getElementById('group').dataset.group")
 
-    page.key("j")
-    first = page.wait("return document.getElementById('group').dataset.group")
+    first = opened()  # The first of the list is open from the start.
+    assert first == page.run("return document.querySelector('#list tbody tr').dataset.group")
     page.key("j")
     page.wait("return document.getElementById('group').dataset.group !== arguments[0]", first)
     page.key("k")
@@ -282,7 +282,7 @@ def test_keys(page):
     page.wait("return document.getElementById('set').value === '0'")
     page.key("2")
     page.wait(
-        "return Math.abs(document.getElementById('rewards').getBoundingClientRect().top) < 200"
+        "return Math.abs(document.getElementById('samples').getBoundingClientRect().top) < 200"
     )
     page.key("?")
     assert page.run("return document.getElementById('keys').open")
@@ -294,7 +294,7 @@ def test_training_steps_are_compared(page, tmp_path):
     build_page(page_fixture.page_data(training=True), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
     show_all(page)
-    page.wait("return document.querySelector('#change h3 ~ div table')")
+    page.wait("return document.querySelector('#change table')")
     rows = page.run(
         "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
     )
@@ -311,11 +311,12 @@ def test_training_steps_are_compared(page, tmp_path):
 def test_rows_that_training_itself_drops(page, tmp_path):
     data = page_fixture.page_data(hostile=False, training=True)
     only = data.sets[0]
-    fate_N = only.columns[0].values.copy()
+    fate = next(each for each in only.columns if each.name == "fate")
+    fate_N = fate.values.copy()
     fate_N[7] = BY_TRAINING
     last = PageStep(BY_TRAINING, "training", (), {"plain 1": "more groups than were asked for"})
     changed = only._replace(
-        columns=(only.columns[0]._replace(values=fate_N), *only.columns[1:]),
+        columns=tuple(x._replace(values=fate_N) if x is fate else x for x in only.columns),
         steps=(*only.steps, last),
     )
     build_page(data._replace(sets=(changed,)), tmp_path / "p.html")
@@ -347,7 +348,7 @@ def test_rows_that_training_itself_drops(page, tmp_path):
 
 
 def headings(page):
-    page.wait("return document.querySelector('#change h3 ~ div table')")
+    page.wait("return document.querySelector('#change table')")
     return page.run(
         "return [...document.querySelectorAll('#change h3, #change .quiet')].map((e) => e.textContent)"
     )
@@ -397,18 +398,24 @@ def test_words_are_found_in_turns(page):
         page.filtered(rows)
 
 
-def test_signs_are_those_of_the_audit(page, tmp_path):
+def test_signs_are_those_of_the_audit_with_their_commands(page, tmp_path):
     data = page_fixture.page_data()
     signs = (
-        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "rows": []},
-        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "rows": []},
+        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "command": "rejuice audit '<b>' --rows a"},
+        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "command": "rejuice audit b"},
     )  # fmt: skip
     build_page(data._replace(signs=signs), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
-    assert page.table("Signs") == [
+    assert [row[:6] for row in page.table("Signs")] == [
         ["<b>length</b> pays", "all rows", "0.0001", "0.21", "alarm", ""],
         ["many boxes", "step 1", "null", "null", "", "too few groups (2)"],
     ]
+    commands = page.run(
+        "return [...document.querySelectorAll('#signs code')].map((e) => e.textContent)"
+    )
+    assert commands == [each["command"] for each in signs]
+    page.run("document.querySelector('#signs button').click()")
+    page.wait("const s = String(getSelection()); return s || document.querySelector('#signs button').textContent === 'Copied'")
     assert page.console() == []
 
 

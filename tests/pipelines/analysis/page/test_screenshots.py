@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 IMAGES = Path(__file__).resolve().parents[4] / "docs" / "images"
 SIZE = (1280, 860)
 WRITE = os.environ.get("REJUICE_WRITE_IMAGES") == "1"
-SECTIONS = ["Overview", "Rewards", "Lengths and advantages", "Map", "Time", "Samples", "Recipe"]
+SECTIONS = ["Overview", "Samples", "Rewards", "Lengths and advantages", "Map", "Time", "Recipe"]
 
 
 @pytest.fixture(scope="module")
