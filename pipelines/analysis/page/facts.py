@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ....operators import DataError, RejuiceError
 from ...dataset.remote import AnyPath
 from ...recipe.recipe import Recipe
@@ -16,7 +18,7 @@ from ...recipe.steps import is_sampling
 from ..comparison import set_change
 from ..diff import pairs
 from ..reward_hacking import SignResult
-from ..rows import stored_rows
+from ..rows import RowTable, stored_rows
 from ..stored import Stored
 from .build import PageRun
 
@@ -86,8 +88,9 @@ def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[s
     """Return the sets that `rejuice diff` compares, and their figures; None: there are none.
 
     Returns:
-        `sets`: their places among the sets of both runs; `change`: `SetChange` without what is
-        listed by prompt and component; `command`: what prints all of it.
+        `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
+        only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
+        prints all of it.
     """
     try:
         one, two = pairs(*runs)[0]
@@ -95,7 +98,17 @@ def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[s
         return None
     first, second = ([each.name for each in run.sets] for run in runs)
     places = [first.index(one.name), len(first) + second.index(two.name)]
-    change = set_change(stored_rows(one), stored_rows(two), ({}, {}))._asdict()
-    del change["moved"], change["components"]
-    command = f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}"
-    return {"sets": places, "change": change, "command": command}
+    both = stored_rows(one), stored_rows(two)
+    x, y = map(_answered, both)
+    change = set_change(*both, ({}, {}))._asdict()
+    return {
+        "sets": places,
+        "prompts": [len(x & y), len(x - y), len(y - x)],
+        "change": {name: change[name] for name in ("reward", "kept", "length", "by_chance")},
+        "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
+    }
+
+
+def _answered(rows: RowTable) -> set[str]:
+    """Return the prompts with a response: steps may add prompts without one."""
+    return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())

@@ -29,7 +29,6 @@ function groupCards(set, group, texts, mask) {
   const first = set.groupsAt[group];
   const rows = orderedRows(set, group);
   const cards = make("div", { class: "cards" }, ...rows.map((row) => card(set, row, texts ? texts.rows[row - first] : {}, mask)));
-  const right = rows.filter((row) => set.slug("verdict", row) === "correct").length;
   const title = make("h3", { text: rowName(set, group, texts), title: texts ? plainLine(`prompt_id ${texts.prompt_id}`) : "" });
   const step = (text, by) => {
     const button = make("button", { type: "button", class: "small", text });
@@ -37,12 +36,17 @@ function groupCards(set, group, texts, mask) {
     return button;
   };
   const heading = make("div", { class: "group-head" }, title, make("span", { class: "quiet",
-    text: `${shown(rows.length, "count")} ${rows.length === 1 ? "response" : "responses"}, ${shown(right, "count")} correct` }),
+    text: correctOf(set, rows) }),
   step("Previous", -1), step("Next", 1), texts?.rows.some((row) => row[TOKENS]) ? shadeChoice() : null);
   if (!texts) return [heading, make("p", { text: "The texts of this group are not in this page; its figures are." }), cards];
   const reference = texts.reference === null || texts.reference === undefined ? null
     : make("p", { class: "reference" }, make("span", { class: "quiet", text: "reference " }), make("bdi", { text: texts.reference }));
   return [heading, make("div", { class: "prompt" }, textBox(promptText(texts.prompt))), reference, cards].filter(Boolean);
+}
+
+function correctOf(set, rows) {
+  const right = rows.filter((row) => set.slug("verdict", row) === "correct").length;
+  return `${shown(rows.length, "count")} ${rows.length === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
 }
 
 /** The choice whether tokens are shaded, with what the shades mean. */

@@ -141,11 +141,10 @@ function timeSection({ head }) {
   const { funnel } = head.figures;
   // Training keeps no seconds of single steps; those of sampling and of the update are among its curves.
   if (head.step !== null || !funnel.length) return null;
-  const rows = funnel.map((each) => [each.step, each.seconds, each.cached ? "yes" : "no", each.retried,
+  const whole = funnel.reduce((sum, { seconds }) => sum + seconds, 0);
+  const rows = funnel.map((each, at) => [`${at + 1} ${each.step}`, each.seconds, whole ? each.seconds / whole : null, each.cached ? "yes" : "no", each.retried,
     Object.entries(each.notes).map(([name, n]) => `${name} ${shown(n, Number.isInteger(n) ? "count" : "number")}`).join(", ")]);
-  const table = make("div", { class: "panel" }, make("h3", { text: "Steps" }),
-    figureTable(["step", ["seconds", "seconds"], "from the cache", ["rows retried", "count"], "notes"], rows));
-  const spent = funnel.some(({ seconds }) => seconds >= 0.1);
-  return section("time", "Time", ...panelGrid(spent ? barPanel("Seconds", "", funnel.map(({ step }, at) => `${at + 1} ${step}`),
-    [{ name: "seconds", values: funnel.map(({ seconds }) => seconds) }], "seconds") : null, table));
+  const table = make("div", { class: "panel" }, figureTable(["step", ["seconds", "seconds"], ["share", "share"], "from the cache", ["rows retried", "count"], "notes"], rows));
+  table.dataset.figure = "Time";
+  return section("time", "Time", table);
 }

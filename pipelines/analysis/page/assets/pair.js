@@ -11,10 +11,12 @@ function pairSection() {
 }
 
 function pairFigures() {
-  const { sets, change: { reward, kept, length, silent, by_chance: chance, prompts }, command } = HEAD.pair;
+  const { sets, prompts, change: { reward, kept, length, by_chance: chance }, command } = HEAD.pair;
   const heads = sets.map((at) => HEAD.sets[at]);
   const [a, b] = heads.map(({ figures: { headline } }) => headline);
-  const line = (label, kind, one, two) => [[label, one, two, one === null || two === null ? null : two - one], kind];
+  const line = (label, kind, one, two) => [[label, one, two, one === null || two === null ? null : two - one],
+    ["", kind, kind, kind === "share" ? "points" : kind]];
+  const silent = heads.map(({ figures: { groups } }) => (groups.groups ? groups.without_signal / groups.groups : null));
   const mean = ({ accuracy }) => (accuracy ? accuracy.mean : null);
   const passes = Object.keys(a.pass_at).filter((k) => k in b.pass_at);
   const lines = [line("prompts", "count", a.prompts, b.prompts), line("accuracy", "share", mean(a), mean(b)),
@@ -36,12 +38,13 @@ function pairFigures() {
 /** Prompts of both, those whose mean reward differs most first; where no rewards are known, by their order. */
 function sharedPrompts(a, b) {
   const groups = new Map([...b.prompts].map((prompt, group) => [prompt, group]));
+  const hasResponse = (set, group) => orderedRows(set, group).some((row) => set.columns.length[row] >= 0);
   const mean = (set, group) => {
     const rows = Array.from({ length: set.end(group) - set.groupsAt[group] }, (_, at) => set.groupsAt[group] + at);
     const known = rows.map((row) => set.columns.reward[row]).filter((value) => !Number.isNaN(value));
     return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
   };
-  return [...a.prompts].map((prompt, group) => [group, groups.get(prompt)]).filter(([, other]) => other !== undefined)
+  return [...a.prompts].map((prompt, group) => [group, groups.get(prompt)]).filter(([one, other]) => other !== undefined && hasResponse(a, one) && hasResponse(b, other))
     .map(([one, two]) => {
       const means = [mean(a, one), mean(b, two)];
       return { one, two, means, difference: means.includes(null) ? 0 : means[1] - means[0] };
@@ -68,7 +71,7 @@ function fillPair(place, a, b) {
 }
 
 function pairSide(name, set, group, texts) {
-  const first = set.groupsAt[group];
-  return make("div", { class: "side" }, make("h3", { text: `${name}: ${rowName(set, group)}` }),
-    ...orderedRows(set, group).map((row) => card(set, row, texts ? texts.rows[row - first] : {}, null)));
+  const first = set.groupsAt[group], rows = orderedRows(set, group);
+  return make("div", { class: "side" }, make("h3", { text: `${name}: ${rowName(set, group, texts)}, ${correctOf(set, rows)}` }),
+    ...rows.map((row) => card(set, row, texts ? texts.rows[row - first] : {}, null)));
 }

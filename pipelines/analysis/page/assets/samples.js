@@ -122,6 +122,7 @@ async function showList() {
   const table = make("table", { id: "list", class: "display compact" });
   document.getElementById("list-place").replaceChildren(table);
   const text = DataTable.render.text();
+  const wide = !matchMedia("(max-width: 900px)").matches;
   const column = (title, kind, more = {}) => ({ title, ...more,
     // Numbers stay numbers for sorting; what a cell shows is always a text node, made here.
     createdCell: (td, value) => { td.replaceChildren(); addText(td, typeof value === "number" ? shown(value, kind) : value ?? "–"); },
@@ -130,8 +131,8 @@ async function showList() {
     data: [], autoWidth: false, deferRender: true, pageLength: LISTED, lengthChange: false, searching: false,
     order: [[7, "desc"], [3, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
     columns: [{ visible: false }, column("Row", "count"), column("Prompt", "count", { className: "excerpt" }), column("Pass rate", "share"),
-      column("Rows", "count", { className: "spare" }), column("Kept", "count", { className: "spare" }),
-      column("Mean reward", "number"), column("Reward sd", "number", { className: "spare" })],
+      column("Rows", "count", { visible: wide }), column("Kept", "count", { visible: wide }),
+      column("Reward", "number"), column("sd", "number", { visible: wide })],
     createdRow: (line, data) => {
       line.tabIndex = 0;
       line.dataset.group = data[0];

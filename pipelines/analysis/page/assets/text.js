@@ -95,10 +95,11 @@ function plain(text) {
 // One format everywhere: counts have separators, shares are in percent, rewards have three decimals.
 const DECIMALS = { count: 0, length: 1, number: 3, seconds: 2 };
 
-/** A number as a person reads it: a `count`, a `share`, a `length`, `seconds`, or any `number`. */
+/** A number as a person reads it: a `count`, a `share`, `points` between shares, a `length`, `seconds`, or any `number`. */
 function shown(value, kind = "number") {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value !== "number") return String(value);
+  if (kind === "points") return `${decimals(100 * value, 1)} points`;
   if (kind === "share") return `${decimals(100 * value, 1)}%`;
   return decimals(value, DECIMALS[kind]);
 }
@@ -115,13 +116,13 @@ function signed(value, kind = "number") {
 
 /** A table of figures: headings, each with the kind of its numbers (`["rows", "count"]`), and rows.
  *
- * Where numbers of a column differ in kind, `kinds` has that of each row. */
+ * Where numbers of a column differ in kind, `kinds` has those of each row. */
 function figureTable(headings, rows, kinds = null) {
   const [labels, own] = [0, 1].map((at) => headings.map((each) => (Array.isArray(each) ? each[at] : [each, "number"][at])));
   const isNumber = headings.map((_, at) => rows.some((row) => typeof row[at] === "number"));
   const cell = (tag, text, at) => make(tag, { class: isNumber[at] ? "number" : "", text });
   const head = make("tr", {}, ...labels.map((each, at) => cell("th", each, at)));
-  const lines = rows.map((row, line) => make("tr", {}, ...row.map((each, at) => cell("td", shown(each, kinds ? kinds[line] : own[at]), at))));
+  const lines = rows.map((row, line) => make("tr", {}, ...row.map((each, at) => cell("td", shown(each, kinds ? kinds[line][at] : own[at]), at))));
   const table = make("table", { class: "figures" }, make("thead", {}, head), make("tbody", {}, ...lines));
   // Exact values, for whoever reads them out of the page.
   [...table.tBodies[0].rows].forEach((line, at) =>
