@@ -609,7 +609,7 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
     if {"mean", "std", "min", "max"} <= figures.keys():
         mean = f"{round(figures['mean'], 3) + 0.0:.3f}"  # No -0.000.
         if figures["min"] != figures["max"]:
-            return f"{mean} ± {figures['std']:.3f}"
+            return f"{mean} (sd {figures['std']:.3f})"
         return mean if with_single else ""
     null = figures.get("null", 0)
     return f"missing {null:,}" if with_single and null else ""

@@ -65,7 +65,7 @@ def test_golden():
     assert shown() == [
         "try",
         "step                     rows in  added  dropped  rows out  seconds  drop reasons            details",
-        "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward: 0.500 ± 0.250; shortfall: 2",
+        "recorded_rollout_mapper    1,000  3,000              4,000     1.23                          reward: 0.500 (sd 0.250); shortfall: 2",
         "pass_rate_filter           4,000               2     3,998   cached  too_hard 1, too_easy 1  policy: [/INST] 2, b 1",
         "3,998 rows in out/[x]/curated.parquet",
         "audit log and report: out/[x]/curated.run",
@@ -91,7 +91,7 @@ def test_a_narrow_terminal_has_the_drop_reasons_below_the_table():
 
 def test_what_was_retried_is_the_first_of_the_details():
     again = STEPS[0].model_copy(update={"retried": 1200, "notes": {}})
-    assert shown(steps=(again,))[2].endswith("  retried: 1,200; reward: 0.500 ± 0.250")
+    assert shown(steps=(again,))[2].endswith("  retried: 1,200; reward: 0.500 (sd 0.250)")
 
 
 def test_what_data_juicer_has_logged_is_below_the_table():

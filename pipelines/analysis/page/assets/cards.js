@@ -19,10 +19,13 @@ function rowName(set, group, texts = null) {
 
 /** The first and the last number of a group's rows; null where they are from no row of the dataset. */
 function rowNumbers(set, group) {
-  const own = [];
-  for (let row = set.groupsAt[group]; row < set.end(group); row += 1) own.push(Math.abs(set.columns.row[row]));
-  const known = own.filter(Boolean);
-  return known.length ? [Math.min(...known), Math.max(...known)] : null;
+  let [first, last] = [Infinity, 0];
+  for (let row = set.groupsAt[group]; row < set.end(group); row += 1) {
+    const number = Math.abs(set.columns.row[row]);
+    if (number && number < first) first = number;
+    if (number > last) last = number;
+  }
+  return last ? [first, last] : null;
 }
 
 function groupCards(set, group, texts, mask) {

@@ -71,6 +71,7 @@ async function showSet(at, group = -1) {
   main.replaceChildren(...sectionsOf(set));
   fillIndex();
   await showList();
+  document.documentElement.dataset.ready = "1";
   if (group >= 0 && group < set.head.groups) await openGroup(group, true);
   else await openFirst();
 }

@@ -155,8 +155,10 @@ async function openGroup(group, focus = false) {
   if (samples.open !== group || samples.set !== set) return;
   place.replaceChildren(...groupCards(set, group, texts, samples.mask));
   place.dataset.group = group;
-  const at = listedGroups().indexOf(group);
-  if (at >= 0) samples.table.page(Math.floor(at / samples.table.page.len())).draw("page");
+  if (!document.querySelector(`#list tbody tr[data-group="${group}"]`)) {  // It is on another page of the list.
+    const at = listedGroups().indexOf(group);
+    if (at >= 0) samples.table.page(Math.floor(at / samples.table.page.len())).draw("page");
+  }
   for (const line of document.querySelectorAll("#list tbody tr")) {
     line.classList.toggle("open", Number(line.dataset.group) === group);
   }
@@ -167,8 +169,8 @@ async function openGroup(group, focus = false) {
 
 /** Open the first group of the list, unless one is open. */
 async function openFirst() {
-  const [first] = listedGroups();
-  if (samples.open < 0 && first !== undefined) await openGroup(first);
+  const first = document.querySelector("#list tbody tr")?.dataset.group;
+  if (samples.open < 0 && first !== undefined) await openGroup(Number(first));
 }
 
 function closeGroup() {

@@ -438,7 +438,7 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
     runs = (PageRun("out/a.parquet", "export", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
     build_page(data._replace(runs=runs), tmp_path / "p.html")
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
-    page.open(tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=0")
     titles = page.run("return [...document.querySelectorAll('h2')].map((e) => e.textContent)")
     assert titles[:2] == ["Overview", "Samples"]
     facts = page.run(
