@@ -22,7 +22,6 @@ from ..rows import RowTable, stored_rows
 from ..stored import Stored
 from .build import PageRun
 
-
 _MOST_MODELS = 4
 
 

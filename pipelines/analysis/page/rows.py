@@ -28,7 +28,7 @@ from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 from .facts import pair_facts, run_facts, sign_facts
 from .tokens import COLUMN as TOKENS
-from .tokens import MOST_SHADED, STORED, Tokens, response_tokens
+from .tokens import MOST_SHADED, STORED, ShadedTokens, response_tokens
 
 # --- Every value that steps wrote, also in rows that a later step dropped -------------
 # base ──step──> step ──> ...      one place for each row of base and each row that a step added
@@ -360,7 +360,7 @@ def page_set(
     step: int | None = None,
     banner: str = "",
     evidence: RowEvidence | None = None,
-    tokens: Tokens | None = None,
+    tokens: ShadedTokens | None = None,
 ) -> PageSet:
     """Return the set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
@@ -560,9 +560,9 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
     return found._replace(steps=(*found.steps, last))
 
 
-def _tokens(values: Sequence[WrittenValues], policy: str) -> Tokens:
+def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
     if not all(name in part.names for part in values for name in (*STORED, "response")):
-        return Tokens(None)
+        return ShadedTokens(None)
     ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
     return response_tokens(ids, logprobs, responses, policy)
 

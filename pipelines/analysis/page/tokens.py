@@ -27,7 +27,7 @@ _UNIT = 100
 """Log-probabilities are in hundredths."""
 
 
-class Tokens(NamedTuple):
+class ShadedTokens(NamedTuple):
     """What is known of the tokens of some responses."""
 
     # of each row, UTF-16 units of each token, as a browser counts, and hundredths of its ln p;
@@ -44,7 +44,7 @@ def tokenizer_file(model: str) -> Path | None:
 
 def response_tokens(
     ids: pa.ChunkedArray, logprobs: pa.ChunkedArray, responses: pa.ChunkedArray, model: str
-) -> Tokens:
+) -> ShadedTokens:
     """Return the tokens of responses.
 
     Args:
@@ -55,17 +55,17 @@ def response_tokens(
     """
     columns = (ids, logprobs)
     if not is_text(responses.type) or not all(is_list(each.type) for each in columns):
-        return Tokens(None)
+        return ShadedTokens(None)
     if all(each.null_count == len(each) for each in columns):
-        return Tokens(None)
+        return ShadedTokens(None)
     file = tokenizer_file(model)
     if file is None:
         found = f"the tokenizer of {model or 'the policy'} is not in a local folder"
-        return Tokens(None, f"Log-probabilities are stored but not shown: {found}. ")
+        return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}. ")
     decode = _decoder(file)
     rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)
     found_N = [_row(decode, *row) for row in rows]
-    return Tokens(pa.chunked_array([pa.array(found_N, _KIND)]))
+    return ShadedTokens(pa.chunked_array([pa.array(found_N, _KIND)]))
 
 
 def _decoder(file: Path) -> Callable[[Sequence[int]], list[str]]:

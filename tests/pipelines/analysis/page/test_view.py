@@ -133,6 +133,7 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.recommended("pipelines/analysis/page/facts.py", "rejuice audit {…}")
+@pytest.mark.recommended("pipelines/analysis/page/facts.py", " --rows {…}")
 def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice, tmp_path):
     rejuice("view", export, "--no_open", "-o", "p.html")
     head = Page(tmp_path / "p.html").head
