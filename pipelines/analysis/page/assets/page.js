@@ -57,6 +57,7 @@ async function showSet(at, group = -1) {
     fillHeader(null);
     main.replaceChildren(...[trainingSection(), recipeSection()].filter(Boolean));
     fillIndex();
+    document.documentElement.dataset.ready = "1";
     return;
   }
   const set = await loadedSet(at);
@@ -124,7 +125,6 @@ async function start() {
   document.addEventListener("keydown", onKey);
   fillSets();
   await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0, group === undefined ? -1 : Number(group));
-  document.documentElement.dataset.ready = "1";
 }
 
 function replaced(id) {

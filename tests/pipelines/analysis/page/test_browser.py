@@ -259,7 +259,8 @@ def test_keys(page):
     def opened():
         return page.run("return document.getElementById('group').dataset.group")
 
-    first = opened()  # The first of the list is open from the start.
+    # The first of the list is open from the start.
+    first = page.wait("return document.getElementById('group').dataset.group")
     assert first == page.run("return document.querySelector('#list tbody tr').dataset.group")
     page.key("j")
     page.wait("return document.getElementById('group').dataset.group !== arguments[0]", first)
@@ -449,7 +450,7 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
         "prompts × responses": "3 × 4", "accuracy": "61.1%95%: 30.8% to 84.8%, over 3 prompts",
         "pass@1, 2, 4": "61.1%, 83.3%, 100.0%",
     }  # fmt: skip
-    assert page.run("return document.getElementById('group').dataset.group") == "0"
+    page.wait("return document.getElementById('group').dataset.group === '0'")
     assert page.run("return document.querySelector('#group h3').textContent") == "rows 4 to 5"
     page.run("document.getElementById('group').scrollIntoView()")
     ends = page.run(
@@ -509,6 +510,7 @@ def test_turns_are_a_conversation_with_long_results_folded(page, tmp_path):
         first_set(data, row_texts=texts.set_column(at, "turns", column)), tmp_path / "p.html"
     )
     page.open(tmp_path / "p.html")
+    page.wait("return document.querySelector('#group .preview')")
     preview = page.run("return document.querySelector('#group .preview').innerText.split('\\n')")
     assert preview[0] == "policy search: eggs"
     page.run("document.querySelector('#group article details').open = true")
@@ -535,6 +537,7 @@ def test_tokens_are_shaded_by_their_log_probability(page, tmp_path):
     texts = texts.append_column(TOKENS, pa.array([tokens] * 12))
     build_page(first_set(data, row_texts=texts), tmp_path / "p.html")
     page.open(tmp_path / "p.html", "#set=0&group=0")
+    page.wait("return document.getElementById('group').dataset.group")
     box = "document.querySelector('#group article[data-row=\"0\"] pre.text')"
     assert page.run(f"return {box}.textContent") == "It is plain 0 \U0001f600."
     shades = page.run(
