@@ -438,7 +438,7 @@ def _length(rows: RowTable) -> float:
 
 
 def _silent(rows: RowTable) -> float:
-    groups = group_figures(rows, np.ones(rows.table.num_rows, bool))
+    groups = group_figures(rows, rows.lengths_N >= 0)
     return groups.without_signal / groups.groups if groups.groups else float("nan")
 
 

@@ -254,6 +254,7 @@ class PageSet(NamedTuple):
     row_texts: pa.Table
     banner: str = ""  # what of the set is not in the page; empty if nothing
     run: str = ""  # of training; empty where the page has only one
+    note: str = ""  # of its samples, what is stored and not shown; empty if nothing
 
     @property
     def rows(self) -> int:
@@ -488,6 +489,7 @@ class _Writer:
             "prompts": self._add(packed_numbers(np.asarray(prompts_G, np.int32))),
             "excerpts": self._add(packed_json(excerpts(each.group_texts["prompt"]))),
             "banner": each.banner,
+            "note": each.note,
         }
 
     def _share(self, left: int) -> float:

@@ -369,10 +369,8 @@ def page_set(
     row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
     if evidence is not None and COLUMN in row_texts.column_names:
         banner += evidence.banner()
-    if tokens is not None:
-        banner += tokens.note
-        if tokens.column is not None:
-            row_texts = row_texts.append_column(TOKENS, tokens.column)
+    if tokens is not None and tokens.column is not None:
+        row_texts = row_texts.append_column(TOKENS, tokens.column)
     return PageSet(
         name,
         kind,
@@ -385,6 +383,7 @@ def page_set(
         _group_texts(values, rows, starts_G),
         row_texts,
         banner,
+        note="" if tokens is None else tokens.note,
     )
 
 

@@ -61,7 +61,7 @@ def response_tokens(
     file = tokenizer_file(model)
     if file is None:
         found = f"the tokenizer of {model or 'the policy'} is not in a local folder"
-        return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}. ")
+        return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}.")
     decode = _decoder(file)
     rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)
     found_N = [_row(decode, *row) for row in rows]

@@ -10,9 +10,11 @@ from rejuice.operators import Change, Operator
 from rejuice.operators.groups import Groups
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.pipelines.analysis.comparison import set_change
 from rejuice.pipelines.analysis.figures import (
     component_advantages,
     correlation,
+    group_figures,
     headline,
     histogram,
     set_figures,
@@ -92,9 +94,14 @@ def test_accuracy_is_over_prompts_and_pass_at_k_over_all_subsets():
             "response_id": [f"r{at}" for at in range(14)],
             "response": [*["a"] * 13, None],
             "verdict": [("wrong_answer", "correct")[x] for own in rights for x in own] + [None],
+            "advantage": [1.0, *[0.0] * 12, None],
         }
     )
-    found = headline(row_table(Frame.of(table), ()))
+    rows = row_table(Frame.of(table), ())
+    found = headline(rows)
+    # A prompt that a step added without a response counts in no figure, of a difference neither.
+    assert set_change(rows, rows, ({}, {})).silent == (0.75, 0.75)
+    assert group_figures(rows, rows.lengths_N >= 0).groups == found.prompts
     assert found[:3] == (4, (1, 5), 4)
     rates = [np.mean(own) for own in rights]
     assert found.accuracy.mean == pytest.approx(np.mean(rates))

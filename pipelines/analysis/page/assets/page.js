@@ -39,13 +39,11 @@ function recipeSection() {
   return section("recipe", "Recipe", make("details", {}, make("summary", { text: "as it ran" }), textBox(HEAD.recipe)));
 }
 
-/** The sections in their order: what was asked for first, then samples. */
+/** The sections in their order: what the page is about, samples, and the others. */
 function sectionsOf(set) {
-  const curves = trainingSection();
-  const overview = overviewSection(set);
-  const first = [pairSection(), curves].filter(Boolean);
-  return [...(first.length ? first : [overview]), samplesSection(), ...(first.length ? [overview] : []), rewardsSection(set), lengthsSection(set),
-    mapSection(set), timeSection(set), changeSection(), recipeSection()].filter(Boolean);
+  const [first, ...others] = [pairSection(), trainingSection(), overviewSection(set)].filter(Boolean);
+  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
+    changeSection(), recipeSection()].filter(Boolean);
 }
 
 async function showSet(at, group = -1) {

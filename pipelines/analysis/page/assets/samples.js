@@ -8,6 +8,7 @@ const KEYS_HINT = "Keys: j and k for the next and the previous group, / to searc
 function samplesSection() {
   return section("samples", "Samples", filterForm(samples.set),
     make("p", { class: "hint", id: "matches", role: "status" }),
+    samples.set.head.note ? make("p", { class: "hint", text: samples.set.head.note }) : null,
     make("div", { id: "list-place" }), make("div", { id: "group", tabIndex: -1 }));
 }
 

@@ -49,5 +49,5 @@ def test_a_row_without_them_has_none(ids, logprobs):
 
 def test_without_a_local_tokenizer_the_page_says_so():
     note = found([[1]], [[-1.0]], ["a"], "someone/policy").note
-    assert note == "Log-probabilities are stored but not shown: the tokenizer of someone/policy is not in a local folder. "  # fmt: skip
+    assert note == "Log-probabilities are stored but not shown: the tokenizer of someone/policy is not in a local folder."  # fmt: skip
     assert found([None], [None], ["a"], "someone/policy") == (None, "")
