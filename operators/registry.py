@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Generic, TypeVar
@@ -214,8 +214,11 @@ load_files = OPERATORS.load_files
 
 
 @cache
-def all_entry_points() -> EntryPoints:
-    """Return the entry points of all distributions; to find those of one group is to read all."""
+def all_entry_points() -> Any:
+    """Return the entry points of all distributions; to find those of one group is to read all.
+
+    Use its `select(group=...)`, which has one form in all versions of Python.
+    """
     return entry_points()
 
 

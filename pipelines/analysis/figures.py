@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import right_and_wrong
+from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups
 from ..engine.report import StepReport
 from .rows import RowTable
@@ -67,10 +68,24 @@ class ComponentFigures(NamedTuple):
     dominant_groups: int
 
 
+class Headline(NamedTuple):
+    """What a set is worth as it was sampled: its accuracy, and pass@k; over prompts, axis P."""
+
+    prompts: int  # with responses
+    responses: tuple[int, int]  # the fewest and the most to one of them
+    graded: int  # prompts with a graded response, over which accuracy is the mean
+    # the mean over prompts; its interval takes the prompts as independent, not their responses.
+    # None: nothing was graded
+    accuracy: AccuracyInterval | None
+    # by k, 1 and powers of 2 up to n: the mean over the prompts with k graded responses
+    pass_at: Mapping[int, float]
+
+
 class SetFigures(NamedTuple):
     """Everything that a page, a report and a preview print of a set."""
 
     funnel: tuple[StepReport, ...]
+    headline: Headline
     groups: GroupFigures
     components: Mapping[str, ComponentFigures]
     lengths: HistogramFigures
@@ -84,6 +99,7 @@ class SetFigures(NamedTuple):
         """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
         return {
             "funnel": [step.model_dump(mode="json") for step in self.funnel],
+            "headline": _plain(self.headline),
             "groups": _plain(self.groups),
             "components": {name: _plain(each) for name, each in self.components.items()},
             "lengths": _plain(self.lengths),
@@ -101,6 +117,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
         tuple(funnel),
+        headline(rows),
         group_figures(rows),
         {name: _component(rows, name, shares[name]) for name in rows.components},
         histogram(lengths_N[lengths_N >= 0]),
@@ -141,6 +158,30 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
     right_G, wrong_G = rows.groups.sum(right_N), rows.groups.sum(wrong_N)
     with np.errstate(invalid="ignore", divide="ignore"):
         return right_G / (right_G + wrong_G), right_G, wrong_G
+
+
+def headline(rows: RowTable) -> Headline:
+    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`.
+
+    Example:
+        >>> [one] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
+        >>> headline(stored_rows(one)).pass_at[8]
+        0.905
+    """
+    sampled_G = rows.groups.sum(rows.lengths_N >= 0)
+    sampled_G = sampled_G[sampled_G > 0]
+    rates_G, right_G, wrong_G = pass_rates(rows)
+    graded_G = right_G + wrong_G
+    rates_P = rates_G[graded_G > 0]
+    accuracy = AccuracyInterval.of(rates_P, int(graded_G.sum())) if len(rates_P) else None
+    pass_at = {}
+    for k in [1, *pass_at_powers(int(graded_G.max(initial=0)))] if len(rates_P) else []:
+        enough_G = graded_G >= k
+        pairs = zip(graded_G[enough_G].tolist(), right_G[enough_G].tolist(), strict=True)
+        pass_at[k] = float(np.mean([pass_at_k(int(n), int(right), k) for n, right in pairs]))
+    fewest = int(sampled_G.min()) if len(sampled_G) else 0
+    most = int(sampled_G.max(initial=0))
+    return Headline(len(sampled_G), (fewest, most), len(rates_P), accuracy, pass_at)
 
 
 def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
@@ -279,5 +320,7 @@ def _finite(values: Array) -> Array:
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return {name: _plain(each) for name, each in value._asdict().items()}
+        return _plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
     return list(value) if isinstance(value, tuple) else value

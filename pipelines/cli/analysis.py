@@ -492,6 +492,7 @@ def view(
     """Write one HTML file to look at a run: figures, plots, and every sample with its path.
 
     The file loads nothing from a network. It is opened in the browser where stdout is a terminal.
+    Two runs are shown side by side: their figures, and their responses to the same prompts.
     """
     from ..analysis.page.build import build_page
     from ..analysis.page.rows import page_of

@@ -132,6 +132,7 @@ def page_data(hostile=True, title=None, training=False):
         ),
         figures=figures,
         columns=(
+            PageColumn("row", np.repeat([4, 5, 6], 4).astype(np.int32)),
             PageColumn("fate", fate_N.astype(np.int32)),
             *(slug_column(name, table[name]) for name in ("reason", "verdict", "finish_reason")),
             PageColumn("length", lengths_N),

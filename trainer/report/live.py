@@ -44,7 +44,7 @@ class RunSoFar:
 
     def page(self, version: str) -> bytes:
         """Return the page of the run so far."""
-        data = page_of_stored(open_so_far(self._folder))
+        data = page_of_stored(self._folder, open_so_far(self._folder))
         return page_bytes(data, version, most_bytes=self._most_bytes)
 
     def is_running(self) -> bool:

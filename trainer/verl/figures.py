@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
-from math import comb, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from ...operators.agents.trajectory import FAILURES, TOOL
 from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT, WRONG, numbers, right_and_wrong
-from ...operators.confidence import Z_95, wilson_interval
+from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
@@ -166,43 +164,6 @@ def _is_reason(name: str) -> bool:
 # Those of a set are means over its prompts. A response that could not be graded is neither right
 # nor wrong, and counts in none of them.
 
-_ROUNDING = 1e-12  # a variance below it is rounding error
-
-
-class AccuracyInterval(NamedTuple):
-    """A mean, and where it is with 95% confidence."""
-
-    mean: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, mean_P: Array, responses: int) -> AccuracyInterval:
-        """Return the mean of the accuracies of prompts, which are independent of one another.
-
-        The responses to one prompt are not. So in [0, 1] it is Wilson's score interval for as many
-        independent responses as would have the variance that the prompts have; with one response
-        each it is Wilson's own. Where all prompts are alike, each counts as one response.
-        https://pmc.ncbi.nlm.nih.gov/articles/PMC6690503
-        """
-        prompts, mean = len(mean_P), float(mean_P.mean())
-        variance = float(mean_P.var()) / prompts
-        if mean_P.min() < 0 or mean_P.max() > 1:
-            return cls(mean, mean - Z_95 * sqrt(variance), mean + Z_95 * sqrt(variance))
-        n = min(mean * (1 - mean) / variance, responses) if variance > _ROUNDING else prompts
-        return cls(mean, *wilson_interval(mean, n))
-
-
-@cache
-def pass_at_k(n: int, right: int, k: int) -> float:
-    """Return the chance that one of k out of n responses is right, of which so many are.
-
-    Example:
-        >>> pass_at_k(4, 1, 2)
-        0.5
-    """
-    return 1 - comb(n - right, k) / comb(n, k)
-
 
 def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
     """Whether the most frequent answer is right; the share of them that are where several tie.
@@ -237,7 +198,7 @@ def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
     )
     figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
     rights = np.split(right_N, groups.starts_G[1:])
-    for k in _powers(n):
+    for k in pass_at_powers(n):
         chances = [pass_at_k(len(each), int(each.sum()), k) for each in rights if len(each) >= k]
         if chances:
             figures[f"pass@{k}"] = float(np.mean(chances))
@@ -254,11 +215,6 @@ def _right(graded: pa.Table, accuracy_N: Array) -> Array:
         return right_and_wrong(graded["verdict"])[0]
     full_N: Array = accuracy_N >= 1
     return full_N
-
-
-def _powers(n: int) -> list[int]:
-    """Powers of 2 below n, and n; none of one response."""
-    return [k for k in (2**power for power in range(1, n.bit_length())) if k < n] + [n] * (n > 1)
 
 
 # --- Sample table ---------------------------------------------------------------------

@@ -239,8 +239,10 @@ class PageSet(NamedTuple):
     steps: tuple[PageStep, ...]  # the steps after sampling, in order
     # `SetFigures.as_json()`, and `length_unit`, `tokens` or `characters`
     figures: Mapping[str, Any]
-    # at least `fate` (int32), `reason`, `verdict`, `length`, `reward`, `advantage`; for each
-    # component c also `reward_c`, `reward_c_missing` and `contribution_c`
+    # at least `row` (int32, from 1: of the dataset, as `rejuice explain PATH 'row 4'` counts; below
+    # 0 where a step made the row from that one, 0 where from none), `fate` (int32), `reason`,
+    # `verdict`, `length`, `reward`, `advantage`; for each component c also `reward_c`,
+    # `reward_c_missing` and `contribution_c`
     columns: tuple[PageColumn, ...]
     components: tuple[str, ...]  # names
     groups_at: Array  # int32[G], the first row of each group
@@ -251,6 +253,7 @@ class PageSet(NamedTuple):
     row_texts: pa.Table
     banner: str = ""  # what of the set is not in the page; empty if nothing
     run: str = ""  # of training; empty where the page has only one
+    note: str = ""  # of its samples, what is stored and not shown; empty if nothing
 
     @property
     def rows(self) -> int:
@@ -266,6 +269,16 @@ class PageCurves(NamedTuple):
     points: tuple[Mapping[str, float], ...]
 
 
+class PageRun(NamedTuple):
+    """What the head of the page says of a run; empty texts for what is not known."""
+
+    path: str  # as it was given
+    kind: str  # `export`, `training run` or `training step`
+    recipe: str  # name of the file
+    model: str  # the policy that was sampled
+    date: str  # when it was written, UTC
+
+
 class PageData(NamedTuple):
     """A page."""
 
@@ -274,6 +287,9 @@ class PageData(NamedTuple):
     curves: tuple[PageCurves, ...] = ()  # of training runs
     signs: tuple[Mapping[str, Any], ...] = ()  # of reward hacking, as `audit` finds them
     recipe: str = ""  # as YAML
+    runs: tuple[PageRun, ...] = ()
+    # of two runs side by side, see `pair_facts`; else None
+    pair: Mapping[str, Any] | None = None
 
 
 class PageSummary(NamedTuple):
@@ -350,7 +366,10 @@ _SCRIPTS = (
     "plots.js",
     "overview.js",
     "samples.js",
+    "header.js",
     "cards.js",
+    "turns.js",
+    "pair.js",
     "training.js",
     "page.js",
 )
@@ -436,13 +455,15 @@ class _Writer:
     def _head(self, sets: Sequence[Mapping[str, Any]]) -> bytes:
         data = self._data
         head = {
-            "version": 2,
+            "version": 3,
             "title": data.title,
             "made_by": "rejuice",
             "sets": sets,
             "curves": data.curves,
             "signs": data.signs,
             "recipe": data.recipe,
+            "runs": data.runs,
+            "pair": data.pair,
             **({"live": self._live} if self._live else {}),
         }
         return embedded_json(head)
@@ -474,6 +495,7 @@ class _Writer:
             "prompts": self._add(packed_numbers(np.asarray(prompts_G, np.int32))),
             "excerpts": self._add(packed_json(excerpts(each.group_texts["prompt"]))),
             "banner": each.banner,
+            "note": each.note,
         }
 
     def _share(self, left: int) -> float:

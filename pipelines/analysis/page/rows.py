@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -24,10 +23,13 @@ from ...recipe.steps import Step
 from ..evidence import evidence, has_evidence, seen_by
 from ..figures import column_values, set_figures
 from ..funnel import TRAINING, set_funnel
-from ..reward_hacking import SignResult, audit_signs
+from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, KEPT, RowTable, row_table, stored_rows
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
+from .facts import pair_facts, run_facts, sign_facts
+from .tokens import COLUMN as TOKENS
+from .tokens import MOST_SHADED, STORED, ShadedTokens, response_tokens
 
 # --- Every value that steps wrote, also in rows that a later step dropped -------------
 # base ──step──> step ──> ...      one place for each row of base and each row that a step added
@@ -52,6 +54,7 @@ class WrittenValues:
         reason_N: object, the slug for which it was dropped, or None.
         names: columns, in the order in which they appeared.
         written: those that a step wrote.
+        source_N: int64, the row of the source that each descends from; -1 where from none.
     """
 
     def __init__(self, base: Frame) -> None:
@@ -61,6 +64,7 @@ class WrittenValues:
         self.reason_N: NDArray[Any] = np.full(base.num_rows, None, object)
         self.names: list[str] = list(base.column_names)
         self.written = set[str]()
+        self.source_N: NDArray[np.int64] = np.array(base.source_rows)
         self._current = np.arange(base.num_rows)
         self.inputs: dict[int, NDArray[np.int64]] = {}
         """Per number of a step: the places of its input rows."""
@@ -100,6 +104,8 @@ class WrittenValues:
         new = (parents < 0) | ~first
         places = np.where(new, -1, before[parents] if len(before) else -1)
         places[new] = len(self.fate_N) + np.arange(int(new.sum()))
+        source = np.append(self.source_N[before], -1)[parents]
+        self.source_N = np.append(self.source_N, source[new])
         self.fate_N = np.append(self.fate_N, np.full(int(new.sum()), KEPT, np.int16))
         self.reason_N = np.append(self.reason_N, np.full(int(new.sum()), None, object))
         self._current = places
@@ -119,6 +125,16 @@ class WrittenValues:
             self._pieces.setdefault(name, []).append(_WrittenPiece(values, places))
             if name not in self.names:
                 self.names.append(name)
+
+    def numbers(self, first_row: int) -> NDArray[np.int32]:
+        """Return the number of each row in the dataset, from 1; see `PageSet.columns`.
+
+        Args:
+            first_row: rows of the dataset before those of this part.
+        """
+        numbers = np.where(self.source_N < 0, 0, self.source_N + first_row + 1)
+        numbers[self._base.num_rows :] *= -1
+        return numbers.astype(np.int32)
 
     @property
     def num_rows(self) -> int:
@@ -340,10 +356,12 @@ def page_set(
     steps: Sequence[Step],
     funnel: Sequence[StepReport],
     *,
+    numbers_N: Array,
     kind: str = "answers",
     step: int | None = None,
     banner: str = "",
     evidence: RowEvidence | None = None,
+    tokens: ShadedTokens | None = None,
 ) -> PageSet:
     """Return the set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
@@ -352,6 +370,8 @@ def page_set(
     row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
     if evidence is not None and COLUMN in row_texts.column_names:
         banner += evidence.banner()
+    if tokens is not None and tokens.column is not None:
+        row_texts = row_texts.append_column(TOKENS, tokens.column)
     return PageSet(
         name,
         kind,
@@ -361,12 +381,13 @@ def page_set(
             for each in steps
         ),
         figures,
-        (*_columns(rows), *_map(rows, responses)),
+        (PageColumn("row", numbers_N), *_columns(rows), *_map(rows, responses)),
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
         row_texts,
         banner,
+        note="" if tokens is None else tokens.note,
     )
 
 
@@ -474,35 +495,40 @@ def _slim(turns: Any, wanted: Sequence[str]) -> Any:
 # --- The page of a stored run ---------------------------------------------------------
 
 
-def page_of_stored(stored: Stored) -> PageData:
+def page_of_stored(path: AnyPath, stored: Stored) -> PageData:
     """Return the page of a stored run.
+
+    Args:
+        path: as it was given.
+        stored: what is there.
 
     Raises:
         RejuiceError: its files are damaged.
     """
     funnel = None if stored.report is None else stored.report.steps
-    sets = tuple(_set(one, funnel) for one in stored.sets)
+    facts = run_facts(path, stored)
+    rows = sum(len(one.ids(part)) for one in stored.sets for part in range(one.parts))
+    shaded = facts.model if rows <= MOST_SHADED else None
+    sets = tuple(_set(one, funnel, shaded) for one in stored.sets)
     text = stored.recipe.read_text("utf-8") if stored.recipe.is_file() else ""
     curves = (PageCurves("", stored.points),) if stored.points else ()
-    signs = tuple(map(_sign, audit_signs(stored, seed=0)))
-    return PageData(stored.title, sets, curves=curves, signs=signs, recipe=text)
+    signs = tuple(sign_facts(path, sign) for sign in audit_signs(stored, seed=0))
+    return PageData(stored.title, sets, curves, signs, text, (facts,))
 
 
-def _sign(sign: SignResult) -> Mapping[str, Any]:
-    effect = None if math.isnan(sign.effect) else sign.effect
-    return {**sign._asdict(), "effect": effect, "rows": list(sign.rows)}
-
-
-def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
+def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
+    """Return the page's set of a stored one; `shaded`: the policy whose tokens are shaded."""
     if one.incomplete:
         base = Frame.of(one.final())
         values, rows = [WrittenValues(base)], row_table(base, [])
+        numbers_N = np.zeros(base.num_rows, np.int32)
         steps: tuple[Step, ...] = ()
         evidence = None
         banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
+        numbers_N = _numbers(one, values)
         rows, steps, banner = stored_rows(one), one.steps, ""
         evidence = evidence_of([applied for _, applied in parts], values, rows)
         if funnel is None:
@@ -513,10 +539,12 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
         rows,
         steps,
         funnel or (),
+        numbers_N=numbers_N,
         kind=one.kind,
         step=one.training_step,
         banner=banner,
         evidence=evidence,
+        tokens=None if shaded is None else _tokens(values, shaded),
     )
     own = [step for step in funnel or () if step.step == TRAINING]
     if not own:
@@ -525,13 +553,27 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None) -> PageSet:
     return found._replace(steps=(*found.steps, last))
 
 
+def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
+    if not all(name in part.names for part in values for name in (*STORED, "response")):
+        return ShadedTokens(None)
+    ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
+    return response_tokens(ids, logprobs, responses, policy)
+
+
+def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
+    """int32[N]: the numbers of rows, as `rejuice explain` counts them, over all parts."""
+    first_rows = np.cumsum([0, *(one.source(part).num_rows for part in range(one.parts - 1))])
+    pairs = zip(values, first_rows.tolist(), strict=True)
+    return np.concatenate([each.numbers(first) for each, first in pairs])
+
+
 def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
     """Return one page of one or more stored runs, each with the path that was given for it.
 
     Raises:
         RejuiceError: files of a run are damaged.
     """
-    pages = [page_of_stored(stored) for _, stored in runs]
+    pages = [page_of_stored(path, stored) for path, stored in runs]
     if len(pages) == 1:
         return pages[0]
     named = [_named(page, str(path)) for (path, _), page in zip(runs, pages, strict=True)]
@@ -541,7 +583,16 @@ def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
         curves=tuple(each for page in named for each in page.curves),
         signs=tuple(each for page in named for each in page.signs),
         recipe="\n".join(page.recipe for page in named),
+        runs=tuple(each for page in named for each in page.runs),
+        pair=_pair(runs),
     )
+
+
+def _pair(runs: Sequence[tuple[AnyPath, Stored]]) -> Mapping[str, Any] | None:
+    if len(runs) != 2:
+        return None
+    (a, one), (b, two) = runs
+    return pair_facts(a, b, (one, two))
 
 
 def _named(page: PageData, path: str) -> PageData:

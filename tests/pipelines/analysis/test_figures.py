@@ -1,5 +1,7 @@
 """Figures of a set against plain arithmetic, and the values of rows that a step dropped or added."""
 
+from itertools import combinations
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,9 +10,12 @@ from rejuice.operators import Change, Operator
 from rejuice.operators.groups import Groups
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.pipelines.analysis.comparison import set_change
 from rejuice.pipelines.analysis.figures import (
     component_advantages,
     correlation,
+    group_figures,
+    headline,
     histogram,
     set_figures,
 )
@@ -79,6 +84,35 @@ def test_parts_of_an_advantage_add_up_to_it(seed):
     assert sum(each.mass_share for each in figures.components.values()) == pytest.approx(1)
     dominant = [each.dominant_groups for each in figures.components.values()]
     assert sum(dominant) == figures.groups.groups - figures.groups.without_signal
+
+
+def test_accuracy_is_over_prompts_and_pass_at_k_over_all_subsets():
+    rights = [[1, 0, 0, 0, 0], [1, 1, 0], [0, 0, 0, 0], [1]]
+    table = pa.table(
+        {
+            "prompt_id": [f"p{g}" for g, own in enumerate(rights) for _ in own] + ["added"],
+            "response_id": [f"r{at}" for at in range(14)],
+            "response": [*["a"] * 13, None],
+            "verdict": [("wrong_answer", "correct")[x] for own in rights for x in own] + [None],
+            "advantage": [1.0, *[0.0] * 12, None],
+        }
+    )
+    rows = row_table(Frame.of(table), ())
+    found = headline(rows)
+    # A prompt that a step added without a response counts in no figure, of a difference neither.
+    assert set_change(rows, rows, ({}, {})).silent == (0.75, 0.75)
+    assert group_figures(rows, rows.lengths_N >= 0).groups == found.prompts
+    assert found[:3] == (4, (1, 5), 4)
+    rates = [np.mean(own) for own in rights]
+    assert found.accuracy.mean == pytest.approx(np.mean(rates))
+    assert 0 < found.accuracy.low < found.accuracy.mean < found.accuracy.high < 1
+    expected = {
+        k: np.mean([np.mean([any(x) for x in combinations(own, k)]) for own in rights if len(own) >= k])
+        for k in (1, 2, 4, 5)
+    }  # fmt: skip
+    assert found.pass_at == pytest.approx(expected)
+    none = headline(row_table(Frame.of(table.slice(13)), ()))
+    assert none == (0, (0, 0), 0, None, {})
 
 
 def test_a_component_without_weight_is_looked_at_all_the_same():

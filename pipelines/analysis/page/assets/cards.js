@@ -1,26 +1,62 @@
-/* A group side by side: its prompt, and a card for each response with its whole path. */
+/* A group: its prompt, and a card for each response with its whole path. */
 
-const EVIDENCE = "evidence of steps";
+const EVIDENCE = "evidence of steps", TOKENS = "tokens of the response";
 const IN_COLUMNS = new Set(["verdict", "finish_reason", "reward", "advantage"]);
-const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns", EVIDENCE]);
+const KNOWN = new Set(["response_id", "response", "extracted_answer", "turns", EVIDENCE, TOKENS]);
 const RULES = { think: "after </think>", answer_tag: "in <answer>", boxed: "last box", marked_line: "marked line", bare: "the text is an answer and nothing else",
   keyword: "behind a keyword", last_line: "last line", last_number: "last number" };
 const NO_RULE = { unclosed_think: "no answer: the text ends inside <think>", gives_up: "no answer: the text gives up" };
 const NAMED = { raw_answer: "judge's answer, raw", raw_failure: "judge's failure, raw", nearest_response_id: "nearest in the group",
   nearest_cosine: "its cosine", mean_cosine: "mean cosine to the group", repeats: "repeats" };
 
+/** What `rejuice explain PATH` calls a group: `row 4` of the dataset, else the start of its prompt_id. */
+function rowName(set, group, texts = null) {
+  const numbers = rowNumbers(set, group);
+  if (!numbers) return texts ? `prompt ${String(texts.prompt_id).slice(0, 8)}` : "added row";
+  const [first, last] = numbers;
+  return first === last ? `row ${shown(first, "count")}` : `rows ${shown(first, "count")} to ${shown(last, "count")}`;
+}
+
+/** The first and the last number of a group's rows; null where they are from no row of the dataset. */
+function rowNumbers(set, group) {
+  let [first, last] = [Infinity, 0];
+  for (let row = set.groupsAt[group]; row < set.end(group); row += 1) {
+    const number = Math.abs(set.columns.row[row]);
+    if (number && number < first) first = number;
+    if (number > last) last = number;
+  }
+  return last ? [first, last] : null;
+}
+
 function groupCards(set, group, texts, mask) {
   const first = set.groupsAt[group];
-  const heading = make("h3", { text: `Group ${group}` });
-  if (!texts) {
-    return [heading, make("p", { text: "The texts of this group are not in this page; its figures are." }),
-      ...orderedRows(set, group).map((row) => card(set, row, {}, mask))];
-  }
+  const rows = orderedRows(set, group);
+  const cards = make("div", { class: "cards" }, ...rows.map((row) => card(set, row, texts ? texts.rows[row - first] : {}, mask)));
+  const title = make("h3", { text: rowName(set, group, texts), title: texts ? plainLine(`prompt_id ${texts.prompt_id}`) : "" });
+  const step = (text, by) => {
+    const button = make("button", { type: "button", class: "small", text });
+    button.addEventListener("click", () => nextGroup(by));
+    return button;
+  };
+  const heading = make("div", { class: "group-head" }, title, make("span", { class: "quiet",
+    text: correctOf(set, rows) }),
+  step("Previous", -1), step("Next", 1), texts?.rows.some((row) => row[TOKENS]) ? shadeChoice() : null);
+  if (!texts) return [heading, make("p", { text: "The texts of this group are not in this page; its figures are." }), cards];
   const reference = texts.reference === null || texts.reference === undefined ? null
-    : make("p", {}, make("b", { text: "Reference " }), make("bdi", { text: texts.reference }));
-  return [heading, make("p", { class: "quiet", text: `prompt_id ${texts.prompt_id}` }),
-    make("details", { open: true }, make("summary", { text: "Prompt as templated" }), textBox(promptText(texts.prompt))),
-    reference, ...orderedRows(set, group).map((row) => card(set, row, texts.rows[row - first], mask))].filter(Boolean);
+    : make("p", { class: "reference" }, make("span", { class: "quiet", text: "reference " }), make("bdi", { text: texts.reference }));
+  return [heading, make("div", { class: "prompt" }, textBox(promptText(texts.prompt))), reference, cards].filter(Boolean);
+}
+
+function correctOf(set, rows) {
+  const right = rows.filter((row) => set.slug("verdict", row) === "correct").length;
+  return `${shown(rows.length, "count")} ${rows.length === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
+}
+
+/** The choice whether tokens are shaded, with what the shades mean. */
+function shadeChoice() {
+  const box = make("input", { type: "checkbox", checked: !document.body.classList.contains("unshaded") });
+  box.addEventListener("change", () => document.body.classList.toggle("unshaded", !box.checked));
+  return make("label", { class: "shades" }, box, "ln p of tokens, 0 ", make("span", { class: "scale" }), ` ${-MOST_SHADED / 100} or less`);
 }
 
 /** Rows of a group, the best reward first. */
@@ -31,27 +67,40 @@ function orderedRows(set, group) {
   return rows.sort((a, b) => (reward(b) > reward(a)) - (reward(b) < reward(a)) || a - b);
 }
 
+const SIGNS = { right: "✓", wrong: "✗", other: "?" };
+
+/** A response in a few lines; what its values rest on, and its path, are folded. */
 function card(set, row, texts, mask) {
   const { columns, head } = set;
   const verdict = set.slug("verdict", row);
   const kind = verdict === "correct" ? "right" : verdict === "wrong_answer" || verdict === "no_answer" ? "wrong" : "other";
-  const sign = { right: "✓", wrong: "✗", other: "?" }[kind];
-  const reason = set.slug("reason", row);
-  const fate = columns.fate[row] < 0 ? make("span", { text: "kept" })
-    : make("span", { class: "dropped", text: `dropped: ${reason}` });
-  const title = make("h4", {}, make("b", { text: `${sign} ${verdict || "not graded"}` }),
-    make("span", { text: `reward ${shown(columns.reward[row])}` }),
-    make("span", { text: `advantage ${shown(columns.advantage[row])}` }),
-    make("span", { text: columns.length[row] < 0 ? "no response" : `${shown(columns.length[row])} ${head.figures.length_unit}` }), fate);
-  const article = make("article", { class: `card ${kind}${mask && !mask[row] ? " outside" : ""}` }, title);
+  const fate = columns.fate[row] < 0 ? make("span", { class: "fate", text: "kept" })
+    : make("span", { class: "fate dropped", text: `dropped: ${set.slug("reason", row)}` });
+  const title = make("h4", {}, make("b", { text: `${SIGNS[kind]} ${verdict || "not graded"}` }), fate);
+  const figures = [["reward", shown(columns.reward[row])], ["advantage", signed(columns.advantage[row])],
+    [head.figures.length_unit, columns.length[row] < 0 ? "–" : shown(columns.length[row], "count")]];
+  const article = make("article", { class: `card ${kind}${mask && !mask[row] ? " outside" : ""}` }, title,
+    make("div", { class: "numbers" }, ...figures.map(([name, value]) => make("span", {}, `${name} `, make("b", { text: value })))));
   article.dataset.row = row;
   article.dataset.response = texts.response_id ?? "";
-  if (texts.response_id !== undefined) article.append(make("div", { class: "quiet", text: `response_id ${texts.response_id}` }));
-  if (texts.turns) article.append(turnList(texts.turns));
-  if (texts.response !== undefined) article.append(textBox(texts.response, answerSpan(texts)));
-  if (texts.extracted_answer !== undefined) article.append(make("div", {}, make("b", { text: "Extracted answer " }), make("bdi", { text: texts.extracted_answer })));
-  article.append(evidenceList(set, texts), componentTable(set, row), pathOf(set, row, texts), otherTexts(set, texts));
+  if (texts.response_id !== undefined) title.title = plainLine(`response_id ${texts.response_id}`);
+  if (texts.turns) article.append(turnsPreview(texts.turns));
+  else if (texts.response !== undefined) article.append(responseBox(texts));
+  article.append(cardDetails(set, row, texts));
   return article;
+}
+
+function responseBox(texts) {
+  return texts.response === undefined ? "" : textBox(texts.response, answerSpan(texts), texts[TOKENS]);
+}
+
+function cardDetails(set, row, texts) {
+  const answer = texts.extracted_answer === undefined ? null : make("bdi", { text: texts.extracted_answer });
+  const summary = make("summary", {}, answer ? "answer " : "details", answer);
+  const rests = make("div", {}, ...(texts.turns ? [turnList(texts.turns), responseBox(texts)] : []), componentTable(set, row), evidenceList(set, texts));
+  const path = make("div", {}, make("h5", { text: "Path through the steps" }), pathOf(set, row, texts), otherTexts(set, texts));
+  const id = texts.response_id === undefined ? null : make("div", { class: "quiet", text: `response_id ${texts.response_id}` });
+  return make("details", {}, summary, id, make("div", { class: "columns" }, rests, path));
 }
 
 /** Where the extracted answer stands in the response, or null: as the rule found it, else its last occurrence. */
@@ -140,7 +189,7 @@ function pathOf(set, row, texts) {
     }
     list.append(item);
   }
-  return make("details", {}, make("summary", { text: "Path through the steps" }), list);
+  return list;
 }
 
 /** The value of a column in a row, as a text; null where it has none. */
@@ -148,25 +197,11 @@ function valueOf(set, row, texts, name) {
   const inColumns = IN_COLUMNS.has(name) || name.startsWith("reward_");
   if (inColumns && set.slugs[name]) return set.slug(name, row) || null;
   const numbers = inColumns ? set.columns[name] : undefined;
-  if (numbers) return Number.isNaN(numbers[row]) ? null : shown(numbers[row], 4);
+  if (numbers) return Number.isNaN(numbers[row]) ? null : shown(numbers[row]);
   const text = texts[name];
   if (text === undefined || name === "response" || name === "turns") return null;
-  const whole = typeof text === "number" ? shown(text, 4) : String(text);
-  return whole.length > 300 ? `${whole.slice(0, 300)}… (${whole.length} characters)` : whole;
-}
-
-function turnList(turns) {
-  const list = make("ol", { class: "path" });
-  for (const pairs of turns) {
-    const turn = Object.fromEntries(pairs);
-    const item = make("li", {}, make("b", { text: turn.role || "turn" }));
-    if (turn.text !== undefined) item.append(textBox(turn.text));
-    if (turn.tool !== undefined) item.append(make("div", { text: `calls ${turn.tool} ${turn.arguments || ""}` }));
-    if (turn.observation !== undefined) item.append(make("div", { class: "quiet", text: "observation" }), textBox(turn.observation));
-    if (turn.status !== undefined) item.append(make("div", { class: "quiet", text: turn.status }));
-    list.append(item);
-  }
-  return make("details", { open: true }, make("summary", { text: `${turns.length} turns` }), list);
+  const whole = typeof text === "number" ? shown(text, Number.isInteger(text) ? "count" : "number") : String(text);
+  return whole.length > 300 ? `${whole.slice(0, 300)}… (${shown(whole.length, "count")} characters)` : whole;
 }
 
 /** Whatever else steps wrote as text. */

@@ -1,16 +1,12 @@
 /* The sections with figures of a set. */
 
 function section(id, title, ...children) {
-  return make("section", { id }, make("h2", { text: title }), ...children);
+  return make("section", { id }, make("h2", { text: title }), ...children.filter(Boolean));
 }
 
-function tile(value, label, note = "") {
-  return make("div", { class: "tile" }, make("b", { text: shown(value) }), make("span", { text: label }),
-    note ? make("div", { class: "hint", text: note }) : null);
-}
-
-function share(part, whole) {
-  return whole ? `${(100 * part / whole).toFixed(1)}%` : "";
+function tile(value, label, whole = 0) {
+  return make("div", { class: "tile" }, make("b", { text: shown(value, "count") }),
+    whole ? make("span", { class: "hint", text: ` ${shown(value / whole, "share")}` }) : null, make("div", { text: label }));
 }
 
 function overviewSection({ head, columns }) {
@@ -18,62 +14,77 @@ function overviewSection({ head, columns }) {
   const kept = columns.fate.reduce((n, fate) => n + (fate < 0), 0);
   const tiles = make("div", { class: "tiles" },
     tile(head.rows, "rows after sampling"),
-    tile(kept, "kept", share(kept, head.rows)),
+    tile(kept, "kept", head.rows),
     tile(groups.groups, "groups with responses"),
-    tile(groups.all_right, "groups all right", share(groups.all_right, groups.groups)),
-    tile(groups.mixed, "groups mixed", share(groups.mixed, groups.groups)),
-    tile(groups.all_wrong, "groups all wrong", share(groups.all_wrong, groups.groups)),
-    tile(groups.ungraded, "groups not graded", share(groups.ungraded, groups.groups)),
-    tile(groups.without_signal, "groups without signal", share(groups.without_signal, groups.groups)));
+    tile(groups.all_right, "groups all right", groups.groups),
+    tile(groups.mixed, "groups mixed", groups.groups),
+    tile(groups.all_wrong, "groups all wrong", groups.groups),
+    groups.ungraded ? tile(groups.ungraded, "groups not graded", groups.groups) : null,
+    tile(groups.without_signal, "groups without signal", groups.groups));
+  const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
+    groups.pass_rates, "pass rate", "share", "groups");
+  return section("overview", "Overview", tiles, ...panelGrid(funnelPanel(funnel), rates));
+}
+
+function funnelPanel(funnel) {
   const reasons = [...new Set(funnel.flatMap(({ dropped }) => Object.keys(dropped)))];
   const names = funnel.map(({ step }, at) => `${at + 1} ${step}`);
   const series = [{ name: "rows out", values: funnel.map(({ rows_out: n }) => n) },
     ...reasons.map((name) => ({ name, values: funnel.map(({ dropped }) => dropped[name] || 0) }))];
-  const plot = barPanel("Funnel", "Rows that each step let through, and those that it dropped, by reason.",
-    names, series, { barmode: "stack" });
-  plot.querySelector(".plot").style.height = `${120 + 24 * names.length}px`;
-  const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
-    groups.pass_rates, "pass rate");
-  return section("overview", "Overview", tiles, make("div", { class: "grid" }, plot, rates));
+  if (!reasons.length && new Set(series[0].values).size < 2) {
+    return names.length ? flatFigure("Funnel", `no step added or dropped any of ${shown(series[0].values[0], "count")} rows`,
+      ["", ["rows out", "count"]], names.map((each, at) => [each, series[0].values[at]])) : null;
+  }
+  return barPanel("Funnel", "Rows that each step let through, and those that it dropped, by reason.",
+    names, series, "count", { barmode: "stack" });
 }
 
 function rewardsSection({ head }) {
   const { components, correlation, correlation_within: within } = head.figures;
   const names = Object.keys(components);
-  if (!names.length) return section("rewards", "Rewards", make("p", { text: "No component in this set." }));
+  if (!names.length) return section("rewards", "Rewards", make("p", { text: "No component in this set." }), signsPanel());
+  const shares = ["variance_share", "mass_share"].map((key) => names.map((name) => components[name][key]));
+  const isSplit = names.length > 1 && shares.some((own) => own.some((each) => each !== null));
+  const made = isSplit ? barPanel("What advantages are made of", "", names, [
+    { name: "variance share", values: shares[0] }, { name: "mass share", values: shares[1] }], "share", { barmode: "group" }) : null;
+  const histograms = names.map((name) =>
+    histogramPanel(`Values of ${name}`, "", components[name].histogram, name, "number"));
+  return section("rewards", "Rewards", signsPanel(), componentsPanel(names, components),
+    ...panelGrid(made, ...correlationPanels(names, correlation, within), ...histograms));
+}
+
+function componentsPanel(names, components) {
   const rows = names.map((name) => {
     const each = components[name];
-    const missing = Object.entries(each.missing).map(([slug, n]) => `${slug} ${n}`).join(", ");
+    const missing = Object.entries(each.missing).map(([slug, n]) => `${slug} ${shown(n, "count")}`).join(", ");
     return [name, each.n, each.mean, each.std, ...(each.quantiles.length ? each.quantiles : Array(7).fill(null)),
       missing || "0", each.variance_share, each.mass_share, each.dominant_groups];
   });
-  const headings = ["component", "n", "mean", "std", "min", "5%", "25%", "50%", "75%", "95%", "max",
-    "missing", "variance share", "mass share", "dominant in groups"];
-  const table = make("div", { class: "panel" }, make("h3", { text: "Components" }),
-    make("div", { class: "hint", text: "Variance share: of the advantages of kept rows; shares add up to 1, "
+  const headings = ["component", ["n", "count"], "mean", "sd", "min", "5%", "25%", "50%", "75%", "95%", "max",
+    "missing", ["variance share", "share"], ["mass share", "share"], ["dominant in groups", "count"]];
+  const panel = make("div", { class: "panel" }, make("h3", { text: "Components" }),
+    make("div", { class: "hint", text: "Variance share: of the advantages of kept rows; shares add up to 100%, "
       + "and one below 0 works against the others. Mass share: of the weights in front of grad log p." }),
     figureTable(headings, rows));
-  table.dataset.figure = "Components";
-  const shares = barPanel("What advantages are made of", "", names, [
-    { name: "variance share", values: names.map((name) => components[name].variance_share) },
-    { name: "mass share", values: names.map((name) => components[name].mass_share) }], { barmode: "group" });
-  const histograms = names.map((name) =>
-    histogramPanel(`Values of ${name}`, "", components[name].histogram, name));
-  return section("rewards", "Rewards", table, make("p"), signsPanel(), make("p"), make("div", { class: "grid" }, shares,
-    heatmapPanel("Correlation", "Pearson's r, over rows that have both.", names, correlation),
-    heatmapPanel("Correlation within groups", "After the group's mean is taken off.", names, within),
-    ...histograms));
+  panel.dataset.figure = "Components";
+  return panel;
 }
 
 function signsPanel() {
   if (!HEAD.signs.length) return null;
+  const headings = ["sign", "set", "p", "effect", "", ""];
   const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows",
-    sign.p === null ? null : sign.p.toFixed(4), sign.effect,
-    sign.alarm ? "alarm" : "", sign.reason]);
-  const panel = make("div", { class: "panel" }, make("h3", { text: "Signs of reward hacking" }),
+    sign.p === null ? null : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
+  const place = figureTable(headings, rows);
+  const table = place.firstChild;
+  table.tHead.rows[0].append(make("th", { text: "its rows" }));
+  HEAD.signs.forEach((sign, at) => {
+    table.tBodies[0].rows[at].classList.toggle("alarm", sign.alarm);
+    table.tBodies[0].rows[at].append(make("td", {}, commandBox(sign.command)));
+  });
+  const panel = make("div", { class: "panel", id: "signs" }, make("h3", { text: "Signs of reward hacking" }),
     make("div", { class: "hint", text: "What the reward goes with, against permuted groups: of clean runs, at most 1 in "
-      + "100 has an alarm. Their rows: rejuice audit PATH --rows NAME_WITH_UNDERSCORES." }),
-    figureTable(["sign", "set", "p", "effect", "alarm", "why not"], rows));
+      + "100 has an alarm. A sign is a correlation, not proof: read its rows." }), place);
   panel.dataset.figure = "Signs";
   return panel;
 }
@@ -92,12 +103,12 @@ function lengthsSection({ head, columns, slugs }) {
     return [slug, own.length, mean, quantile(0.05), quantile(0.5), quantile(0.95)];
   }).filter((row) => row[1]);
   const byVerdict = make("div", { class: "panel" }, make("h3", { text: `Length by verdict (${unit})` }),
-    figureTable(["verdict", "rows", "mean", "5%", "median", "95%"], rows));
-  const silent = `Groups without signal (all advantages 0 or none): ${shown(groups.without_signal)} of `
-    + `${shown(groups.groups)} (${share(groups.without_signal, groups.groups)}).`;
-  return section("lengths", "Lengths and advantages", make("div", { class: "grid" },
-    histogramPanel(`Lengths (${unit})`, "", lengths, unit),
-    histogramPanel("Advantages", silent, advantages, "advantage"), byVerdict));
+    figureTable(["verdict", ["rows", "count"], ["mean", "length"], ["5%", "count"], ["median", "count"], ["95%", "count"]], rows));
+  const silent = `Groups without signal (all advantages 0 or none): ${shown(groups.without_signal, "count")} of `
+    + `${shown(groups.groups, "count")}${groups.groups ? ` (${shown(groups.without_signal / groups.groups, "share")})` : ""}.`;
+  return section("lengths", "Lengths and advantages", ...panelGrid(
+    histogramPanel(`Lengths (${unit})`, "", lengths, unit, "count"), rows.length > 1 ? byVerdict : null,
+    histogramPanel("Advantages", silent, advantages, "advantage", "number")));
 }
 
 function mapSection(set) {
@@ -114,8 +125,8 @@ function mapSection(set) {
   }).filter(({ rows }) => rows.length);
   const n = traces.reduce((sum, { rows }) => sum + rows.length, 0);
   const panel = plotPanel("Map of responses",
-    `${shown(n)} of ${shown(head.rows)} responses by their n-grams, on the two directions in which they `
-    + "differ most. A click opens the group.", traces, { showlegend: true }, ["verdict", "responses"],
+    `${shown(n, "count")} of ${shown(head.rows, "count")} responses by their n-grams, on the two directions in which they `
+    + "differ most. A click opens the group.", traces, { showlegend: true }, ["verdict", ["responses", "count"]],
     traces.map(({ name, rows }) => [name, rows.length]));
   const place = panel.querySelector(".plot");
   place.style.height = "460px";
@@ -128,15 +139,12 @@ function mapSection(set) {
 
 function timeSection({ head }) {
   const { funnel } = head.figures;
-  if (head.step !== null) {
-    return section("time", "Time", make("p", { text: "Training keeps no seconds of single steps; those of "
-      + "sampling and of the update are among its curves, below." }));
-  }
-  const rows = funnel.map((each) => [each.step, each.seconds, each.cached ? "yes" : "no", each.retried,
-    Object.entries(each.notes).map(([name, n]) => `${name} ${shown(n)}`).join(", ")]);
-  const table = make("div", { class: "panel" }, make("h3", { text: "Steps" }),
-    figureTable(["step", "seconds", "from the cache", "rows retried", "notes"], rows));
-  return section("time", "Time", make("div", { class: "grid" },
-    barPanel("Seconds", "", funnel.map(({ step }, at) => `${at + 1} ${step}`),
-      [{ name: "seconds", values: funnel.map(({ seconds }) => seconds) }]), table));
+  // Training keeps no seconds of single steps; those of sampling and of the update are among its curves.
+  if (head.step !== null || !funnel.length) return null;
+  const whole = funnel.reduce((sum, { seconds }) => sum + seconds, 0);
+  const rows = funnel.map((each, at) => [`${at + 1} ${each.step}`, each.seconds, whole ? each.seconds / whole : null, each.cached ? "yes" : "no", each.retried,
+    Object.entries(each.notes).map(([name, n]) => `${name} ${shown(n, Number.isInteger(n) ? "count" : "number")}`).join(", ")]);
+  const table = make("div", { class: "panel" }, figureTable(["step", ["seconds", "seconds"], ["share", "share"], "from the cache", ["rows retried", "count"], "notes"], rows));
+  table.dataset.figure = "Time";
+  return section("time", "Time", table);
 }

@@ -2,7 +2,7 @@
 
 const HASH = /^#(?:set=(\d{1,6}))?(?:&group=(\d{1,9}))?(?:&theme=(dark|light))?$/;
 const KEYS = [["j, k", "next, previous group"], ["Enter", "open the group of the focused line"], ["Esc", "close the group"],
-  ["/", "search in texts"], ["[, ]", "previous, next set"], ["1 to 8", "go to a section"],
+  ["/", "search in texts"], ["[, ]", "previous, next set"], ["1 to 9", "go to a section"],
   ["f", "only rows whose reward is missing"], ["?", "these keys"]];
 const sets = new Map();
 let current = 0;
@@ -39,14 +39,23 @@ function recipeSection() {
   return section("recipe", "Recipe", make("details", {}, make("summary", { text: "as it ran" }), textBox(HEAD.recipe)));
 }
 
-async function showSet(at) {
+/** The sections in their order: what the page is about, samples, and the others. */
+function sectionsOf(set) {
+  const [first, ...others] = [pairSection(), trainingSection(), overviewSection(set)].filter(Boolean);
+  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
+    changeSection(), recipeSection()].filter(Boolean);
+}
+
+async function showSet(at, group = -1) {
   current = at;
   const main = document.getElementById("main");
   samples.open = -1;
   samples.run += 1;
   if (!HEAD.sets.length) {
+    fillHeader(null);
     main.replaceChildren(...[trainingSection(), recipeSection()].filter(Boolean));
     fillIndex();
+    document.documentElement.dataset.ready = "1";
     return;
   }
   const set = await loadedSet(at);
@@ -57,10 +66,13 @@ async function showSet(at) {
   banner.hidden = !set.head.banner;
   addText(replaced("banner"), set.head.banner);
   document.getElementById("set").value = String(at);
-  main.replaceChildren(...[overviewSection(set), rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
-    trainingSection(), samplesSection(), recipeSection()].filter(Boolean));
+  fillHeader(set.head);
+  main.replaceChildren(...sectionsOf(set));
   fillIndex();
   await showList();
+  document.documentElement.dataset.ready = "1";
+  if (group >= 0 && group < set.head.groups) await openGroup(group, true);
+  else await openFirst();
 }
 
 function fillSets() {
@@ -85,7 +97,7 @@ function onKey(event) {
   const { key } = event;
   const form = document.getElementById("filters");
   if (key === "?") document.getElementById("keys").showModal();
-  else if (/^[1-8]$/.test(key) && sections[key - 1]) sections[key - 1].scrollIntoView();
+  else if (/^[1-9]$/.test(key) && sections[key - 1]) sections[key - 1].scrollIntoView();
   else if (key === "[" && current > 0) showSet(current - 1).then(writeHash);
   else if (key === "]" && current + 1 < HEAD.sets.length) showSet(current + 1).then(writeHash);
   else if (!form) return;
@@ -110,9 +122,7 @@ async function start() {
   document.getElementById("help").addEventListener("click", () => keys.showModal());
   document.addEventListener("keydown", onKey);
   fillSets();
-  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0);
-  document.documentElement.dataset.ready = "1";
-  if (group && samples.set && Number(group) < samples.set.head.groups) await openGroup(Number(group), true);
+  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0, group === undefined ? -1 : Number(group));
 }
 
 function replaced(id) {

@@ -1,12 +1,15 @@
-/* The browser of samples: filters and search, a list of groups, and one group opened beside it. */
+/* The browser of samples: filters and search, a list of groups, and below it the one that is open. */
 
 const samples = { set: null, mask: null, found: null, words: "", groups: [], open: -1, table: null, run: 0 };
 
+const LISTED = 6;
+const KEYS_HINT = "Keys: j and k for the next and the previous group, / to search, ? for all.";
+
 function samplesSection() {
-  const hint = "j and k go to the next and previous group, / searches, f keeps judge failures only.";
   return section("samples", "Samples", filterForm(samples.set),
-    make("p", { class: "hint", id: "matches", role: "status", text: hint }),
-    make("div", { class: "browser" }, make("div", { id: "list-place" }), make("div", { id: "group", tabIndex: -1 })));
+    make("p", { class: "hint", id: "matches", role: "status" }),
+    samples.set.head.note ? make("p", { class: "hint", text: samples.set.head.note }) : null,
+    make("div", { id: "list-place" }), make("div", { id: "group", tabIndex: -1 }));
 }
 
 function field(label, control) {
@@ -92,12 +95,12 @@ async function applyFilters() {
     rows += n;
   }
   samples.table.clear().rows.add(shownGroups).draw();
-  status.textContent = `${shown(rows)} of ${shown(set.head.rows)} rows in ${shown(shownGroups.length)} groups.`;
+  status.textContent = `${shown(rows, "count")} of ${shown(set.head.rows, "count")} rows in ${shown(shownGroups.length, "count")} groups. ${KEYS_HINT}`;
   status.dataset.rows = rows;
   status.dataset.groups = shownGroups.length;
 }
 
-/** A line of the list: group, excerpt, pass rate, matching rows, kept, mean reward, spread. */
+/** A line of the list: group, its number, excerpt, pass rate, matching rows, kept, mean reward, spread. */
 function listLine(set, group, n) {
   const { verdict, fate, reward } = set.columns;
   const right = set.slugs.verdict.indexOf("correct");
@@ -111,7 +114,7 @@ function listLine(set, group, n) {
   }
   const mean = known ? sum / known : null;
   const spread = known ? Math.sqrt(Math.max(0, squares / known - mean ** 2)) : null;
-  return [group, set.excerpts[group], graded ? rights / graded : null, n, kept, mean, spread];
+  return [group, rowNumbers(set, group)?.[0] ?? null, set.excerpts[group], graded ? rights / graded : null, n, kept, mean, spread];
 }
 
 async function showList() {
@@ -120,15 +123,17 @@ async function showList() {
   const table = make("table", { id: "list", class: "display compact" });
   document.getElementById("list-place").replaceChildren(table);
   const text = DataTable.render.text();
-  // Numbers stay numbers for sorting; what a cell shows is always a text node, made here.
-  const asText = (td, value) => { td.replaceChildren(); addText(td, typeof value === "number" ? shown(value, 2) : value ?? "–"); };
-  const column = (title, more = {}) => ({ title, createdCell: asText, ...more,
+  const wide = !matchMedia("(max-width: 900px)").matches;
+  const column = (title, kind, more = {}) => ({ title, ...more,
+    // Numbers stay numbers for sorting; what a cell shows is always a text node, made here.
+    createdCell: (td, value) => { td.replaceChildren(); addText(td, typeof value === "number" ? shown(value, kind) : value ?? "–"); },
     render: (value, type) => (type === "display" ? text.display(value === null ? "" : value) : value === null ? -Infinity : value) });
   samples.table = new DataTable(table, {
-    data: [], autoWidth: false, deferRender: true, pageLength: 25, lengthChange: false, searching: false,
-    order: [[6, "desc"], [2, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
-    columns: [column("Group", { className: "number" }), column("Prompt"), column("Pass rate"), column("Rows"), column("Kept", { className: "number" }),
-      column("Reward"), column("Spread", { className: "spare" })],
+    data: [], autoWidth: false, deferRender: true, pageLength: LISTED, lengthChange: false, searching: false,
+    order: [[7, "desc"], [3, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
+    columns: [{ visible: false }, column("Row", "count"), column("Prompt", "count", { className: "excerpt" }), column("Pass rate", "share"),
+      column("Rows", "count", { visible: wide }), column("Kept", "count", { visible: wide }),
+      column("Reward", "number"), column("sd", "number", { visible: wide })],
     createdRow: (line, data) => {
       line.tabIndex = 0;
       line.dataset.group = data[0];
@@ -143,7 +148,7 @@ function listedGroups() {
   return samples.table.rows({ order: "applied" }).data().toArray().map((line) => line[0]);
 }
 
-/** Open a group beside the list, and show its line. */
+/** Open a group below the list, and show its line; with `focus`, go to it where it is out of sight. */
 async function openGroup(group, focus = false) {
   samples.open = group;
   const set = samples.set, place = document.getElementById("group");
@@ -151,15 +156,22 @@ async function openGroup(group, focus = false) {
   if (samples.open !== group || samples.set !== set) return;
   place.replaceChildren(...groupCards(set, group, texts, samples.mask));
   place.dataset.group = group;
-  const at = listedGroups().indexOf(group);
-  if (at >= 0) samples.table.page(Math.floor(at / samples.table.page.len())).draw("page");
+  if (!document.querySelector(`#list tbody tr[data-group="${group}"]`)) {  // It is on another page of the list.
+    const at = listedGroups().indexOf(group);
+    if (at >= 0) samples.table.page(Math.floor(at / samples.table.page.len())).draw("page");
+  }
   for (const line of document.querySelectorAll("#list tbody tr")) {
     line.classList.toggle("open", Number(line.dataset.group) === group);
   }
   writeHash();
-  const narrow = matchMedia("(max-width: 900px)").matches;
-  if (focus && narrow) place.scrollIntoView();
-  else if (focus) document.querySelector("#list tr.open")?.scrollIntoView({ block: "nearest" });
+  const { top } = place.getBoundingClientRect();
+  if (focus && (top < 0 || top > innerHeight * 0.7)) place.scrollIntoView();
+}
+
+/** Open the first group of the list, unless one is open. */
+async function openFirst() {
+  const first = document.querySelector("#list tbody tr")?.dataset.group;
+  if (samples.open < 0 && first !== undefined) await openGroup(Number(first));
 }
 
 function closeGroup() {
@@ -175,6 +187,6 @@ function nextGroup(by) {
   if (!listed.length) return;
   const at = listed.indexOf(samples.open);
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), listed.length - 1);
-  document.getElementById("samples").scrollIntoView();
+  document.getElementById("group").scrollIntoView();
   openGroup(listed[next], true);
 }

@@ -1,13 +1,13 @@
 /* Curves of a training run, and what changed from one of its steps to another. */
 
 const CURVES = [
-  ["Validation", /^(rejuice\/validation\/.*(mean|pass|maj)@\d+|val-core\/.*\/(acc|reward)\/mean@\d+)$/],
-  ["Reward", /^(rejuice\/reward.*|critic\/score\/mean)$/],
-  ["Pass rate and mixed groups", /^rejuice\/(pass_rate|mixed_groups)$/],
-  ["Rows", /^rejuice\/(rows_.*|dropped\/.*)$/],
-  ["Tokens", /^(rejuice\/response_tokens|response_length\/mean)$/],
-  ["Policy", /^actor\/(entropy|entropy_loss|grad_norm|kl_loss|ppo_kl|pg_clipfrac)$/],
-  ["Seconds", /^timing_s\/(step|gen|update_actor|testing|adv)$/],
+  ["Validation", /^(rejuice\/validation\/.*(mean|pass|maj)@\d+|val-core\/.*\/(acc|reward)\/mean@\d+)$/, "share"],
+  ["Reward", /^(rejuice\/reward.*|critic\/score\/mean)$/, "number"],
+  ["Pass rate and mixed groups", /^rejuice\/(pass_rate|mixed_groups)$/, "share"],
+  ["Tokens", /^(rejuice\/response_tokens|response_length\/mean)$/, "length"],
+  ["Policy", /^actor\/(entropy|entropy_loss|grad_norm|kl_loss|ppo_kl|pg_clipfrac)$/, "number"],
+  ["Rows", /^rejuice\/(rows_.*|dropped\/.*)$/, "count"],
+  ["Seconds", /^timing_s\/(step|gen|update_actor|testing|adv)$/, "seconds"],
 ];
 
 function trainingSection() {
@@ -15,25 +15,28 @@ function trainingSection() {
   if (!curves.length && sets.every(({ step }) => step === null)) return null;
   const runs = curves.map(({ run, points }) => [run, new Map(points.map((point) => [point.step, point]))]);
   const names = [...new Set(curves.flatMap(({ points }) => points.flatMap((point) => Object.keys(point))))];
-  const panels = CURVES.map(([title, pattern]) => {
+  const panels = CURVES.map(([title, pattern, kind]) => {
     const own = names.filter((name) => pattern.test(name)).map((name) => [name.replace(/^rejuice\//, ""), name]);
-    return stepsPanel(title, "", runs, own, (point, name) => point[name] ?? null);
+    return stepsPanel(title, "", runs, own, (point, name) => point[name] ?? null, kind);
   });
   panels.push(...figuresOverSteps(sets.filter(({ step, kind }) => step !== null && kind === "answers")));
-  const change = sets.filter(({ step }) => step !== null).length > 1 ? changePanel() : null;
-  return section("training", "Training", change, make("div", { class: "grid" }, ...panels.filter(Boolean)));
+  return section("training", "Training", ...panelGrid(...panels));
+}
+
+function changeSection() {
+  return HEAD.sets.filter(({ step }) => step !== null).length > 1 ? section("changed", "Why did it change?", changePanel()) : null;
 }
 
 /** A line for each name in each run, over the training steps; null without any.
  *
  * `runs` has a name and a Map by step for each run, `names` a label and a name for each line. */
-function stepsPanel(title, note, runs, names, value) {
+function stepsPanel(title, note, runs, names, value, kind) {
   const x = [...new Set(runs.flatMap(([, points]) => [...points.keys()]))].sort((a, b) => a - b);
   const series = names.flatMap(([label, name]) => runs.map(([run, points]) => ({
     name: run ? `${label} (${run})` : label,
     values: x.map((step) => (points.has(step) ? value(points.get(step), name) : null)),
   }))).filter(({ values }) => values.some((each) => each !== null));
-  return series.length ? linePanel(title, note, x, series, "step") : null;
+  return series.length ? linePanel(title, note, x, series, "step", kind) : null;
 }
 
 /** Figures of the sets in the page, one point for each training step of each run. */
@@ -47,11 +50,11 @@ function figuresOverSteps(sets) {
   const dropped = (figures, slug) => figures.funnel.reduce((n, each) => n + (each.dropped[slug] || 0), 0);
   const both = (name) => [name, name];
   return [
-    stepsPanel("Dropped rows over steps", "By reason.", runs, slugs.map(both), dropped),
+    stepsPanel("Dropped rows over steps", "By reason.", runs, slugs.map(both), dropped, "count"),
     stepsPanel("Groups over steps", "Shares of the groups of a step.", runs, groups,
-      ({ groups: own }, name) => (own.groups ? own[name] / own.groups : null)),
+      ({ groups: own }, name) => (own.groups ? own[name] / own.groups : null), "share"),
     stepsPanel("Variance shares over steps", "What the advantages were made of.", runs, components.map(both),
-      (figures, name) => figures.components[name]?.variance_share ?? null),
+      (figures, name) => figures.components[name]?.variance_share ?? null, "share"),
   ];
 }
 
@@ -76,8 +79,7 @@ function changePanel() {
   from.addEventListener("change", fill);
   to.addEventListener("change", fill);
   fill();
-  return make("div", { class: "panel", id: "change" }, make("h3", { text: "Why did it change?" }),
-    make("div", {}, make("label", { text: "From " }, from), make("label", { text: " to " }, to)), place);
+  return make("div", { class: "panel", id: "change" }, make("div", {}, make("label", { text: "From " }, from), make("label", { text: " to " }, to)), place);
 }
 
 /** Rows that are kept and have a reward, from `start` to `end`. */
@@ -154,5 +156,5 @@ async function newResponses(a, b) {
     .sort((x, y) => y[1].n - x[1].n).slice(0, 10)
     .map(([, { response, n }]) => [n, response.length > 200 ? `${response.slice(0, 200)}…` : response]);
   if (!rows.length) return [make("p", { class: "quiet", text: "No response is new and frequent (3 times or more)." })];
-  return [make("h3", { text: "Responses that are new and frequent" }), figureTable(["times", "response"], rows)];
+  return [make("h3", { text: "Responses that are new and frequent" }), figureTable([["times", "count"], "response"], rows)];
 }

@@ -3,11 +3,13 @@
 import os
 
 import browser as browsers
+import numpy as np
 import page_fixture
 import pyarrow as pa
 import pytest
 
-from rejuice.pipelines.analysis.page.build import PageCurves, PageStep, build_page
+from rejuice.pipelines.analysis.page.build import PageCurves, PageRun, PageStep, build_page
+from rejuice.pipelines.analysis.page.tokens import COLUMN as TOKENS
 from rejuice.pipelines.analysis.rows import BY_TRAINING
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -257,8 +259,9 @@ def test_keys(page):
     def opened():
         return page.run("return document.getElementById('group').dataset.group")
 
-    page.key("j")
+    # The first of the list is open from the start.
     first = page.wait("return document.getElementById('group').dataset.group")
+    assert first == page.run("return document.querySelector('#list tbody tr').dataset.group")
     page.key("j")
     page.wait("return document.getElementById('group').dataset.group !== arguments[0]", first)
     page.key("k")
@@ -282,7 +285,7 @@ def test_keys(page):
     page.wait("return document.getElementById('set').value === '0'")
     page.key("2")
     page.wait(
-        "return Math.abs(document.getElementById('rewards').getBoundingClientRect().top) < 200"
+        "return Math.abs(document.getElementById('samples').getBoundingClientRect().top) < 200"
     )
     page.key("?")
     assert page.run("return document.getElementById('keys').open")
@@ -294,7 +297,7 @@ def test_training_steps_are_compared(page, tmp_path):
     build_page(page_fixture.page_data(training=True), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
     show_all(page)
-    page.wait("return document.querySelector('#change h3 ~ div table')")
+    page.wait("return document.querySelector('#change table')")
     rows = page.run(
         "return [...document.querySelectorAll('#change tbody tr')].map((e) => [...e.cells].map((c) => c.dataset.value))"
     )
@@ -311,11 +314,12 @@ def test_training_steps_are_compared(page, tmp_path):
 def test_rows_that_training_itself_drops(page, tmp_path):
     data = page_fixture.page_data(hostile=False, training=True)
     only = data.sets[0]
-    fate_N = only.columns[0].values.copy()
+    fate = next(each for each in only.columns if each.name == "fate")
+    fate_N = fate.values.copy()
     fate_N[7] = BY_TRAINING
     last = PageStep(BY_TRAINING, "training", (), {"plain 1": "more groups than were asked for"})
     changed = only._replace(
-        columns=(only.columns[0]._replace(values=fate_N), *only.columns[1:]),
+        columns=tuple(x._replace(values=fate_N) if x is fate else x for x in only.columns),
         steps=(*only.steps, last),
     )
     build_page(data._replace(sets=(changed,)), tmp_path / "p.html")
@@ -347,7 +351,7 @@ def test_rows_that_training_itself_drops(page, tmp_path):
 
 
 def headings(page):
-    page.wait("return document.querySelector('#change h3 ~ div table')")
+    page.wait("return document.querySelector('#change table')")
     return page.run(
         "return [...document.querySelectorAll('#change h3, #change .quiet')].map((e) => e.textContent)"
     )
@@ -397,18 +401,188 @@ def test_words_are_found_in_turns(page):
         page.filtered(rows)
 
 
-def test_signs_are_those_of_the_audit(page, tmp_path):
+def test_signs_are_those_of_the_audit_with_their_commands(page, tmp_path):
     data = page_fixture.page_data()
     signs = (
-        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "rows": []},
-        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "rows": []},
+        {"name": "<b>length</b> pays", "set": "", "p": 0.0001, "effect": 0.21, "alarm": True, "reason": "", "command": "rejuice audit '<b>' --rows a"},
+        {"name": "many boxes", "set": "step 1", "p": None, "effect": None, "alarm": False, "reason": "too few groups (2)", "command": "rejuice audit b"},
     )  # fmt: skip
     build_page(data._replace(signs=signs), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
-    assert page.table("Signs") == [
+    assert [row[:6] for row in page.table("Signs")] == [
         ["<b>length</b> pays", "all rows", "0.0001", "0.21", "alarm", ""],
         ["many boxes", "step 1", "null", "null", "", "too few groups (2)"],
     ]
+    commands = page.run(
+        "return [...document.querySelectorAll('#signs code')].map((e) => e.textContent)"
+    )
+    assert commands == [each["command"] for each in signs]
+    page.run("document.querySelector('#signs button').click()")
+    page.wait(
+        "const s = String(getSelection()); return s || document.querySelector('#signs button').textContent === 'Copied'"
+    )
+    assert page.console() == []
+
+
+SIZE = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+
+
+def first_set(data, **changes):
+    """The page of its first set only, with other fields."""
+    return data._replace(sets=(data.sets[0]._replace(**changes),), curves=())
+
+
+def test_eight_responses_fit_one_screen(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    groups = np.array([0, 8], np.int32)
+    data = first_set(data, groups_at=groups, group_texts=data.sets[0].group_texts.slice(0, 2))
+    runs = (PageRun("out/a.parquet", "export", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
+    build_page(data._replace(runs=runs), tmp_path / "p.html")
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
+    page.open(tmp_path / "p.html", "#set=0&group=0")
+    titles = page.run("return [...document.querySelectorAll('h2')].map((e) => e.textContent)")
+    assert titles[:2] == ["Overview", "Samples"]
+    facts = page.run(
+        "return [...document.querySelectorAll('.fact')].map((e) => e.innerText.split('\\n'))"
+    )
+    assert dict(fact[:2] for fact in facts) == {
+        "recipe": "a.yaml", "model": "small/policy", "date": "2026-01-02 03:04 UTC",
+        "prompts × responses": "3 × 4", "accuracy": "61.1%95%: 30.8% to 84.8%, over 3 prompts",
+        "pass@1, 2, 4": "61.1%, 83.3%, 100.0%",
+    }  # fmt: skip
+    page.wait("return document.getElementById('group').dataset.group === '0'")
+    assert page.run("return document.querySelector('#group h3').textContent") == "rows 4 to 5"
+    page.run("document.getElementById('group').scrollIntoView()")
+    ends = page.run(
+        "return [...document.querySelectorAll('#group article')].map((e) => e.getBoundingClientRect().bottom)"
+    )
+    assert len(ends) == 8
+    assert max(ends) <= 900
+    whole = page.run("return document.body.innerText")
+    assert not {"±", "std"} & set(whole.split())
+    page.desktop()
+
+
+def test_plots_that_say_nothing_are_lines_with_a_table(page):
+    flat = page.run(
+        "return [...document.querySelectorAll('.flat > details')].map((e) => e.firstChild.textContent)"
+    )
+    assert "Values of format: 0.100 in all 12 responses" in flat
+    assert page.table("Values of format")[0][2] == "12"
+    # One component is constant: nothing is correlated with it.
+    assert page.run("return document.querySelectorAll('[data-figure^=Correlation]').length") == 0
+
+
+def test_a_training_run_opens_at_its_curves(page, tmp_path):
+    data = page_fixture.page_data(hostile=False, training=True)
+    points = tuple(
+        {"step": s, "rejuice/validation/held_out/mean@8": 0.2 + s / 10,
+         "rejuice/validation/held_out/mean_low": 0.1, "rejuice/validation/held_out/mean_high": 0.625,
+         "rejuice/reward": s / 10, "critic/score/mean": s / 10, "rejuice/reward_format": 0.5}
+        for s in (0, 1, 1234)
+    )  # fmt: skip
+    build_page(data._replace(curves=(PageCurves("", points),)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    titles = page.run("return [...document.querySelectorAll('h2')].map((e) => e.textContent)")
+    assert titles[:3] == ["Training", "Samples", "Overview"]
+    fact = "return document.querySelector('.fact').innerText"
+    assert page.run(fact).split("\n")[0] == "validation, step 0 to 1,234"
+    assert "95%: 10.0% to 62.5%" in page.run(fact)
+    # What is constant, and what repeats another line, is in the table only.
+    lines = page.run(
+        "return document.querySelector('#training .plot[aria-label=Reward]').traces.map((e) => e.name)"
+    )
+    assert lines == ["reward"]
+    assert page.table("Reward")[2] == ["1234", "123.4", "123.4", "0.5"]
+
+
+def test_turns_are_a_conversation_with_long_results_folded(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    turns = [
+        [("role", "policy"), ("text", "search: eggs")],
+        [("role", "tool"), ("tool", "search"), ("arguments", '{"q": "eggs"}'), ("observation", "egg " * 200), ("status", "failed")],
+        [("role", "judge"), ("text", "answer: 12")],
+    ]  # fmt: skip
+    texts = data.sets[0].row_texts
+    column = pa.array([turns] * len(texts), pa.list_(pa.map_(pa.string(), pa.string())))
+    at = texts.column_names.index("turns")
+    build_page(
+        first_set(data, row_texts=texts.set_column(at, "turns", column)), tmp_path / "p.html"
+    )
+    page.open(tmp_path / "p.html")
+    page.wait("return document.querySelector('#group .preview')")
+    preview = page.run("return document.querySelector('#group .preview').innerText.split('\\n')")
+    assert preview[0] == "policy search: eggs"
+    page.run("document.querySelector('#group article details').open = true")
+    found = page.run(
+        "return [...document.querySelector('.turns').children].map((e) => [e.className, e.innerText])"
+    )
+    assert [each for each, _ in found] == ["turn policy", "turn tool", "turn model"]
+    assert 'search {"q": "eggs"}' in found[1][1]
+    assert "(800 characters)" in found[1][1]
+    assert "failed" in found[1][1]
+    assert "egg " * 100 not in found[1][1]
+    page.run("document.querySelector('.turn.tool details').open = true")
+    shown = page.run("return document.querySelector('.turn.tool pre').textContent")
+    assert shown == "egg " * 200
+
+
+def test_tokens_are_shaded_by_their_log_probability(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    texts = data.sets[0].row_texts
+    at = texts.column_names.index("response")
+    texts = texts.set_column(at, "response", pa.array(["It is plain 0 \U0001f600."] * 12))
+    texts = texts.drop_columns(["turns", page_fixture.EVIDENCE])
+    tokens = {"lengths": [3, 3, 6, 2, 3, 0], "logprobs": [0, -250, -600, -4, -10, -1]}
+    texts = texts.append_column(TOKENS, pa.array([tokens] * 12))
+    build_page(first_set(data, row_texts=texts), tmp_path / "p.html")
+    page.open(tmp_path / "p.html", "#set=0&group=0")
+    page.wait("return document.getElementById('group').dataset.group")
+    box = "document.querySelector('#group article[data-row=\"0\"] pre.text')"
+    assert page.run(f"return {box}.textContent") == "It is plain 0 \U0001f600."
+    shades = page.run(
+        f"return [...{box}.querySelectorAll('.token')].map((e) => [e.textContent, e.style.getPropertyValue('--shade'), e.title])"
+    )
+    assert shades == [
+        ["is ", "0.500", "ln p -2.5, p 8.2%"],
+        ["plain ", "1.000", "ln p -6.0, p 0.2%"],
+        ["\U0001f600.", "0.020", "ln p -0.1, p 90.5%"],
+    ]
+    assert page.run(f"return {box}.querySelector('mark').textContent") == "plain 0"
+    colour = f"return getComputedStyle({box}.querySelector('.token')).backgroundColor"
+    shaded = page.run(colour)
+    page.run("document.querySelector('.shades input').click()")
+    assert page.run(colour) != shaded
+
+
+def test_two_runs_have_their_prompts_beside_each_other(page, tmp_path):
+    data = page_fixture.page_data()
+    a, b = data.sets
+    reward = next(each for each in b.columns if each.name == "reward")
+    changed = reward._replace(values=reward.values + np.repeat([0.0, 0.0, 0.25], 4))
+    b = b._replace(columns=tuple(changed if x is reward else x for x in b.columns))
+    change = {
+        "reward": [0.5, 0.75],
+        "kept": [1200, 8],
+        "length": [8.5, 9.0],
+        "by_chance": [0.1, 0.4],
+    }
+    pair = {"sets": [0, 1], "prompts": [3, 0, 0], "change": change, "command": "rejuice diff <b> b"}
+    build_page(data._replace(sets=(a, b), curves=(), pair=pair), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    page.wait("return document.querySelectorAll('#pair article').length === 8")
+    rows = page.run(
+        "return [...document.querySelectorAll('#both tbody tr')].map((e) => [...e.cells].map((c) => c.textContent))"
+    )
+    assert ["mean reward of kept rows", "0.500", "0.750", "0.250"] in rows
+    assert ["kept rows", "1,200", "8", "-1,192"] in rows
+    assert ["groups without signal", "33.3%", "33.3%", "0.0 points"] in rows
+    first = page.run("return document.getElementById('pair-prompt').selectedOptions[0].textContent")
+    assert first.startswith("row 6: 0.350, 0.600 (+0.250)")
+    heads = page.run("return [...document.querySelectorAll('#pair h3')].map((e) => e.textContent)")
+    assert [each.split(",")[0] for each in heads] == ["A: row 6", "B: row 6"]
+    assert "+0.100 to +0.400" in page.run("return document.getElementById('both').textContent")
+    assert page.run("return window.hit") is None
     assert page.console() == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import command
@@ -13,10 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from page_fixture import RESPONSES, STEPS, Page, recorded
 
+from rejuice.operators import Change
+from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.analysis.page.build import build_page
-from rejuice.pipelines.analysis.page.rows import page_of
+from rejuice.pipelines.analysis.page.rows import WrittenValues, page_of
 from rejuice.pipelines.analysis.reward_hacking import audit_signs
 from rejuice.pipelines.analysis.stored import open_stored
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.steps import AppliedStep, StepResult
+from rejuice.pipelines.recipe.steps import Step
 
 ASSETS = Path(__file__).resolve().parents[4] / "pipelines" / "analysis" / "page" / "assets"
 
@@ -123,6 +129,57 @@ def test_an_empty_result_is_shown(recipe_file, rejuice, tmp_path):
     status, out, _ = rejuice("view", recipe, "--no_open", "-o", "p.html")
     assert status == 0
     assert "12 rows" in out
+
+
+@pytest.mark.slow
+@pytest.mark.recommended("pipelines/analysis/page/facts.py", "rejuice audit {…}")
+@pytest.mark.recommended("pipelines/analysis/page/facts.py", " --rows {…}")
+def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice, tmp_path):
+    rejuice("view", export, "--no_open", "-o", "p.html")
+    head = Page(tmp_path / "p.html").head
+    (run,) = head["runs"]
+    assert (run["recipe"], run["kind"], run["path"]) == ("recipe.yaml", "export", str(export))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", run["date"])
+    found = head["sets"][0]["figures"]["headline"]
+    assert (found["prompts"], found["responses"], found["graded"]) == (3, [4, 4], 3)
+    assert found["accuracy"]["mean"] == pytest.approx(7 / 12)
+    assert found["pass_at"] == pytest.approx({"1": 7 / 12, "2": (5 / 6 + 1 + 1 / 2) / 3, "4": 1.0})
+    assert head["signs"]
+    for sign in head["signs"]:
+        program, *given = shlex.split(sign["command"])
+        status, out, _ = rejuice(*given)
+        assert (program, status) == ("rejuice", 0)
+        assert len(out.splitlines()) == sign["rows"] or not sign["rows"]
+
+
+@pytest.mark.slow
+def test_rows_have_the_numbers_that_explain_knows(export, rejuice, tmp_path):
+    rejuice("view", export, "--no_open", "-o", "p.html")
+    page = Page(tmp_path / "p.html")
+    assert page.column("row").tolist() == list(range(1, 13))  # The dataset has a row for each.
+    assert page.rows()[4]["response_id"] in rejuice("explain", export, "row 5", "--all")[1]
+
+
+def test_rows_of_a_prompt_have_its_number_and_those_that_steps_add_are_below_zero():
+    frame = Frame.of(pa.table({"a": [1, 2]}))
+    parents = pa.array([0, 1, 1, -1])
+    change = Change({"a": pa.array([7, 8, 9, 0])}, parents=parents)
+    step, values = Step(1, "s", FormatRewardMapper()), WrittenValues(frame)
+    values.add(AppliedStep(step, frame, StepResult(change, 4, 0.0, {}), frame.after(change)))
+    assert values.numbers(10).tolist() == [11, 12, -12, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.recommended("pipelines/analysis/page/facts.py", "rejuice diff {…} {…}")
+def test_two_runs_stand_side_by_side(export, recipe_file, rejuice, tmp_path):
+    other = tmp_path / "other" / "curated.parquet"
+    recipe = recipe_file([*STEPS[:2], *STEPS[4:]], name="b.yaml", export_path=str(other))
+    assert rejuice("run", recipe, "-q")[0] == 0
+    assert rejuice("view", export, other, "--no_open", "-o", "p.html")[0] == 0
+    pair = Page(tmp_path / "p.html").head["pair"]
+    assert (pair["sets"], pair["prompts"]) == ([0, 1], [3, 0, 0])
+    assert pair["change"]["kept"] == [8, 12]
+    assert rejuice(*shlex.split(pair["command"])[1:])[0] == 0
 
 
 @pytest.mark.slow

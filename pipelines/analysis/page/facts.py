@@ -1,0 +1,113 @@
+"""What the head of a page says of a run, and the commands that a reader can copy from it."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ....operators import DataError, RejuiceError
+from ...dataset.remote import AnyPath
+from ...recipe.recipe import Recipe
+from ...recipe.steps import is_sampling
+from ..comparison import set_change
+from ..diff import pairs
+from ..reward_hacking import SignResult
+from ..rows import RowTable, stored_rows
+from ..stored import Stored
+from .build import PageRun
+
+_MOST_MODELS = 4
+
+
+def run_facts(path: AnyPath, stored: Stored) -> PageRun:
+    """Return the facts of a run; what is not on file is empty."""
+    return PageRun(
+        path=str(path),
+        kind=stored.kind,
+        recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
+        model=", ".join(_models(stored)),
+        date=_date(stored),
+    )
+
+
+def _models(stored: Stored) -> Sequence[str]:
+    """The policies that were sampled: by the recipe, else by the responses that it reads."""
+    try:
+        recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
+    except RejuiceError:  # The sets say what is wrong with the files.
+        return ()
+    found = _sampled(recipe)
+    if found or not stored.sets:
+        return found
+    base = stored.sets[0].base(0)
+    if "policy" not in base.column_names:
+        return ()
+    return [
+        str(each) for each in base.select(["policy"])["policy"].drop_null().unique().to_pylist()
+    ]
+
+
+def _sampled(recipe: Recipe) -> Sequence[str]:
+    train = recipe.head.train
+    if train is not None and train.policy:
+        return [train.policy]
+    operators = [step.operator for step in recipe.steps if is_sampling(step.operator)]
+    names = (getattr(operator, "model", None) for operator in operators)
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _date(stored: Stored) -> str:
+    """When the run was written, by its files; empty where they are not on this machine."""
+    report = stored.folder / "report.json"
+    file = report if stored.kind == "export" else stored.recipe
+    if not file.is_file():
+        return ""
+    return datetime.fromtimestamp(file.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def sign_facts(path: AnyPath, sign: SignResult) -> Mapping[str, Any]:
+    """Return a sign of reward hacking, with the command that prints the rows behind it."""
+    command = f"rejuice audit {shlex.quote(str(path))}"
+    if sign.rows:
+        command += f" --rows {shlex.quote(sign.name.replace(' ', '_'))}"
+    effect = None if math.isnan(sign.effect) else sign.effect
+    return {**sign._asdict(), "effect": effect, "rows": len(sign.rows), "command": command}
+
+
+# --- Two runs side by side ------------------------------------------------------------
+
+
+def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[str, Any] | None:
+    """Return the sets that `rejuice diff` compares, and their figures; None: there are none.
+
+    Returns:
+        `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
+        only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
+        prints all of it.
+    """
+    try:
+        one, two = pairs(*runs)[0]
+    except DataError:  # Two training runs without a common step.
+        return None
+    first, second = ([each.name for each in run.sets] for run in runs)
+    places = [first.index(one.name), len(first) + second.index(two.name)]
+    both = stored_rows(one), stored_rows(two)
+    x, y = map(_answered, both)
+    change = set_change(*both, ({}, {}))._asdict()
+    return {
+        "sets": places,
+        "prompts": [len(x & y), len(x - y), len(y - x)],
+        "change": {name: change[name] for name in ("reward", "kept", "length", "by_chance")},
+        "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
+    }
+
+
+def _answered(rows: RowTable) -> set[str]:
+    """Return the prompts with a response: steps may add prompts without one."""
+    return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())

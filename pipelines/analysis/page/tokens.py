@@ -1,0 +1,103 @@
+"""Log-probabilities of the tokens of responses, by the characters that each token stands for.
+
+Runs store token ids and log-probabilities, not the texts of tokens. Those come from the tokenizer,
+where its file is on this machine: nothing is downloaded, and no weights are loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ....operators.columns import is_list, is_text
+from ....operators.sampling.engines import policy_path
+
+COLUMN = "tokens of the response"
+MOST_SHADED = 10_000
+"""Responses of a run, above which no token is shaded: the page would double in size."""
+STORED = ("response_token_ids", "response_logprobs")
+"""The columns that are needed."""
+_KIND = pa.struct({"lengths": pa.list_(pa.int32()), "logprobs": pa.list_(pa.int32())})
+_UNIT = 100
+"""Log-probabilities are in hundredths."""
+
+
+class ShadedTokens(NamedTuple):
+    """What is known of the tokens of some responses."""
+
+    # of each row, UTF-16 units of each token, as a browser counts, and hundredths of its ln p;
+    # null where they are not known. None: of no row
+    column: pa.ChunkedArray | None
+    note: str = ""  # why there are none, though they are stored
+
+
+def tokenizer_file(model: str) -> Path | None:
+    """Return the tokenizer of a policy that is embedded or a local folder; None without one."""
+    file = Path(policy_path(model)) / "tokenizer.json"
+    return file if model and file.is_file() else None
+
+
+def response_tokens(
+    ids: pa.ChunkedArray, logprobs: pa.ChunkedArray, responses: pa.ChunkedArray, model: str
+) -> ShadedTokens:
+    """Return the tokens of responses.
+
+    Args:
+        ids: token ids of each response, list<int>.
+        logprobs: of each token, list<float>.
+        responses: their texts. A row whose tokens do not give its text has none.
+        model: the policy, as the recipe names it.
+    """
+    columns = (ids, logprobs)
+    if not is_text(responses.type) or not all(is_list(each.type) for each in columns):
+        return ShadedTokens(None)
+    if all(each.null_count == len(each) for each in columns):
+        return ShadedTokens(None)
+    file = tokenizer_file(model)
+    if file is None:
+        found = f"the tokenizer of {model or 'the policy'} is not in a local folder"
+        return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}.")
+    decode = _decoder(file)
+    rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)
+    found_N = [_row(decode, *row) for row in rows]
+    return ShadedTokens(pa.chunked_array([pa.array(found_N, _KIND)]))
+
+
+def _decoder(file: Path) -> Callable[[Sequence[int]], list[str]]:
+    """Return what splits the text of token ids into one piece for each."""
+    from tokenizers import Tokenizer
+    from tokenizers.decoders import DecodeStream
+
+    tokenizer = Tokenizer.from_file(str(file))
+
+    @cache
+    def alone(token_id: int) -> str:
+        return str(tokenizer.decode([token_id]))
+
+    def in_order(token_ids: Sequence[int]) -> list[str]:
+        # A character of several tokens belongs to the last of them.
+        stream = DecodeStream(skip_special_tokens=True)
+        return [stream.step(tokenizer, each) or "" for each in token_ids]
+
+    def pieces(token_ids: Sequence[int]) -> list[str]:
+        found = [alone(each) for each in token_ids]
+        return found if "".join(found) == tokenizer.decode(token_ids) else in_order(token_ids)
+
+    return pieces
+
+
+def _row(decode: Callable[[Sequence[int]], list[str]], ids: Any, logprobs: Any, text: Any) -> Any:
+    if not ids or not logprobs or text is None or len(ids) != len(logprobs) or None in ids:
+        return None
+    if not all(each is not None and math.isfinite(each) for each in logprobs):
+        return None
+    pieces = decode(ids)
+    if "".join(pieces) != text:
+        return None
+    lengths = [len(piece.encode("utf-16-le")) // 2 for piece in pieces]
+    return {"lengths": lengths, "logprobs": [round(_UNIT * each) for each in logprobs]}
