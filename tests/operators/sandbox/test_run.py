@@ -450,7 +450,7 @@ def test_this_machine_confines():
             "the program could not be confined: its kernel has no Landlock, or has it switched off",
         ),
         (
-            "c.bpf.ARCHITECTURES = {}",
+            "c.ARCHITECTURES = {}",
             f"the program could not be confined: processors of type {os.uname().machine} are not supported",
         ),
         (

@@ -10,19 +10,21 @@ from tiny_policy import save_policy
 from transformers.models.qwen2.modeling_qwen2 import eager_attention_forward
 
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.trainer.cpu import workers
-from rejuice.trainer.cpu.workers import NAME, Shared, shared_attention
 
 pytestmark = pytest.mark.slow
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 HEADS = st.sampled_from([(1, 1), (4, 4), (4, 2), (6, 1)])
 SEEDS = st.integers(0, 1000)
+workers = None  # Loaded by a fixture, as it loads verl, which has to know its platform before.
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch):
+def few_at_once(verl, monkeypatch):
     """So that a few responses are several pieces."""
+    from rejuice.trainer.cpu import workers
+
+    monkeypatch.setitem(globals(), "workers", workers)
     monkeypatch.setattr(workers, "_AT_ONCE", 3)
     yield
     workers.use_layout(None)
@@ -73,7 +75,9 @@ def padded_sdpa(module, inputs, lengths, scaling):
 def test_it_is_attention_within_each_sequence(truth, lengths, heads, seed):
     inputs, positions = packed(lengths, *heads, seed)
     module = SimpleNamespace(num_key_value_groups=heads[0] // heads[1], training=False)
-    ours, weights = shared_attention(module, *inputs, None, position_ids=positions, scaling=0.3)
+    ours, weights = workers.shared_attention(
+        module, *inputs, None, position_ids=positions, scaling=0.3
+    )
     theirs = truth(module, inputs, lengths, 0.3)
     assert weights is None
     assert ours.shape == (1, sum(lengths), heads[0], 8)
@@ -86,8 +90,10 @@ def test_it_is_attention_within_each_sequence(truth, lengths, heads, seed):
 
 def test_without_a_scale_it_is_that_of_torch():
     inputs, positions = packed([3, 2], 2, 2, 0)
-    plain, _ = shared_attention(None, *inputs, None, position_ids=positions)
-    scaled, _ = shared_attention(None, *inputs, None, position_ids=positions, scaling=8**-0.5)
+    plain, _ = workers.shared_attention(None, *inputs, None, position_ids=positions)
+    scaled, _ = workers.shared_attention(
+        None, *inputs, None, position_ids=positions, scaling=8**-0.5
+    )
     torch.testing.assert_close(plain, scaled)
 
 
@@ -97,15 +103,15 @@ def test_without_a_scale_it_is_that_of_torch():
 def test_padding_is_refused(mask, rows):
     inputs, positions = packed([3], 2, 2, 0)
     with pytest.raises(ValueError, match="use_remove_padding=True"):
-        shared_attention(None, *inputs, mask, position_ids=positions.repeat(rows, 1))
+        workers.shared_attention(None, *inputs, mask, position_ids=positions.repeat(rows, 1))
 
 
 def test_the_layout_of_other_tokens_is_refused():
     inputs, positions = packed([3], 2, 2, 0)
-    shared = Shared.of([torch.tensor([1, 2])], [torch.tensor([3])])
+    shared = workers.Shared.of([torch.tensor([1, 2])], [torch.tensor([3])])
     workers.use_layout(shared.layout)
     with pytest.raises(ValueError, match="the layout has 2 tokens, the pass 3"):
-        shared_attention(None, *inputs, None, position_ids=positions)
+        workers.shared_attention(None, *inputs, None, position_ids=positions)
 
 
 # --------------------------------------------------------------------------- each prompt once
@@ -125,7 +131,7 @@ def rows_of(batch, seed):
 
 
 def test_a_layout_by_hand():
-    shared = Shared.of(
+    shared = workers.Shared.of(
         [torch.tensor(ids) for ids in ([1, 2, 3], [9], [1, 2, 3])],
         [torch.tensor(ids) for ids in ([4, 5, 6], [7], [8, 8])],
     )
@@ -146,7 +152,7 @@ def test_a_layout_by_hand():
 @settings(deadline=None)
 def test_every_prediction_has_its_place(batch, seed):
     rows = rows_of(batch, seed)
-    shared = Shared.of(*zip(*rows, strict=True))
+    shared = workers.Shared.of(*zip(*rows, strict=True))
     prompts = {tuple(prompt.tolist()) for prompt, _ in rows}
     spent = sum(len(prompt) - 1 for prompt in prompts) + sum(len(r) for _, r in rows)
     assert shared.token_ids.shape == shared.position_ids.shape == shared.labels.shape == (1, spent)
@@ -177,7 +183,7 @@ def policies(tmp_path_factory):
     return {
         name: [
             AutoModelForCausalLM.from_pretrained(path, dtype="float64", attn_implementation=how)
-            for how in (NAME, "sdpa")  # Eager attention takes its softmax in float32.
+            for how in (workers.NAME, "sdpa")  # Eager attention takes its softmax in float32.
         ]
         for name, path in (("embedded", EMBEDDED), ("grouped", folder))
     }
@@ -201,7 +207,7 @@ def close(ours, theirs):
 def test_a_policy_computes_the_same_with_each_prompt_once(policies, name, batch, seed):
     ours, theirs = policies[name]
     rows = rows_of(batch, seed)
-    shared = Shared.of(*zip(*rows, strict=True))
+    shared = workers.Shared.of(*zip(*rows, strict=True))
     workers.use_layout(shared.layout)
     logits = ours(shared.token_ids, position_ids=shared.position_ids, use_cache=False).logits
     workers.use_layout(None)

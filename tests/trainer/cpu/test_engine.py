@@ -12,7 +12,6 @@ from plain_policy import LEARNING_RATE, PROMPTS, N, Plain, like, metrics_of, rep
 from rounding import LOG_PROBS, SUMS
 
 from rejuice.operators.sampling.engines import EMBEDDED
-from rejuice.trainer.cpu import workers
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +26,8 @@ def test_log_probs_are_those_of_the_policy(worker, batch, temperature):
     import torch
     from verl.utils import tensordict_utils as tu
     from verl.workers.utils.padding import response_from_nested
+
+    from rejuice.trainer.cpu import workers
 
     tu.assign_non_tensor_data(batch, "compute_loss", False)
     tu.assign_non_tensor_data(batch, "temperature", temperature)
