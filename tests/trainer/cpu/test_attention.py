@@ -171,19 +171,21 @@ def test_every_prediction_has_its_place(batch, seed):
 
 
 @pytest.fixture(scope="module")
-def policies(tmp_path_factory):
+def policies(verl, tmp_path_factory):
     """The embedded policy, and a random one with fewer keys than queries; ours and theirs.
 
     In float64, so that what differs is more than rounding.
     """
     from transformers import AutoModelForCausalLM
 
+    from rejuice.trainer.cpu.workers import NAME
+
     folder = tmp_path_factory.mktemp("policy")
     save_policy(folder, num_key_value_heads=2)
     return {
         name: [
             AutoModelForCausalLM.from_pretrained(path, dtype="float64", attn_implementation=how)
-            for how in (workers.NAME, "sdpa")  # Eager attention takes its softmax in float32.
+            for how in (NAME, "sdpa")  # Eager attention takes its softmax in float32.
         ]
         for name, path in (("embedded", EMBEDDED), ("grouped", folder))
     }
