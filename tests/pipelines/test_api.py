@@ -348,8 +348,8 @@ def test_a_result_writes_its_page_and_explains_its_rows(in_terminal, tmp_path, e
     assert text.endswith("08_long_filter: dropped, short (it has fewer than 3 characters)\n")
     assert f"{'rows.parquet' if from_file else 'the table'}, row 2\n" in text
     rows = result.explain("row 1")
-    assert "kept: it is in " + (export or "the result's table") in rows
-    assert "add everything=True\n" in rows
+    assert "rejuice explain " + (export or "the result's table") in rows
+    assert rows.endswith("all: everything=True\n")
     assert result.explain(1) == rows
     assert "04_group_stats_mapper: kept" in result.explain("row 1", everything=True)
     assert gettempdir() + "/rejuice-" not in html + text + rows

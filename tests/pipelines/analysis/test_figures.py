@@ -101,7 +101,7 @@ def test_accuracy_is_over_prompts_and_pass_at_k_over_all_subsets():
     found = headline(rows)
     # A prompt that a step added without a response counts in no figure, of a difference neither.
     assert set_change(rows, rows, ({}, {})).silent == (0.75, 0.75)
-    assert group_figures(rows, rows.lengths_N >= 0).groups == found.prompts
+    assert group_figures(rows).groups == found.prompts
     assert found[:3] == (4, (1, 5), 4)
     rates = [np.mean(own) for own in rights]
     assert found.accuracy.mean == pytest.approx(np.mean(rates))
