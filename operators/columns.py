@@ -154,7 +154,10 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "pass_rate": pa.float64(),  # share of correct among the graded responses of the group
     "group_n": pa.int64(),  # responses of the group, as it was sampled
     "reward": pa.float64(),  # weighted sum of the reward_<component> columns
-    "advantage": pa.float64(),
+    "advantage": pa.float64(),  # what the row trains on; null: it does not train
+    "turn_advantage": pa.list_(pa.float64()),  # of each turn of the policy, in its place
+    "token_weight": pa.list_(pa.float32()),  # of each response token; 0 masks it
+    "loss_weight": pa.float64(),  # of the row, 0 to 1
     "task": pa.string(),  # generate or verify
     "label": pa.string(),  # the right judgement of a verification prompt: Yes or No
     "turns": TURNS,  # of a trajectory
@@ -162,6 +165,11 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "tool_calls": pa.int32(),
     "tool_errors": pa.int32(),  # calls that did not work, and malformed actions
 }
+
+ADVANTAGES = ("advantage", "turn_advantage")
+"""Columns of which training needs one: what a row, or each of its turns, trains on."""
+CREDIT = (*ADVANTAGES, "token_weight", "loss_weight")
+"""Columns that training reads, whichever step wrote them (docs/recipes.md, "Credit")."""
 
 SHARED_IN_GROUP = frozenset({"prompt_id", "prompt", "reference", "pass_rate", "group_n"})
 """Columns in which all rows of a group have the same value."""

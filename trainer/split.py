@@ -13,10 +13,11 @@ judging.after     ──> runs on the judgements
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..operators.columns import ADVANTAGES
 from ..operators.errors import RecipeError, suggest
 from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -97,7 +98,6 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     _check_order(found.after, recipe)
     if found.judging:
         _check_order(found.judging.after, recipe)
-        _check_advantages(found.after, found.judging.after, recipe)
     return found
 
 
@@ -142,10 +142,10 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
             "leave it out, or sample with agent_rollout_mapper",
             where=where,
         )
-    if found.agents is not None and config.verl_keys.get("algorithm.use_kl_in_reward"):
+    if config.verl_keys.get("algorithm.use_kl_in_reward"):
         raise RecipeError(
-            "algorithm.use_kl_in_reward gives each turn a reward of its own, and a reward is that "
-            "of a trajectory",
+            "algorithm.use_kl_in_reward changes rewards after the recipe's steps have made "
+            "advantages of them",
             "set kl_coef instead",
             where=where,
         )
@@ -195,10 +195,43 @@ def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
         )
 
 
-def advantage_operator(steps: Iterable[Step]) -> GrpoAdvantageMapper:
-    """Return the recipe's own advantage; GRPO's if it has none."""
-    found = [step.operator for step in steps if isinstance(step.operator, GrpoAdvantageMapper)]
-    return found[-1] if found else GrpoAdvantageMapper()
+def credit_step(steps: Sequence[Step]) -> Step | None:
+    """Return the last step that writes the advantage; None: training adds one."""
+    found = [step for step in steps if gives_credit(step.operator)]
+    return found[-1] if found else None
+
+
+def gives_credit(operator: Operator) -> bool:
+    """Return whether an operator writes the advantage of rows or of their turns."""
+    return not {*ADVANTAGES}.isdisjoint(operator.writes())
+
+
+def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Split steps before the first one that writes an advantage.
+
+    What comes before runs on groups as they finish. What gives credit runs on the rows that can
+    train, all groups together, so that a statistic is that of what trains. If no step does,
+    `grpo_advantage_mapper` is added.
+    """
+    at = next((n for n, step in enumerate(steps) if gives_credit(step.operator)), len(steps))
+    credit = tuple(steps[at:]) or (_default_credit(steps),)
+    return tuple(steps[:at]), credit
+
+
+def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[Step, ...]:
+    """Return the steps that give credit to stored rows with some columns: those of the recipe.
+
+    If it has none, the stored advantages train; and if there are none either, those of
+    `grpo_advantage_mapper`.
+    """
+    if credit_step(steps) is None and not {*ADVANTAGES}.isdisjoint(columns):
+        return ()
+    return grading_and_credit(steps)[1]
+
+
+def _default_credit(steps: Sequence[Step]) -> Step:
+    number = steps[-1].number + 1 if steps else 1
+    return Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper())
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
@@ -323,37 +356,22 @@ def _check_sampled(steps: Sequence[Step], recipe: Recipe) -> None:
 
 
 def _check_order(steps: Sequence[Step], recipe: Recipe) -> None:
-    compared = False
+    compared: Step | None = None
     for step in steps:
         if compared and _drops(step.operator):
             within = step.operator.drops_within_groups()
             raise RecipeError(
                 f"{step.name} drops rows that were compared with their group already",
-                "leave it out of training"
-                if within
-                else f"put it before {GrpoAdvantageMapper.name()}",
+                "leave it out of training" if within else f"put it before {compared.name}",
                 where=_where(recipe, step),
             )
-        compared = compared or isinstance(step.operator, GrpoAdvantageMapper)
-
-
-def _check_advantages(answers: Sequence[Step], judgements: Sequence[Step], recipe: Recipe) -> None:
-    """verl has one estimator of advantages for all rows of a batch."""
-    lasts = [
-        [step for step in steps if isinstance(step.operator, GrpoAdvantageMapper)][-1:]
-        for steps in (answers, judgements)
-    ]
-    if all(lasts) and lasts[0][0].operator != lasts[1][0].operator:
-        raise RecipeError(
-            f"{lasts[1][0].name} differs from {lasts[0][0].name}",
-            "training has one advantage, of answers and of judgements: give both the same fields",
-            where=_where(recipe, lasts[1][0]),
-        )
+        if compared is None and gives_credit(step.operator):
+            compared = step
 
 
 def _drops(operator: Operator) -> bool:
     """Return whether it may drop rows; where it names no reasons, only its kind tells."""
-    if isinstance(operator, (GrpoAdvantageMapper, Mapper)):
+    if isinstance(operator, Mapper) or gives_credit(operator):
         return False
     return bool(operator.reasons) or operator.kind is not Kind.MAPPER
 

@@ -35,7 +35,7 @@ from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.recipe import load
 from ..pipelines.recipe.steps import Step, of_files
 from .run import Policy
-from .split import SplitRecipe, advantage_operator, answers_only
+from .split import SplitRecipe, answers_only, credit_step
 from .verl.curation import Curated, at_progress, curate
 from .verl.figures import response_figures
 
@@ -123,7 +123,16 @@ def grpo_settings(recipe: PathLike) -> dict[str, Any]:
 
 def _scale(steps: Sequence[Step], recipe: str) -> str:
     """`scale_rewards`, for the advantage that the recipe would train with."""
-    operator = advantage_operator(steps)
+    step = credit_step(steps)
+    if step is None:
+        return "group"
+    operator = step.operator
+    if not isinstance(operator, GrpoAdvantageMapper):
+        raise RecipeError(
+            f"TRL computes the advantage itself, and cannot take that of {step.name}",
+            f"put {GrpoAdvantageMapper.name()} in its place, or train with `rejuice train`",
+            where=f"{recipe}, step {step.number} {step.name}",
+        )
     divides = operator.normalise == "std"
     lacking = {
         "leave_one_out": operator.normalise == "leave_one_out",
@@ -132,7 +141,6 @@ def _scale(steps: Sequence[Step], recipe: str) -> str:
     }
     for name, is_used in lacking.items():
         if is_used:
-            step = next(step for step in steps if step.operator is operator)
             raise RecipeError(
                 f"TRL has no {name}",
                 "give normalise: std or none, without a floor and with the default epsilon",

@@ -27,11 +27,13 @@ from rejuice.trainer.launch.training import prepare
 SCRIPTED = '''
 """Operators of tests: a response determines what becomes of it."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 
 from rejuice.operators import Mapper
-from rejuice.operators.columns import component
+from rejuice.operators.columns import ROW_CONTRACT, component
 
 
 class ScriptedMapper(Mapper):
@@ -65,6 +67,35 @@ class BareRewardMapper(Mapper):
     def map(self, table):
         rewards = [number(first_word(text)) for text in table["response"].to_pylist()]
         return {"reward": pa.array(rewards, pa.float64())}
+
+
+class CreditMapper(Mapper):
+    """What words of a response say, such as `advantage=2`; null where it does not say it.
+
+    Values of lists have no spaces; those of `token_weight` are repeated for all tokens.
+    """
+
+    columns: tuple[str, ...] = ("advantage",)
+
+    def reads(self):
+        return ("response", "response_token_ids")
+
+    def writes(self):
+        return self.columns
+
+    def map(self, table):
+        said = [words(text) for text in table["response"].to_pylist()]
+        tokens = [len(ids) for ids in table["response_token_ids"].to_pylist()]
+        found = {name: [each.get(name) for each in said] for name in self.columns}
+        for row, weights in enumerate(found.get("token_weight", ())):
+            if weights:
+                found["token_weight"][row] = (weights * tokens[row])[: tokens[row]]
+        return {name: pa.array(each, ROW_CONTRACT[name]) for name, each in found.items()}
+
+
+def words(text):
+    pairs = (word.split("=") for word in (text or "").split(" ") if "=" in word)
+    return {name: json.loads(value) for name, value in pairs}
 
 
 def first_word(text):
@@ -167,6 +198,21 @@ class Stage:
         tags = [{"is_prompt": True, "status": "pending", "global_steps": step} for _ in slots]
         self.queue.kv_batch_put([slot.uid for slot in slots], partition, tags=tags)
         return slots
+
+    def prompt_batch(self, prompts: Sequence[int]) -> Any:
+        """Prompts as verl hands them to its agent loops; they are put first."""
+        from verl.utils import tensordict_utils as tu
+
+        slots = self.ask(prompts)
+        batch = tu.get_tensordict(
+            {
+                "uid": [slot.uid for slot in slots],
+                "raw_prompt": [self.prompts[k]["prompt"] for k in prompts],
+                "extra_info": [slot.fields["extra_info"] for slot in slots],
+            }
+        )
+        tu.assign_non_tensor_data(batch, "global_steps", 1)
+        return batch
 
     def uid_of(self, index: int, made: int) -> str:
         """The key of a prompt that is requested for the `made`-th time; verl's are random."""
@@ -279,6 +325,21 @@ class Trainer:
         """Further prompts, of which so many come."""
         assert self._more is not None, "no refill was allowed"
         return self._more(prompts)
+
+
+def advantages(stage: Stage, batch: Any) -> dict[str, Any]:
+    """By key, what verl's own code puts there for the update, and the mask: of each token."""
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    algorithm = {"adv_estimator": "rejuice", "use_kl_in_reward": False, "gamma": 1, "lam": 1}
+    config = {"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}}
+    PPOTrainer._compute_advantage(SimpleNamespace(config=OmegaConf.create(config)), batch, {})
+    names = ["advantages", "response_mask", "loss_mask", "rm_scores"]
+    data = stage.queue.kv_batch_get(batch.keys, "train", names)
+    columns = [[row.tolist() for row in data[name].unbind()] for name in names]
+    return {key: SimpleNamespace(**dict(zip(names, row, strict=True)))
+            for key, row in zip(batch.keys, zip(*columns, strict=True), strict=True)}  # fmt: skip
 
 
 def buffer_of(run: Any, trainer: Trainer) -> Any:

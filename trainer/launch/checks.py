@@ -194,7 +194,7 @@ _RULES = (
     _Restriction(
         "algorithm.adv_estimator",
         "the advantage is the recipe's",
-        f"set the fields of {GrpoAdvantageMapper.name()}",
+        f"set the fields of {GrpoAdvantageMapper.name()}, or write the column `advantage`",
     ),
     _Restriction(
         "algorithm.filter_groups.enable",

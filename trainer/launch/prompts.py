@@ -14,7 +14,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, POLICY, Turn, turns_of
-from ...operators.columns import numbers
+from ...operators.columns import CREDIT, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.sampling.engines import policy_path
@@ -26,7 +26,7 @@ from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import Step, of_files
 from ..run import TrainingRun, is_prepared
-from ..split import RESPONSES, HeldOutSet
+from ..split import RESPONSES, HeldOutSet, replayed_credit
 from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
 
 
@@ -66,6 +66,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             most=rollout.n,
             least=config.prompts_per_step,
             of_agents=run.split.agents is not None,
+            after=run.split.after,
         )
     else:
         head = run.recipe.head
@@ -157,6 +158,7 @@ def make_replay(
     most: int,
     least: int = 1,
     of_agents: bool = False,
+    after: Sequence[Step] = (),
 ) -> PromptCounts:
     """Write the groups of a curated dataset as `replay.arrow`, and their prompts as `train.*`.
 
@@ -169,6 +171,8 @@ def make_replay(
         most: the most responses to a prompt: verl sizes its batches for so many.
         least: the fewest prompts that there may be.
         of_agents: the rows are trajectories of agents.
+        after: the recipe's steps after sampling. If what gives credit compares the responses of a
+            group, groups of one are left out.
 
     Raises:
         DataError: a column is missing, a group is too large, or too few are left.
@@ -176,7 +180,11 @@ def make_replay(
     table = read_all(dataset)
     check_replayed(dataset, table.column_names, of_agents=of_agents)
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
+    credit = replayed_credit(after, table.column_names)
+    compares = any("group_of_one" in step.operator.reasons for step in credit)
     for reason, drops in (_TRAJECTORY_DROPS if of_agents else _REPLAY_DROPS).items():
+        if reason == "group_of_one" and not compares:
+            continue
         curated = drop_rows(curated, drops(curated.table, longest), reason)
     table, groups = curated.table, Groups.of(curated.table)
     if not table.num_rows:
@@ -191,7 +199,7 @@ def make_replay(
     sampled = [
         name
         for name in table.column_names
-        if name.startswith(("response", "reward")) or name in _OF_TRAJECTORIES
+        if name.startswith(("response", "reward")) or name in {*_OF_TRAJECTORIES, *CREDIT}
     ]
     first_rows = table.take(groups.starts_G).drop_columns(sampled)
     folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
 from ..cpu.fork_server import PYTHON
 from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
-from ..split import advantage_operator, loss_agg_mode
+from ..split import loss_agg_mode
 from . import checkpoints
 from .failure import last_error
 
@@ -92,11 +92,10 @@ def _data(run: TrainingRun) -> dict[str, Any]:
 
 
 def _grpo(run: TrainingRun) -> dict[str, Any]:
-    config, advantage = run.config, advantage_operator(run.split.post_rollout_steps)
+    config = run.config
     losses = loss_agg_mode(run.split, config)
     return {
         "algorithm.adv_estimator": ESTIMATOR,
-        "algorithm.norm_adv_by_std_in_grpo": advantage.normalise == "std",
         "algorithm.use_kl_in_reward": False,
         f"{_ACTOR}.optim.lr": config.learning_rate,
         f"{_ACTOR}.optim.lr_warmup_steps": config.warmup_steps or -1,

@@ -111,6 +111,27 @@ def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
     return _curated([_Part.of(steps, rollouts)])
 
 
+def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
+    """Run further steps on the rows that are left.
+
+    Raises:
+        RejuiceError: what a step raised, with its name.
+    """
+    if not (steps and curated.table.num_rows):
+        return curated
+    more = curate(steps, curated.table)
+    verdicts = Counter(curated.verdicts)
+    verdicts.update(more.verdicts)
+    return Curated(
+        more.table,
+        pa.concat_tables([curated.decisions, more.decisions]),
+        {**curated.notes, **more.notes},
+        dict(verdicts),
+        {**curated.seconds, **more.seconds},
+        (*curated.written, *more.written),
+    )
+
+
 class _Part(NamedTuple):
     """What steps made of some groups."""
 
@@ -167,13 +188,16 @@ def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:
     return table if (rows_N == np.arange(len(rows_N))).all() else table.take(rows_N)
 
 
-def drop_rows(curated: Curated, drop_N: Array, reason: str) -> Curated:
-    """Return the outcome without some rows, which the trainer itself drops for a reason."""
+def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = "training") -> Curated:
+    """Return the outcome without some rows, which the trainer itself drops for a reason.
+
+    `step` is the name of the step that would drop them, if it is not for the trainer to say.
+    """
     if not drop_N.any():
         return curated
     reasons = drop({reason: drop_N})
     frame, change = Frame.of(curated.table), Change(reasons=reasons)
-    dropped = decisions(frame, change, "training")
+    dropped = decisions(frame, change, step)
     return curated._replace(
         table=frame.after(change).table(),
         decisions=pa.concat_tables([curated.decisions, dropped]),

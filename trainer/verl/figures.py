@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from ...operators.agents.trajectory import FAILURES, TOOL
 from ...operators.arrow_compute import pc
@@ -23,13 +22,12 @@ from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
-from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...pipelines.dataset.write import filled, mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
-from ..split import ACCURACY, advantage_operator
-from .advantage import advantages
+from ..split import ACCURACY
+from .credit import has_signal, row_advantages
 from .curation import Curated, StepValues, values_table
 
 if TYPE_CHECKING:
@@ -92,9 +90,7 @@ def agent_figures(rollouts: pa.Table) -> dict[str, float]:
 _REWARD, _MISSING = "reward_", "_missing"
 
 
-def signal_figures(
-    parts: Mapping[str, StepPart], operator: GrpoAdvantageMapper
-) -> dict[str, float]:
+def signal_figures(parts: Mapping[str, StepPart]) -> dict[str, float]:
     """Return the share of the groups sampled that have no signal, for each part that trains.
 
     All advantages of such a group are 0, or none of its rows is left to train on.
@@ -107,8 +103,8 @@ def signal_figures(
         if not (part.trains and part.rollouts.num_rows):
             continue
         table = part.curated.table
-        signal_N = advantages_of(table, operator) != 0
-        left = pc.count_distinct(table["prompt_id"].filter(pa.array(signal_N))).as_py()
+        signal = pa.array(has_signal(table))
+        left = pc.count_distinct(table["prompt_id"].filter(signal)).as_py()
         sampled = pc.count_distinct(part.rollouts["prompt_id"]).as_py()
         found[figure_name(name, "groups_without_signal")] = 1 - left / sampled
     return found
@@ -122,14 +118,6 @@ def figure_name(part: str, name: str) -> str:
         ('rejuice/samples', 'rejuice/verify/samples')
     """
     return "/".join(filter(None, ("rejuice", part, name)))
-
-
-def advantages_of(table: pa.Table, operator: GrpoAdvantageMapper) -> NDArray[np.float64]:
-    """Return the advantages that verl gives to the rows that train, float64[N]."""
-    if not table.num_rows:
-        return np.zeros(0)
-    group_N = table["prompt_id"].to_numpy(zero_copy_only=False)
-    return advantages(operator, table["reward"].to_numpy(), group_N)
 
 
 def missing_figures(
@@ -257,7 +245,6 @@ class SampleTables:
     def __init__(self, run: TrainingRun) -> None:
         self._last = run.config.steps
         self._every = (run.config.validate_every or self._last) if run.held_out else self._last
-        self._operator = advantage_operator(run.split.post_rollout_steps)
         self._failed = set[str]()
 
     def log(self, step: int, parts: Mapping[str, StepPart], trainer: Any) -> None:
@@ -269,7 +256,7 @@ class SampleTables:
                 tracking = trainer.tracking
                 if tracker in tracking.logger:
                     for name, part in parts.items():
-                        if rows := sample_rows(step, part, self._operator):
+                        if rows := sample_rows(step, part):
                             send(figure_name(name, "samples"), rows, step, tracking)
             except Exception as error:  # Of a tracker, its network or its disk: not training's.
                 if tracker not in self._failed:
@@ -289,7 +276,7 @@ class SampleTables:
         tracking.logger["tensorboard"].writer.add_text(name, as_markdown(rows), step)
 
 
-def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> list[SampleRow]:
+def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
     """Return rows of some groups, from the greatest spread of rewards to the least.
 
     Groups are at equal distances in that order, which is seeded where spreads are equal; a group
@@ -305,7 +292,7 @@ def sample_rows(step: int, part: StepPart, operator: GrpoAdvantageMapper) -> lis
     chosen = pa.array(_chosen(rollouts, reward_N, step))
     read = [name for name in _READ if name in rollouts.column_names]
     sampled, written = (table.take(chosen).to_pylist() for table in (rollouts.select(read), values))
-    advantage_of, fate_of = _advantages(part, operator), _fates(part)
+    advantage_of, fate_of = _advantages(part), _fates(part)
     return [
         _row(step, each, wrote, advantage_of.get(each["response_id"]), fate_of)
         for each, wrote in zip(sampled, written, strict=True)
@@ -333,12 +320,12 @@ def _spaced(n: int, wanted: int) -> Array:
     return np.unique(np.linspace(0, n - 1, min(n, wanted)).round().astype(np.int64))
 
 
-def _advantages(part: StepPart, operator: GrpoAdvantageMapper) -> dict[str, float]:
+def _advantages(part: StepPart) -> dict[str, float]:
     if not part.trains:
         return {}
     table = part.curated.table
     ids = table["response_id"].to_pylist() if table.num_rows else []
-    return dict(zip(ids, advantages_of(table, operator).tolist(), strict=True))
+    return dict(zip(ids, row_advantages(table).tolist(), strict=True))
 
 
 def _fates(part: StepPart) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,9 @@ from ...operators.groups import Array, Groups, hash_each
 from ...pipelines.recipe.steps import Step
 from ..run import NO_PROMPT_LEFT
 from .advantage import TrajectoryKey
-from .curation import Curated, Curation, curate, drop_rows, values_table
-from .trajectories import Rollouts, plain, write, write_turns
+from .credit import TokenCredit, masked_rows, row_advantages
+from .curation import Curated, Curation, continued, curate, drop_rows, values_table
+from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
 _NO_ROLLOUTS = pa.schema(
@@ -175,10 +176,11 @@ def number_of_groups(table: pa.Table) -> int:
     return len(Groups.of(table).starts_G)
 
 
-def drop_untrainable(curated: Curated) -> Curated:
-    """Drop rows that have no reward or no token to give it to, then groups of one.
+def drop_untrainable(curated: Curated, credit: Sequence[Step]) -> Curated:
+    """Drop rows that have no reward or no token to give it to.
 
-    Trajectories that failed go too, whatever the recipe made of their missing reward.
+    Trajectories that failed go too, whatever the recipe made of their missing reward; and so do
+    groups of one, where the steps that give credit compare the responses of a group.
     """
     if not curated.table.num_rows:
         return curated
@@ -189,20 +191,50 @@ def drop_untrainable(curated: Curated) -> Curated:
     curated = drop_rows(curated, no_tokens_N, "no_tokens")
     reward_N = curated.table["reward"].to_numpy(zero_copy_only=False).astype(float)
     curated = drop_rows(curated, ~np.isfinite(reward_N), "no_reward")
+    # Here, so that a refill replaces them.
+    compares = [step.name for step in credit if _GROUP_OF_ONE in step.operator.reasons]
+    if not compares:
+        return curated
     groups = Groups.of(curated.table)
-    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], "group_of_one")
+    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], _GROUP_OF_ONE, compares[0])
 
 
-def drop_excess_groups(curated: Curated, wanted: int, step: int) -> Curated:
-    """Drop whole groups in a seeded random order, if there are more than wanted."""
-    groups = Groups.of(curated.table)
-    prompt_ids_G = curated.table["prompt_id"].take(groups.starts_G)
+_GROUP_OF_ONE = "group_of_one"
+
+
+def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
+    """Run the steps that give credit on what can train, and drop the rows that do not train.
+
+    Raises:
+        RejuiceError: what a step raised, with its name, or a weight is out of its range.
+    """
+    curated = continued(curated, credit)
+    if not curated.table.num_rows:
+        return curated
+    advantage_N = row_advantages(curated.table)
+    curated = drop_rows(curated, np.isnan(advantage_N), "no_advantage")
+    infinite_N = np.isinf(advantage_N[~np.isnan(advantage_N)])
+    curated = drop_rows(curated, infinite_N, "infinite_advantage")
+    return drop_rows(curated, masked_rows(curated.table), "masked")
+
+
+def drop_excess_groups(curated: Curated, among: pa.Table, wanted: int, step: int) -> Curated:
+    """Drop whole groups in a seeded random order, if there are more than wanted.
+
+    Args:
+        curated: rows that can train.
+        among: those of them that have credit: only their groups count, and only they are dropped.
+        wanted: how many groups may stay.
+        step: the seed.
+    """
+    groups = Groups.of(among)
+    prompt_ids_G = among["prompt_id"].take(groups.starts_G)
     if len(prompt_ids_G) <= wanted:
         return curated
     order_G = np.argsort(hash_each(prompt_ids_G, seed=step))
-    excess_G = np.zeros(len(prompt_ids_G), bool)
-    excess_G[order_G[wanted:]] = True
-    return drop_rows(curated, excess_G[groups.codes_N], "surplus_group")
+    excess = prompt_ids_G.take(pa.array(order_G[wanted:]))
+    excess_N = np.asarray(pc.is_in(curated.table["prompt_id"], excess.combine_chunks()))
+    return drop_rows(curated, excess_N, "surplus_group")
 
 
 def format_drop_counts(curated: Curated) -> str:
@@ -235,38 +267,64 @@ class StepPart(NamedTuple):
         """Its rows that train."""
         return self.curated.table if self.trains else self.curated.table.slice(0, 0)
 
-    @property
-    def trained_keys(self) -> list[TrajectoryKey]:
-        """The rows of TransferQueue that train, in row order."""
-        return list(chain.from_iterable(self.groups.keys(self.trained)))
+    def trained_rows(self) -> TrainedRows:
+        """Its rows of TransferQueue that train."""
+        return trained_rows(self.trained, self.groups.keys(self.trained), self.groups.tags)
 
 
-def release(
-    groups: PendingGroups,
+def trained_rows(
     table: pa.Table,
-    partition: str,
-    reward: str,
-    updates: int | None = None,
-) -> list[TrajectoryKey]:
-    """Write rewards to TransferQueue, and clear what is not in the table.
+    turns: Sequence[Sequence[TrajectoryKey]],
+    tags: Mapping[TrajectoryKey, Mapping[str, Any]],
+) -> TrainedRows:
+    """Return the rows of TransferQueue that train, those of a trajectory next to each other.
+
+    A turn of which each token is masked does not train.
+
+    Args:
+        table: rows with credit.
+        turns: of each, its rows in TransferQueue, by turn.
+        tags: those of TransferQueue.
+
+    Raises:
+        DataError: there is not one advantage for each turn, or one weight for each token.
+    """
+    if not turns:
+        return TrainedRows([], np.zeros(0), [], [])
+    keys = list(chain.from_iterable(turns))
+    lengths_N = [[tags[key]["response_len"] for key in each] for each in turns]
+    credit = TokenCredit.of(table, lengths_N)
+    ends_R = np.cumsum(list(chain.from_iterable(lengths_N)))[:-1]
+    masks, advantages = np.split(credit.mask_M, ends_R), np.split(credit.advantage_M, ends_R)
+    reward_R = np.repeat(table["reward"].to_numpy(), [len(each) for each in turns])
+    trains_R = [bool(mask.any()) for mask in masks]
+    return TrainedRows(
+        list(compress(keys, trains_R)),
+        reward_R[trains_R],
+        list(compress(advantages, trains_R)),
+        list(compress(masks, trains_R)),
+    )
+
+
+def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> list[TrajectoryKey]:
+    """Write scores of validated responses to TransferQueue, and clear all others from it.
 
     Returns:
-        The keys of the rows: those of a trajectory are next to each other, by turn.
+        The keys of the rows: of a trajectory, that of its last turn.
     """
-    turns = groups.keys(table)
-    if partition == "val":
-        turns = [keys[-1:] for keys in turns]
-    keys = list(chain.from_iterable(turns))
+    keys = [turns[-1] for turns in groups.keys(table)]
     if keys:
-        reward_N = np.repeat(table[reward].to_numpy(), [len(each) for each in turns])
-        write(keys, partition, reward_N, groups.lengths(keys))
-    if keys and updates is not None:
-        write_turns(keys, partition, groups.lengths(keys), updates)
+        write(keys, "val", table[score].to_numpy(), groups.lengths(keys))
+    clear_others(groups, keys, "val")
+    return keys
+
+
+def clear_others(groups: PendingGroups, keys: Iterable[TrajectoryKey], partition: str) -> None:
+    """Clear the prompts of some groups, and their rows but these, from TransferQueue."""
     dropped = map(str, groups.tags.keys() - set(keys))
     cleared = [*groups.uids, *dropped]
     if cleared:
         tq.kv_clear(partition_id=partition, keys=cleared)
-    return keys
 
 
 def tokens_sampled(parts: Iterable[StepPart]) -> int:

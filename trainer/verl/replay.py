@@ -7,17 +7,77 @@ with stored log-probabilities and rewards. Held-out prompts are sampled from the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.feather as feather
+import transfer_queue as tq
 from verl.utils.import_utils import load_class_from_fqn
 from verl.utils.ray_utils import auto_await
 
 from ...operators.agents.trajectory import Trajectory, TrajectoryGroup, turns_of
 from ...operators.groups import Groups
 from ...operators.sampling.protocol import Group, Sample
+from ...pipelines.engine.report import DECISIONS
+from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
-from .trajectories import Slot, prompt_batch, put, put_trajectories
+from ..split import replayed_credit
+from .advantage import TrajectoryKey
+from .curation import Curated
+from .groups import give_credit, trained_rows
+from .trajectories import Slot, TrainedRows, plain, prompt_batch, put, put_trajectories
+
+
+class StoredGroups(NamedTuple):
+    """The stored groups of a run, and the steps that give them credit."""
+
+    table: pa.Table  # rows of a prompt are adjacent
+    first_rows: dict[str, int]  # the first row of each prompt, by its id
+    credit: tuple[Step, ...]  # none: the credit is stored as well
+
+    @classmethod
+    def open(cls, run: TrainingRun) -> StoredGroups:
+        """Return those of a run."""
+        table = feather.read_table(run.folder / "prompts" / "replay.arrow")
+        starts_G = Groups.of(table).starts_G
+        names = table["prompt_id"].take(starts_G).to_pylist()
+        first_rows = dict(zip(names, starts_G.tolist(), strict=True))
+        return cls(table, first_rows, replayed_credit(run.split.after, table.column_names))
+
+    def trained_rows(self, batch: Any) -> tuple[TrainedRows, list[str]]:
+        """Return the rows of a step's batch that train, and the keys of the others.
+
+        Args:
+            batch: verl's `KVBatchMeta`.
+
+        Raises:
+            RejuiceError: what a step raised, with its name.
+        """
+        tags = {TrajectoryKey.parse(k): tag for k, tag in zip(batch.keys, batch.tags, strict=True)}
+        turns_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
+        for key in sorted(tags):
+            turns_of.setdefault(key.first, []).append(key)
+        firsts = list(turns_of)
+        names = list(map(str, firsts))
+        data = tq.kv_batch_get(names, partition_id="train", select_fields=["extra_info"])
+        infos = map(plain, data["extra_info"])
+        row_of = [
+            self.first_rows[info["prompt_id"]] + key.session
+            for info, key in zip(infos, firsts, strict=True)
+        ]
+        order = np.argsort(row_of, kind="stable")
+        table = self.table.take(pa.array(np.array(row_of)[order]))
+        ids = pa.array([names[at] for at in order])
+        if "response_id" in table.column_names:
+            table = table.drop_columns(["response_id"])
+        table = table.append_column("response_id", ids)
+        stored = Curated(table, DECISIONS.empty_table(), {}, {}, {})
+        left = give_credit(stored, self.credit).table
+        key_of = dict(zip(names, firsts, strict=True))
+        turns = [turns_of[key_of[each]] for each in left["response_id"].to_pylist()]
+        rows = trained_rows(left, turns, tags)
+        return rows, [str(key) for key in tags.keys() - set(rows.keys)]
 
 
 class ReplayManager:

@@ -5,8 +5,8 @@
                                   finished; if judgements are due, request and wait for those too
                              <──  keys of the rows that are left, with their rewards; figures
 
-verl finds `RecipeBuffer` by `trainer.v1.sampler.custom_sampler`. The advantages of the rows that
-train are computed by verl, which calls the recipe's operator (advantage.py).
+verl finds `RecipeBuffer` by `trainer.v1.sampler.custom_sampler`. The advantages that the steps have
+given to the rows are handed to verl by its estimator (credit.py).
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from ...operators.columns import CREDIT
 from ...operators.errors import DataError
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
 from ..run import TrainingRun, errors_recorded, plan_step
-from ..split import ACCURACY, HeldOutSet, advantage_operator, grading_steps, loss_agg_mode
+from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
-from .advantage import LossSettings, TrajectoryKey, register
-from .curation import Curated, Curation, at_progress, poll_interval, threads
+from .advantage import LossSettings, TrajectoryKey
+from .credit import CreditEstimator
+from .curation import Curated, Curation, at_progress, continued, poll_interval, threads
 from .figures import (
     Clock,
     SampleTables,
@@ -50,16 +51,19 @@ from .groups import (
     PendingGroups,
     StepPart,
     ValidationGroups,
+    clear_others,
     drop_excess_groups,
     drop_untrainable,
     format_drop_counts,
+    give_credit,
     nothing_to_train_on,
     number_of_groups,
-    release,
+    release_validation,
     tokens_sampled,
 )
 from .judging import AnswerQueue, VerificationPrompts
-from .trajectories import read, read_trajectories, write_turns
+from .replay import StoredGroups
+from .trajectories import TrainedRows, read, read_trajectories, write_trained
 
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
@@ -80,8 +84,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.run = TrainingRun.open(folder)
             self._policy, self._sampling = self.run.sampler()
             split = self.run.split
-            self.advantage = advantage_operator(split.post_rollout_steps)
-            register(self.advantage, of_turns=split.agents is not None)
+            self._credit = CreditEstimator()
+            self._credit.register()
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
         self._pool = threads()
@@ -97,7 +101,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             if partition_id == "val":
                 return self._validate(global_steps, batch_size)
             if self.run.config.replay:
-                return self._replay(super().sample(global_steps, partition_id, batch_size))
+                return self._replay(
+                    global_steps, super().sample(global_steps, partition_id, batch_size)
+                )
             return self._train(global_steps, batch_size)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
@@ -110,16 +116,29 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step.write_files()
         return batch, step.all_figures()
 
-    def _replay(self, batch: _Batch) -> _Batch:
-        """Give stored turns their weights; stored responses need none."""
-        if self.run.split.agents is not None:
-            rows = batch[0]
-            lengths_N = np.array([tag["response_len"] for tag in rows.tags])
-            updates = self.trainer.set_mini_batch_size(
-                len(rows.keys), self.run.config.updates_per_step
-            )
-            write_turns(list(map(TrajectoryKey.parse, rows.keys)), "train", lengths_N, updates)
-        return batch
+    def _replay(self, number: int, batch: _Batch) -> _Batch:
+        """Give stored groups the credit of the recipe's steps; what does not train is cleared."""
+        meta, figures = batch
+        rows, dropped = self._stored.trained_rows(meta)
+        if not rows.keys:
+            found = f"step {number}: no group is left to train on"
+            raise DataError(found, f"look at the columns {', '.join(CREDIT)} of train.replay")
+        if dropped:
+            tq.kv_clear(partition_id="train", keys=dropped)
+        self.hand_over(rows, rewards=False)
+        tag_of = dict(zip(meta.keys, meta.tags, strict=True))
+        return _batch("train", rows.keys, {key: tag_of[str(key)] for key in rows.keys}), figures
+
+    @cached_property
+    def _stored(self) -> StoredGroups:
+        return StoredGroups.open(self.run)
+
+    def hand_over(self, rows: TrainedRows, *, rewards: bool = True) -> None:
+        """Write to TransferQueue what the update of some rows needs, and keep their credit."""
+        updates = self.trainer.set_mini_batch_size(len(rows.keys), self.run.config.updates_per_step)
+        of_turns = self.run.split.agents is not None
+        write_trained(rows, "train", updates if of_turns else None, rewards=rewards)
+        self._credit.set(rows.names, rows.advantages)
 
     def _set_loss(self) -> None:
         # Not earlier: verl builds its workers after this buffer.
@@ -249,7 +268,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         figures = {"ungraded": float(ungraded), "failed_responses": float(groups.failed_responses)}
         if table.num_rows:
             figures |= set_figures(table, held_out.settings.n)
-        return release(groups, table, "val", ACCURACY), figures
+        return release_validation(groups, table, ACCURACY), figures
 
 
 class TrainingStep:
@@ -278,16 +297,23 @@ class TrainingStep:
     def sample_answers(self, wanted: int) -> None:
         """Wait for responses to prompts of the dataset; request more where too few are left."""
         run, plan = self._run, self.plan
-        steps = at_progress(run.split.after, run.progress(self.number))
-        groups = self._buffer.pending("train", run.prompts("train"), steps, run.split.rollout.n)
+        grading, credit = grading_and_credit(
+            at_progress(run.split.after, run.progress(self.number))
+        )
+        steps = (*grading, *credit)
+        groups = self._buffer.pending("train", run.prompts("train"), grading, run.split.rollout.n)
         requested, refills = wanted, 0
         while True:
             self._wait_for(groups, requested)
             with self._clock("close"):
                 rollouts, graded = groups.close()
-                curated = drop_untrainable(graded) if plan.answers else graded
+                if plan.queues or not plan.answers:
+                    curated = continued(graded, credit)
                 if plan.queues and rollouts.num_rows:
-                    self._buffer.queue.keep(self.number, graded.table)
+                    self._buffer.queue.keep(self.number, curated.table)
+                if plan.answers:
+                    trainable = drop_untrainable(graded, credit)
+                    curated = give_credit(trainable, credit)
             left, aim = self._left(curated, wanted)
             missing = aim - left
             if missing <= 0 or refills == run.config.refill:
@@ -307,8 +333,9 @@ class TrainingStep:
         if groups.failed_responses:
             print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
         with self._clock("close"):
-            if plan.answers:
-                curated = drop_excess_groups(curated, wanted, self.number)
+            if plan.answers and left > wanted:
+                kept = drop_excess_groups(trainable, curated.table, wanted, self.number)
+                curated = give_credit(kept, credit)
             figures = response_figures(curated, rollouts, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
@@ -339,15 +366,16 @@ class TrainingStep:
         _, rollout, after = run.split.judging
         prompts, not_asked, figures = self._verification_prompts()
         buffer.queue.forget(self.number)
-        steps = at_progress(after, run.progress(self.number))
-        groups = buffer.pending("train", prompts, steps, rollout.n, max_tokens=rollout.max_tokens)
+        grading, credit = grading_and_credit(at_progress(after, run.progress(self.number)))
+        steps = (*grading, *credit)
+        groups = buffer.pending("train", prompts, grading, rollout.n, max_tokens=rollout.max_tokens)
         if prompts.num_rows:
             uids, batch = judging.verl_batch(prompts, rollout, run.split.source, self.number)
             buffer.trainer.submit(batch)
             self._wait_for(groups, len(uids), among=set(uids))
         with self._clock("close"):
             rollouts, graded = groups.close()
-            curated = drop_untrainable(graded)
+            curated = give_credit(drop_untrainable(graded, credit), credit)
             # The same reason may have dropped prompts and judgements.
             found = judging.judgement_figures(curated, rollouts, steps)
             figures |= {name: figures.get(name, 0.0) + value for name, value in found.items()}
@@ -378,25 +406,23 @@ class TrainingStep:
     # ------------------------------------------------------------------ what trains
 
     def release_to_verl(self) -> KVBatchMeta:
-        """Write the rewards of the rows that train, and clear all others from TransferQueue.
+        """Write what the update needs of the rows that train, and clear all others.
 
         Raises:
             DataError: no row can train.
         """
-        keys = [key for part in self.parts.values() for key in part.trained_keys]
-        if not keys:
-            raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
-        of_turns = self._run.split.agents is not None
-        updates = self._buffer.trainer.set_mini_batch_size(
-            len(keys), self._run.config.updates_per_step
-        )
         with self._clock("write"):
-            for part in self.parts.values():
-                release(part.groups, part.trained, "train", "reward", updates if of_turns else None)
-        if of_turns:
-            self._figures["rejuice/agent/turn_rows"] = len(keys)
+            of_parts = [part.trained_rows() for part in self.parts.values()]
+            rows = TrainedRows.joined(of_parts)
+            if not rows.keys:
+                raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
+            self._buffer.hand_over(rows)
+            for part, found in zip(self.parts.values(), of_parts, strict=True):
+                clear_others(part.groups, found.keys, "train")
+        if self._run.split.agents is not None:
+            self._figures["rejuice/agent/turn_rows"] = len(rows.keys)
         tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
-        return _batch("train", keys, tags)
+        return _batch("train", rows.keys, tags)
 
     def write_files(self) -> None:
         """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
@@ -411,7 +437,7 @@ class TrainingStep:
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
-        of_groups = signal_figures(self.parts, self._buffer.advantage)
+        of_groups = signal_figures(self.parts)
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited

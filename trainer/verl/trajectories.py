@@ -358,23 +358,66 @@ def _with_columns(
 
 def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:
     """Give rows their rewards, each on the last token of its response."""
+    _put(keys, partition, {"rm_scores": _scores(reward_N, lengths_N)})
+
+
+def _scores(reward_N: Array, lengths_N: Array) -> torch.Tensor:
     scores_M = np.zeros(int(lengths_N.sum()))
     scores_M[np.cumsum(lengths_N) - 1] = reward_N
-    _put(keys, partition, {"rm_scores": _nested(scores_M, lengths_N)})
+    return _nested(scores_M, lengths_N)
 
 
-def write_turns(
-    keys: Sequence[TrajectoryKey], partition: str, lengths_N: Array, updates: int
+class TrainedRows(NamedTuple):
+    """Rows of TransferQueue that train: responses, or turns of trajectories."""
+
+    keys: list[TrajectoryKey]
+    reward_R: Array  # float64, of their responses or trajectories
+    advantages: list[Array]  # float64, of the tokens of each; 0 where they are masked
+    masks: list[Array]  # bool, which tokens of each train; in each row some do
+
+    @classmethod
+    def joined(cls, parts: Sequence[TrainedRows]) -> TrainedRows:
+        """Return those of all parts."""
+        return cls(
+            [key for part in parts for key in part.keys],
+            np.concatenate([part.reward_R for part in parts]),
+            [each for part in parts for each in part.advantages],
+            [each for part in parts for each in part.masks],
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The keys, as TransferQueue has them."""
+        return list(map(str, self.keys))
+
+
+def write_trained(
+    rows: TrainedRows, partition: str, updates: int | None, *, rewards: bool = True
 ) -> None:
-    """Give turns what their loss and their advantage need: their weights, and whose turns they are.
+    """Give rows what the update needs: their own key as `uid`, their rewards and their masks.
 
-    The trajectories themselves are removed: verl passes every field to the update.
+    Args:
+        rows: those that train.
+        partition: where they are.
+        updates: of the step, for the loss over turns of trajectories; None: it is not used. The
+            trajectories themselves are removed: verl passes every field to the update.
+        rewards: whether rewards are still to be written.
     """
-    weights_M = np.repeat(turn_weights(keys, lengths_N, updates), lengths_N)
-    owners = NonTensorStack(*(str(key.first) for key in keys))
-    bare = NonTensorStack(*({"reward_extra_info": {}} for _ in keys))
-    fields = {WEIGHT: _nested(weights_M, lengths_N), "uid": owners, "extra_fields": bare}
-    _put(keys, partition, fields)
+    lengths_R = np.array([len(mask) for mask in rows.masks], np.int64)
+    # By it the estimator finds the credit of a row.
+    fields: dict[str, Any] = {"uid": NonTensorStack(*rows.names)}
+    if rewards:
+        fields["rm_scores"] = _scores(rows.reward_R, lengths_R)
+    mask_M = np.concatenate(rows.masks)
+    if not mask_M.all():
+        mask = _nested(mask_M, lengths_R, np.int64)
+        fields |= {"response_mask": mask, "loss_mask": mask}
+    if updates is not None:
+        trained_R = np.array([mask.sum() for mask in rows.masks])
+        weights_M = np.repeat(turn_weights(rows.keys, trained_R, updates), lengths_R)
+        bare = NonTensorStack(*({"reward_extra_info": {}} for _ in rows.keys))
+        fields |= {WEIGHT: _nested(weights_M, lengths_R), "extra_fields": bare}
+    _put(rows.keys, partition, fields)
 
 
 def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any]) -> None:
@@ -382,10 +425,10 @@ def _put(keys: Sequence[TrajectoryKey], partition: str, fields: Mapping[str, Any
     tq.kv_batch_put(keys=list(map(str, keys)), partition_id=partition, fields=columns)
 
 
-def _nested(values_M: Array, lengths_N: Array) -> torch.Tensor:
-    """Return values of all tokens, as rows of these lengths, float32."""
+def _nested(values_M: Array, lengths_N: Array, kind: type[np.generic] = np.float32) -> torch.Tensor:
+    """Return values of all tokens, as rows of these lengths."""
     offsets = torch.from_numpy(np.concatenate(([0], np.cumsum(lengths_N))))
-    values = torch.from_numpy(values_M.astype(np.float32))
+    values = torch.from_numpy(values_M.astype(kind))
     return torch.nested.nested_tensor_from_jagged(values, offsets)
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.trainer.run import ESTIMATOR
-from rejuice.trainer.split import advantage_operator
-from rejuice.trainer.verl.advantage import advantages, register
+from rejuice.trainer.verl.credit import CreditEstimator
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -116,44 +115,49 @@ OPERATORS = [
 @settings(deadline=None)
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
 def test_training_takes_the_recipes_advantage(core, operator, groups, seed):
-    register(operator)
-    ours_N, theirs_N = by_recipe(operator, groups), by_verl(core, ESTIMATOR, groups)
-    np.testing.assert_allclose(theirs_N, ours_N, rtol=1e-6, atol=1e-6)
-    assert not theirs_N[equal_N(groups)].any()
-    # In whatever order verl has the rows.
-    reward_N = np.array([reward for group in groups for reward in group])
-    uid_N = np.array([f"uid-{g}" for g, group in enumerate(groups) for _ in group], object)
-    order_N = np.random.default_rng(seed).permutation(len(reward_N))
-    shuffled_N = advantages(operator, reward_N[order_N], uid_N[order_N])
-    plain_N = advantages(operator, reward_N, uid_N)
-    np.testing.assert_allclose(shuffled_N, plain_N[order_N], rtol=0, atol=1e-12)
+    """To float32, in whatever order verl has the rows; those of padding have none."""
+    import torch
+
+    ours_N = by_recipe(operator, groups)
+    lengths = [1 + row % 3 for row in range(len(ours_N))]
+    keys = [f"uid_{row}_0" for row in range(len(ours_N))]
+    estimator = CreditEstimator()
+    estimator.register()
+    pairs = zip(ours_N, lengths, strict=True)
+    estimator.set(keys, [np.full(length, each) for each, length in pairs])
+    mask = torch.zeros(len(keys) + 2, 3)
+    for row, length in enumerate(lengths):
+        mask[row, :length] = 1
+    order_N = np.random.default_rng(seed).permutation(len(mask))
+    index_N = np.array([*keys, "pad_0_0", keys[0]], object)[order_N]
+    found, returns = core.get_adv_estimator_fn(ESTIMATOR)(
+        token_level_rewards=torch.zeros_like(mask), response_mask=mask[order_N], index=index_N
+    )
+    wanted = np.append(ours_N, [0.0, 0.0])[:, None] * mask.numpy()
+    assert np.array_equal(found.numpy(), wanted[order_N].astype(np.float32))
+    assert torch.equal(found, returns)
+    assert not ours_N[equal_N(groups)].any()
 
 
-def test_rows_of_padding_have_no_advantage(core):
-    """verl fills a batch up with rows of one group of their own, all with reward 0."""
-    register(GrpoAdvantageMapper())
-    found_N = by_verl(core, ESTIMATOR, [[1.0, 0.0], [0.0] * 3, [0.0]])
-    assert found_N.tolist() == pytest.approx([0.7071058, -0.7071058, 0, 0, 0, 0], abs=1e-6)
+def test_a_row_that_nobody_gave_credit_is_an_error(core):
+    import torch
 
-
-def test_the_last_advantage_of_a_recipe_counts():
-    from rejuice.pipelines.recipe.steps import Step
-
-    first, last = GrpoAdvantageMapper(), GrpoAdvantageMapper(std_floor=0.3)
-    steps = [Step(1, "a", first), Step(2, "b", last)]
-    assert advantage_operator(steps) == last
-    assert advantage_operator([]) == GrpoAdvantageMapper()
+    CreditEstimator().register()
+    with pytest.raises(KeyError, match="uid_0_0"):
+        core.get_adv_estimator_fn(ESTIMATOR)(
+            response_mask=torch.ones(1, 2), index=np.array(["uid_0_0"], object)
+        )
 
 
 # --------------------------------------------------------------------------- numbers of the docs
 
 
 def test_numbers_of_the_advantage(core):
-    root = 0.8660239
-    for name in ("grpo", ESTIMATOR):
-        register(GrpoAdvantageMapper())
-        options = {"norm_adv_by_std_in_grpo": True} if name == "grpo" else {}
-        found_N = by_verl(core, name, [[1, 0, 0, 1], [1, 1]], **options)
+    root, groups = 0.8660239, [[1, 0, 0, 1], [1, 1]]
+    for found_N in (
+        by_verl(core, "grpo", groups, norm_adv_by_std_in_grpo=True),
+        by_recipe(GrpoAdvantageMapper(), groups),
+    ):
         assert found_N.tolist() == pytest.approx([root, -root, -root, root, 0, 0], abs=1e-5)
     plain_N = by_verl(core, "grpo", [[1, 0, 0, 1]], norm_adv_by_std_in_grpo=False)
     assert plain_N.tolist() == [0.5, -0.5, -0.5, 0.5]

@@ -167,7 +167,7 @@ def test_a_group_of_one_never_trains(stage):
     assert {prompt for (prompt, _), _ in trained(stage, batch)} == {1}
     assert stage.dropped() == {
         ("length_filter", "too_long"): 3,
-        ("training", "group_of_one"): 1,
+        ("grpo_advantage_mapper", "group_of_one"): 1,
     }
     assert figures["rejuice/groups"] == 1
     assert set(stage.queue.kv_list("train")["train"]) == set(batch.keys)
@@ -178,7 +178,10 @@ def test_a_row_without_a_reward_never_trains(stage):
     stage.answer({0: ["1", "nothing", "inf", "0"], 1: ["nothing", "nothing", "nothing", "2"]})
     batch, _ = stage.sample(1, 2)
     assert trained(stage, batch) == [((0, 0), 1.0), ((0, 3), 0.0)]
-    assert stage.dropped() == {("training", "no_reward"): 5, ("training", "group_of_one"): 1}
+    assert stage.dropped() == {
+        ("training", "no_reward"): 5,
+        ("grpo_advantage_mapper", "group_of_one"): 1,
+    }
 
 
 def test_no_group_left_is_reported_with_the_reasons(stage):

@@ -14,23 +14,6 @@ STEP = {
 TRAINED = ("prompts", "responses", "response_mask", "rollout_log_probs", "rm_scores", "turn_weight")
 
 
-def prompts(stage, indices):
-    """As verl hands them to its agent loops."""
-    from verl.utils import tensordict_utils as tu
-
-    rows = stage.run.prompts("train").to_pylist()
-    slots = stage.ask(indices)
-    batch = tu.get_tensordict(
-        {
-            "uid": [slot.uid for slot in slots],
-            "raw_prompt": [rows[k]["prompt"] for k in indices],
-            "extra_info": [slot.fields["extra_info"] for slot in slots],
-        }
-    )
-    tu.assign_non_tensor_data(batch, "global_steps", 1)
-    return batch
-
-
 def test_they_train_as_they_did_when_they_were_sampled(tmp_path, queue):
     from rejuice.trainer.verl.replay import ReplayManager
 
@@ -46,7 +29,7 @@ def test_they_train_as_they_did_when_they_were_sampled(tmp_path, queue):
     again = Stage(tmp_path / "again", queue, PLAIN, rollout=AGENTS, **replay)
     names = again.run.prompts("train")["prompt_id"].to_pylist()
     assert names == stored["prompt_id"].unique().to_pylist()
-    ReplayManager(again.run.folder, None).generate_sequences(prompts(again, [0, 1]))
+    ReplayManager(again.run.folder, None).generate_sequences(again.prompt_batch([0, 1]))
     batch, _ = again.sample(1, 2)
     assert trained(queue, batch) == wanted
     assert again.trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == 3, "10 rows of turns"

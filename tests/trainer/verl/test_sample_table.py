@@ -12,7 +12,6 @@ import pytest
 from trained_run import tiny_rollouts
 from training_stage import PLAIN, summed
 
-from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.verl.curation import curate
@@ -48,7 +47,7 @@ def tiny(tmp_path_factory):
 
 
 def rows_of(part, step=3):
-    return sample_rows(step, part, GrpoAdvantageMapper())
+    return sample_rows(step, part)
 
 
 def test_rows_go_from_the_greatest_spread_to_the_least_and_from_best_to_worst(tiny):

@@ -2,13 +2,11 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from tiny_run import run_tiny
 from training_stage import PLAIN, summed
 
-from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.pipelines.analysis.figures import group_figures
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
@@ -35,13 +33,12 @@ def part_of(steps, rollouts, trains=True):
 
 
 def test_a_group_that_was_dropped_has_no_signal_and_what_does_not_train_has_no_figure(tiny):
-    operator = GrpoAdvantageMapper()
     part = part_of(*tiny)
-    assert signal_figures({"": part}, operator) == {"rejuice/groups_without_signal": 1 - 2 / 3}
+    assert signal_figures({"": part}) == {"rejuice/groups_without_signal": 1 - 2 / 3}
     parts = {"": part_of(*tiny, trains=False), "verify": part}
-    assert signal_figures(parts, operator) == {"rejuice/verify/groups_without_signal": 1 - 2 / 3}
+    assert signal_figures(parts) == {"rejuice/verify/groups_without_signal": 1 - 2 / 3}
     nothing = SimpleNamespace(rollouts=tiny[1].slice(0, 0), curated=part.curated, trains=True)
-    assert signal_figures({"": nothing}, operator) == {}
+    assert signal_figures({"": nothing}) == {}
 
 
 def test_reasons_are_counted_by_component_and_pieces_add_up(tiny):
@@ -71,6 +68,6 @@ def test_a_step_logs_both_and_they_are_those_of_the_stored_rows(stage):
     made.buffer.files.wait()
     (one,) = open_training(made.run.folder).sets
     rows = stored_rows(one)
-    groups = group_figures(rows, np.ones(rows.table.num_rows, bool))
+    groups = group_figures(rows)
     assert (groups.without_signal, groups.groups) == (2, 3)
     assert rows.table["reward_accuracy_missing"].null_count == 4

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,7 +157,7 @@ class StepRig:
             scores[-1] = self.rewards[turn.key.first]
             both = torch.tensor(turn.prompt + turn.action)
             row = {
-                "uid": str(turn.key.first),
+                "uid": str(turn.key),
                 "prompts": torch.tensor(turn.prompt),
                 "responses": torch.tensor(turn.action),
                 "input_ids": both,
@@ -186,15 +187,26 @@ class StepRig:
         from transfer_queue import KVBatchMeta
         from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-        from rejuice.trainer.verl.advantage import register
+        from rejuice.trainer.verl.credit import CreditEstimator
 
-        register(GrpoAdvantageMapper(), of_turns=of_turns)
+        owners = [turn.key.first if of_turns else turn.key for turn in self.turns]
+        reward_of = {owner: self.rewards[owner.first] for owner in owners}
+        uids = [owner.uid for owner in reward_of]
+        table = pa.table({"prompt_id": uids, "reward": list(reward_of.values())})
+        advantages = GrpoAdvantageMapper().apply(table).columns["advantage"].fill_null(0.0)
+        found = dict(zip(reward_of, advantages.to_pylist(), strict=True))
+        estimator = CreditEstimator()
+        estimator.register()
+        estimator.set(
+            [str(turn.key) for turn in self.turns],
+            [
+                np.full(len(turn.action), found[owner])
+                for turn, owner in zip(self.turns, owners, strict=True)
+            ],
+        )
         algorithm = {"adv_estimator": "rejuice", "use_kl_in_reward": False, "gamma": 1, "lam": 1}
         config = {"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}}
         trainer = SimpleNamespace(config=OmegaConf.create(config))
-        if not of_turns:  # As verl has it: a group is what has the uid of its prompt.
-            for turn in self.turns:
-                self.queue.partitions["train"][str(turn.key)].fields["uid"] = turn.key.uid
         PPOTrainer._compute_advantage(
             trainer, KVBatchMeta(self.keys, [{} for _ in self.keys], "train"), {}
         )
@@ -468,20 +480,6 @@ class TestOtherLosses:
                 getattr(other, "aggregate", lambda o=other: o)(), abs=1e-6
             )
         assert theirs[2][0].keys() - mine[2][0].keys() == {"actor/pg_clipfrac_lower"}
-
-
-def test_the_mean_of_a_group_is_one_of_trajectories():
-    """4 right with one turn, 4 wrong with three turns: half of them are right, not a quarter."""
-    from rejuice.trainer.verl.advantage import turn_advantages
-
-    keys = [TrajectoryKey("u_1", k) for k in range(4)]
-    keys += [TrajectoryKey("u_1", k, turn) for k in range(4, 8) for turn in range(3)]
-    reward_R = np.array([1.0] * 4 + [0.0] * 12)
-    names_R = np.array([str(key.first) for key in keys] + ["padding"] * 3)
-    operator = GrpoAdvantageMapper(normalise="none")
-    found_R = turn_advantages(operator, np.append(reward_R, [0.0] * 3), names_R)
-    assert found_R.tolist() == [0.5] * 4 + [-0.5] * 12 + [0.0] * 3
-    assert turn_advantages(operator, np.full(19, 0.9), names_R).tolist() == [0.0] * 19
 
 
 @pytest.mark.slow  # Imports verl.

@@ -118,13 +118,13 @@ def test_stored_rewards_lie_on_the_last_token_of_each_turn(put, queue):
 
 
 def test_what_turns_get_before_they_train(put, queue):
-    """Weights as in the formula, and in the place of the prompt the trajectory they belong to."""
-    from rejuice.trainer.verl.trajectories import write_turns
+    """Weights as in the formula, and in the place of the prompt's key their own."""
+    from rejuice.trainer.verl.trajectories import TrainedRows, write_trained
 
     tags = put([(0, [trajectory("7", (2, 3)), trajectory("8", (1,))]), (2, [trajectory("", (4,))])])
     keys = sorted(tags)
-    lengths_N = np.array([tags[key]["response_len"] for key in keys])
-    write_turns(keys, "train", lengths_N, 1)
+    masks = [np.ones(tags[key]["response_len"], bool) for key in keys]
+    write_trained(TrainedRows(keys, np.zeros(len(keys)), masks, masks), "train", 1)
     rows = {key: queue.partitions["train"][key].fields for key in map(str, keys)}
     weights = {key: fields["turn_weight"].tolist() for key, fields in rows.items()}
     assert weights == {
@@ -134,7 +134,4 @@ def test_what_turns_get_before_they_train(put, queue):
         "uid2_0_0": pytest.approx([1 / (2 * 4)] * 4),
     }
     assert not any("trajectory" in fields["extra_fields"] for fields in rows.values())
-    assert {key: fields["uid"] for key, fields in rows.items()} == {
-        "uid0_0_0": "uid0_0_0", "uid0_0_1": "uid0_0_0", "uid0_1_0": "uid0_1_0",
-        "uid2_0_0": "uid2_0_0",
-    }  # fmt: skip
+    assert {key: fields["uid"] for key, fields in rows.items()} == {key: key for key in rows}

@@ -1,0 +1,260 @@
+"""Credit: the columns that steps leave in the table are what verl trains on."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from training_stage import AGENTS, PLAIN, SUM, Stage, advantages, summed
+from trajectories import trajectory
+
+from rejuice.operators import DataError
+
+pytestmark = pytest.mark.slow  # Imports verl.
+
+GRADED = [{"scripted_mapper": None}, SUM]
+OWN = [*GRADED, {"credit_mapper": None}]
+
+
+def own(*columns):
+    return {"credit_mapper": {"columns": list(columns)}}
+
+
+def firsts(stage, batch):
+    """By prompt and response, the advantage of the first token."""
+    found = advantages(stage, batch)
+    return {(int(key[:4]), int(key.split("_")[1])): row.advantages[0] for key, row in found.items()}
+
+
+def test_what_an_operator_wrote_is_what_trains_and_rewards_stay_rewards(stage):
+    here = stage(OWN)
+    here.answer({0: ["1 advantage=-2.5", "0 advantage=0.125"], 1: ["1 advantage=7", "1"]})
+    batch, figures = here.sample(1, 2)
+    assert firsts(here, batch) == {(0, 0): -2.5, (0, 1): 0.125, (1, 0): 7.0}
+    assert here.rewards(batch) == [1.0, 0.0, 1.0]
+    for row in advantages(here, batch).values():
+        assert row.response_mask == row.loss_mask == [1] * len(row.advantages)
+        assert len(set(row.advantages)) == 1
+    # A row without an advantage does not train, and a group of one does: nothing compares them.
+    assert here.dropped() == {("training", "no_advantage"): 1}
+    assert figures["rejuice/groups_without_signal"] == 0
+    assert here.saved("curated")["advantage"].to_pylist() == [-2.5, 0.125, 7.0]
+
+
+def test_an_advantage_that_is_not_finite_does_not_train(stage):
+    here = stage(OWN)
+    here.answer(
+        {0: ["1 advantage=Infinity", "0 advantage=1"], 1: ["1 advantage=NaN", "0 advantage=2"]}
+    )
+    batch, _ = here.sample(1, 2)
+    assert firsts(here, batch) == {(0, 1): 1.0, (1, 1): 2.0}
+    assert here.dropped() == {
+        ("training", "infinite_advantage"): 1,
+        ("training", "no_advantage"): 1,
+    }
+
+
+def test_a_recipe_without_credit_gets_that_of_grpo_and_its_files_say_so(stage):
+    here = stage(GRADED)
+    here.answer({0: ["1", "0", "0"], 1: ["1", "1"]})
+    batch, _ = here.sample(1, 2)
+    found = firsts(here, batch)
+    assert found[0, 0] == pytest.approx(2 / 3 / (1 / 3) ** 0.5, abs=1e-5)
+    assert (found[1, 0], found[1, 1]) == (0.0, 0.0)
+    column = here.saved("curated")["advantage"].to_numpy().astype(np.float32)
+    assert column.tolist() == list(found.values())
+    recipe = yaml.safe_load((here.run.step_folder(1) / "recipe.yaml").read_text())
+    assert [*recipe["process"][-1]] == ["grpo_advantage_mapper"]
+
+
+def test_tokens_of_weight_0_are_masked_and_the_others_weigh_what_they_say(stage):
+    here = stage([*GRADED, own("token_weight", "loss_weight"), PLAIN[-1]])
+    texts = ["1 token_weight=[0,1,0.5]", "0 loss_weight=0.25", "0"]
+    here.answer({0: texts})
+    batch, _ = here.sample(1, 1)
+    rows = list(advantages(here, batch).values())
+    plain = np.array([1, 0, 0]) - 1 / 3
+    plain /= np.std([1, 0, 0], ddof=1) + 1e-6
+    length = len(rows[0].advantages)
+    weights = ([0, 1, 0.5] * length)[:length]
+    assert rows[0].advantages == pytest.approx((plain[0] * np.array(weights)).tolist(), abs=1e-6)
+    assert rows[0].response_mask == rows[0].loss_mask == [int(w > 0) for w in weights]
+    assert rows[1].advantages == pytest.approx([plain[1] / 4] * len(rows[1].advantages), abs=1e-6)
+    assert set(rows[1].response_mask) == {1}
+    assert rows[2].advantages == pytest.approx([plain[2]] * len(rows[2].advantages), abs=1e-6)
+
+
+def test_a_masked_row_counts_in_its_group_and_does_not_train(stage):
+    here = stage([*GRADED, own("token_weight", "loss_weight"), PLAIN[-1]])
+    here.answer({0: ["1 loss_weight=0", "0"], 1: ["1", "0 token_weight=[0]"]})
+    batch, figures = here.sample(1, 2)
+    half = 0.5 / (0.5**0.5 + 1e-6)
+    assert firsts(here, batch) == {(0, 1): pytest.approx(-half), (1, 0): pytest.approx(half)}
+    assert here.dropped() == {("training", "masked"): 2}
+    assert (figures["rejuice/groups"], figures["rejuice/rows_trained"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "found"),
+    [
+        ("loss_weight", "1 loss_weight=1.5", "has loss_weight 1.5; write a number from 0 to 1"),
+        ("loss_weight", "1 loss_weight=-1", "has loss_weight -1; write a number from 0 to 1"),
+        ("token_weight", "1 token_weight=[1,-1]", "has a token_weight that is negative or no"),
+        ("token_weight", "1 token_weight=[1,null]", "has a token_weight that is negative or no"),
+    ],
+)  # fmt: skip
+def test_weights_that_mean_nothing_are_refused(stage, column, text, found):
+    here = stage([*GRADED, own(column), PLAIN[-1]])
+    here.answer({0: [text, "0"]})
+    with pytest.raises(DataError, match=found):
+        here.sample(1, 1)
+
+
+def test_one_weight_for_each_token_and_one_advantage_for_each_turn(stage):
+    import pyarrow as pa
+
+    from rejuice.trainer.verl.credit import TokenCredit
+
+    table = pa.table({"response_id": ["a"], "advantage": [1.0], "token_weight": [[1.0, 0.0]]})
+    with pytest.raises(DataError, match="response a has 2 values in token_weight and 3 tokens"):
+        TokenCredit.of(table, [[3]])
+    table = pa.table({"response_id": ["a"], "turn_advantage": [[1.0, 2.0]]})
+    with pytest.raises(DataError, match="2 values in turn_advantage and 1 turns of the policy"):
+        TokenCredit.of(table, [[3]])
+
+
+def test_turns_train_with_advantages_of_their_own(stage):
+    here = stage([*GRADED, own("turn_advantage")], rollout=AGENTS)
+    here.play(
+        {
+            0: [
+                trajectory("1 turn_advantage=[3,-4]", (2, 3)),
+                trajectory("0 turn_advantage=[5]", (1,)),
+            ]
+        }
+    )
+    batch, _ = here.sample(1, 1)
+    rows = advantages(here, batch)
+    assert [row.advantages for row in rows.values()] == [[3.0] * 2, [-4.0] * 3, [5.0]]
+    weights = here.queue.kv_batch_get(batch.keys, "train", ["turn_weight"])["turn_weight"]
+    assert [row.tolist() for row in weights.unbind()] == [
+        pytest.approx([1 / 8] * 2), pytest.approx([1 / 12] * 3), [0.5]
+    ]  # fmt: skip
+
+
+def test_a_turn_whose_tokens_are_all_masked_leaves_the_mean_over_turns(stage):
+    here = stage([*GRADED, own("token_weight"), PLAIN[-1]], rollout=AGENTS)
+    here.play({0: [trajectory("1 token_weight=[0,0,1,1,0]", (2, 3)), trajectory("0", (1,))]})
+    batch, figures = here.sample(1, 1)
+    assert [key.split("_", 1)[1] for key in batch.keys] == ["0_1", "1_0"]
+    assert figures["rejuice/agent/turn_rows"] == 2
+    assert advantages(here, batch)[batch.keys[0]].response_mask == [1, 1, 0]
+    weights = here.queue.kv_batch_get(batch.keys, "train", ["turn_weight"])["turn_weight"]
+    assert [row.tolist() for row in weights.unbind()] == [[0.25] * 3, [0.5]]
+    assert set(here.queue.kv_list("train")["train"]) == set(batch.keys)
+
+
+def test_groups_without_credit_are_replaced_by_a_refill(stage):
+    def more(prompts):
+        for at in range(prompts):
+            here.answer({2 + at: ["1 advantage=1", "0 advantage=2"]})
+        return prompts
+
+    here = stage(OWN, more=more, refill=2)
+    here.answer({0: ["1", "0"], 1: ["1 advantage=1", "0"]})
+    batch, figures = here.sample(1, 2)
+    found = {prompt for prompt, _ in firsts(here, batch)}
+    assert len(found) == 2
+    assert 0 not in found
+    assert (figures["rejuice/groups"], figures["rejuice/refills"]) == (2, 1)
+
+
+def test_a_statistic_of_the_batch_is_one_of_what_trains(stage, tmp_path):
+    """Not of surplus groups, nor of rows that cannot train."""
+    code = tmp_path / "batch.py"
+    code.write_text(
+        """
+import pyarrow as pa
+import pyarrow.compute as pc
+from rejuice.operators import Change, Operator, Scope
+
+
+class BatchMeanMapper(Operator):
+    \"\"\"The reward minus its mean over all rows.\"\"\"
+
+    scope = Scope.DATASET
+
+    def reads(self):
+        return ("reward",)
+
+    def writes(self):
+        return ("advantage",)
+
+    def digest(self, table):
+        return table.select(["reward"])
+
+    def apply(self, table):
+        found = pc.subtract(table["reward"], pc.mean(table["reward"]))
+        return Change({"advantage": found.combine_chunks()})
+"""
+    )
+    after = [GRADED[0], summed("drop_row"), {"batch_mean_mapper": None}]
+    paths = [str(tmp_path / "scripted.py"), str(code)]
+    here = stage(after, head={"custom_operator_paths": paths}, prompts=8)
+    here.answer({0: ["1", "0"], 1: ["1", "1"], 2: ["0", "0", "nothing"]})
+    batch, _ = here.sample(1, 2)
+    found, rewards = firsts(here, batch), here.rewards(batch)
+    assert len(rewards) == 4
+    assert list(found.values()) == pytest.approx((np.array(rewards) - np.mean(rewards)).tolist())
+
+
+# --------------------------------------------------------------------------- replay
+
+
+@pytest.fixture
+def replayed(tmp_path, queue):
+    """A factory: a run that replays what another one has curated, and its first batch."""
+    from rejuice.trainer.verl.replay import ReplayManager
+
+    def make(after, without=()):
+        longer = {"policy_rollout_mapper": {"n": 4, "max_tokens": 64}}
+        live = Stage(tmp_path / "live", queue, OWN, rollout=longer, prompts_per_step=2)
+        texts = ["1 advantage=-2.5", "0 advantage=0.125"]
+        live.answer({0: texts, 1: ["1 advantage=7 loss_weight=0", "0 advantage=4"]})
+        live.sample(1, 2)
+        stored = live.saved("curated").drop_columns(list(without))
+        pq.write_table(stored, tmp_path / "collected.parquet")
+        queue.partitions.clear()
+        replay = {"replay": str(tmp_path / "collected.parquet"), "validation_path": None}
+        again = Stage(tmp_path / "again", queue, after, rollout=longer, **replay)
+        ReplayManager(again.run.folder, None).generate_sequences(again.prompt_batch([0, 1]))
+        batch, _ = again.sample(1, 2)
+        return again, batch
+
+    return make
+
+
+def test_a_replay_trains_on_stored_advantages_where_no_step_gives_others(replayed):
+    here, batch = replayed(GRADED)
+    assert list(firsts(here, batch).values()) == [-2.5, 0.125, 7.0, 4.0]
+    assert here.rewards(batch) == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_replay_trains_on_what_the_steps_of_its_recipe_write(replayed):
+    here, batch = replayed(
+        [*GRADED, own("loss_weight"), {"grpo_advantage_mapper": {"normalise": "none"}}]
+    )
+    assert list(firsts(here, batch).values()) == [0.5, -0.5, 0.5, -0.5]
+
+
+def test_a_replay_of_rewards_alone_trains_on_advantages_of_grpo(replayed):
+    here, batch = replayed(GRADED, without=["advantage"])
+    half = 0.5 / (0.5**0.5 + 1e-6)
+    assert list(firsts(here, batch).values()) == pytest.approx([half, -half] * 2)
+
+
+def test_a_replay_leaves_rows_out_that_have_no_credit(replayed):
+    steps = [*GRADED, own("advantage", "loss_weight")]
+    here, batch = replayed(steps)
+    assert list(firsts(here, batch).values()) == [-2.5, 0.125, 4.0]
+    assert set(here.queue.kv_list("train")["train"]) >= set(batch.keys)
+    assert len([key for key in here.queue.kv_list("train")["train"] if "_" in key]) == 3

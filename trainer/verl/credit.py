@@ -1,0 +1,199 @@
+"""The credit of rows on the way to verl: what the recipe's steps left in the table is what trains.
+
+    table                                    TransferQueue            verl
+    advantage or turn_advantage  ──┐
+    token_weight, loss_weight    ──┴──> credit of each token ──────>  advantages
+                                        weight 0 ──> response_mask, loss_mask
+
+verl's estimators see the rewards of tokens, a mask and the `uid` of rows. Here a row's `uid` is its
+key, by which the estimator looks its credit up and hands it on; rewards stay rewards, in verl's
+figures too.
+
+A weight multiplies the advantage: the policy losses of verl that are homogeneous in it, which are
+all but those that choose tokens by covariance, are multiplied alike. A divergence from the
+reference and an entropy bonus are not weighted; of a masked token, there is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...operators.arrow_compute import pc
+from ...operators.columns import flat, numbers
+from ...operators.errors import DataError
+from ...operators.groups import Array
+from ..run import ESTIMATOR
+
+
+class TokenCredit(NamedTuple):
+    """The credit of the tokens of some rows, one row after the other."""
+
+    advantage_M: NDArray[np.float64]  # times its weights; 0 where it is masked
+    mask_M: NDArray[np.bool_]  # whether the token trains
+
+    @classmethod
+    def of(cls, table: pa.Table, lengths: Sequence[Sequence[int]]) -> TokenCredit:
+        """Return the credit of the tokens of each turn of each row.
+
+        Args:
+            table: N rows that train: each has an advantage.
+            lengths: of each row, how many tokens each turn of the policy has; a response is a
+                single turn.
+
+        Raises:
+            DataError: a list has another length than the row has turns or tokens, or a weight is
+                negative or not finite.
+        """
+        tokens_N = np.array([sum(each) for each in lengths], np.int64)
+        advantage_R = _of_turns(table, [len(each) for each in lengths])
+        loss_weight_N, weight_M = loss_weights(table), _token_weights(table, tokens_N)
+        weight_M = weight_M * np.repeat(loss_weight_N, tokens_N)
+        advantage_M = np.repeat(advantage_R, np.concatenate(lengths).astype(np.int64))
+        return cls(weight_M * advantage_M, weight_M > 0)
+
+
+def row_advantages(table: pa.Table) -> NDArray[np.float64]:
+    """Return the advantage of each row, float64[N]; of `turn_advantage`, the mean over turns.
+
+    nan where there is none, or where one of a turn is missing.
+    """
+    found_N = np.full(table.num_rows, np.nan)
+    if "advantage" in table.column_names:
+        found_N = numbers(table, "advantage")
+    if "turn_advantage" in table.column_names:
+        given = table["turn_advantage"].to_pylist()
+        means = [None if each is None else _mean(each) for each in given]
+        found_N = np.array(
+            [own if mean is None else mean for own, mean in zip(found_N, means, strict=True)], float
+        )
+    return found_N
+
+
+def has_signal(table: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
+    found_N: NDArray[np.bool_] = np.nan_to_num(row_advantages(table)) != 0
+    if "turn_advantage" in table.column_names:
+        given = table["turn_advantage"].to_pylist()
+        found_N |= np.array([any(each or ()) for each in given], bool)
+    return found_N
+
+
+def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows have no token that trains, bool[N]: a weight of 0, or 0 for each token.
+
+    Raises:
+        DataError: a weight is negative or not finite, or `loss_weight` is above 1.
+    """
+    masked_N: NDArray[np.bool_] = loss_weights(table) == 0
+    if "token_weight" in table.column_names:
+        given = table["token_weight"].to_pylist()
+        masked_N |= np.array([each is not None and not any(each) for each in given], bool)
+    return masked_N
+
+
+def loss_weights(table: pa.Table) -> NDArray[np.float64]:
+    """Return the column `loss_weight`, float64[N]; 1 where it is null or not there.
+
+    Raises:
+        DataError: a weight is not within 0 and 1.
+    """
+    if "loss_weight" not in table.column_names:
+        return np.ones(table.num_rows)
+    column = flat(table["loss_weight"])
+    weight_N = np.asarray(pc.fill_null(column.cast(pa.float64()), 1.0))
+    wrong_N = ~((weight_N >= 0) & (weight_N <= 1))
+    if wrong_N.any():
+        row = int(np.flatnonzero(wrong_N)[0])
+        raise _wrong(table, row, f"has loss_weight {weight_N[row]:g}", "write a number from 0 to 1")
+    return weight_N
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    return float(np.mean([np.nan if each is None else each for each in values] or [np.nan]))
+
+
+def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
+    """Return the advantage of each turn of each row, float64[R]."""
+    advantage_R = np.repeat(row_advantages(table), turns_N)
+    if "turn_advantage" not in table.column_names:
+        return advantage_R
+    ends_N = np.cumsum(turns_N)
+    for row, values in enumerate(table["turn_advantage"].to_pylist()):
+        if values is None:
+            continue
+        if len(values) != turns_N[row]:
+            raise _wrong(
+                table,
+                row,
+                f"has {len(values)} values in turn_advantage and {turns_N[row]} turns of the "
+                "policy",
+                "write one for each of them",
+            )
+        advantage_R[ends_N[row] - turns_N[row] : ends_N[row]] = values
+    return advantage_R
+
+
+def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
+    """Return the weight of each token of each row, float64[M]; 1 where a row has no weights."""
+    weight_M = np.ones(int(tokens_N.sum()))
+    if "token_weight" not in table.column_names:
+        return weight_M
+    ends_N = np.cumsum(tokens_N)
+    for row, values in enumerate(table["token_weight"].to_pylist()):
+        if values is None:
+            continue
+        if len(values) != tokens_N[row]:
+            found = f"has {len(values)} values in token_weight and {tokens_N[row]} tokens"
+            raise _wrong(table, row, found, "write one for each of response_token_ids")
+        given = np.array(values, float)  # None becomes nan.
+        if not (np.isfinite(given) & (given >= 0)).all():
+            found = "has a token_weight that is negative or no number"
+            raise _wrong(table, row, found, "write 0 for what does not train, and null for no row")
+        weight_M[ends_N[row] - tokens_N[row] : ends_N[row]] = given
+    return weight_M
+
+
+def _wrong(table: pa.Table, row: int, found: str, right: str) -> DataError:
+    return DataError(f"response {table['response_id'][row].as_py()} {found}", right)
+
+
+class CreditEstimator:
+    """verl's estimator of advantages `rejuice`, which hands the credit of rows on.
+
+    It belongs to a replay buffer: verl calls it in the process that has sampled the step.
+    """
+
+    def __init__(self) -> None:
+        self._of_row: Mapping[str, NDArray[np.float32]] = {}
+
+    def register(self) -> None:
+        """Make it verl's estimator of that name, instead of one of an earlier buffer."""
+        from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, register_adv_est
+
+        ADV_ESTIMATOR_REGISTRY.pop(ESTIMATOR, None)  # verl refuses a second one by the same name.
+        register_adv_est(ESTIMATOR)(self._estimate)
+
+    def set(self, keys: Sequence[str], advantages: Sequence[NDArray[np.float64]]) -> None:
+        """Take the credit of the rows of a step: of each key, that of its tokens."""
+        pairs = zip(keys, advantages, strict=True)
+        self._of_row = {key: each.astype(np.float32) for key, each in pairs}
+
+    def _estimate(self, response_mask: Any, index: Any, **_: Any) -> tuple[Any, Any]:
+        """Advantages and returns, float32[N, T], from the mask [N, T] and `uid` of rows [N].
+
+        Raises:
+            KeyError: a row has tokens to train on, and nobody gave it credit.
+        """
+        import torch
+
+        found = torch.zeros(response_mask.shape, dtype=torch.float32)
+        for row in response_mask.any(-1).nonzero().flatten().tolist():  # The rest is padding.
+            credit = self._of_row[str(index[row])]
+            found[row, : len(credit)] = torch.from_numpy(credit)
+        found *= response_mask
+        return found, found
