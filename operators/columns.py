@@ -375,3 +375,21 @@ def numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
         raise DataError(f"column '{name}' is {kind}, not numeric", "name a column of numbers")
     # Not safe: integers beyond 2**53 round to the nearest float64 instead of failing.
     return np.asarray(pc.fill_null(column.cast(pa.float64(), safe=False), np.nan))
+
+
+def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the mean of each list, float64[N]; null where there is no list, or an empty one.
+
+    nan where an element is null.
+
+    Example:
+        >>> mean_of_lists(pa.array([[1.0, 2.0], None])).to_pylist()
+        [1.5, None]
+    """
+    lists = flat(column)
+    rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    value_M = np.asarray(pc.cast(pc.list_flatten(lists), pa.float64()).fill_null(np.nan))
+    count_N = np.bincount(rows_M, minlength=len(lists))
+    with np.errstate(invalid="ignore"):
+        mean_N = np.bincount(rows_M, value_M, len(lists)) / count_N
+    return pa.array(mean_N, mask=count_N == 0)

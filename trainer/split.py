@@ -31,7 +31,7 @@ from ..operators.sampling.protocol import Settings
 from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
 from ..pipelines.recipe.recipe import Recipe
-from ..pipelines.recipe.steps import Step
+from ..pipelines.recipe.steps import Step, credit_step, gives_credit
 from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
@@ -193,17 +193,6 @@ def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
             f"add a {RewardSumMapper.name()} there; schedule self_verify does not use it",
             where=where,
         )
-
-
-def credit_step(steps: Sequence[Step]) -> Step | None:
-    """Return the last step that writes the advantage; None: training adds one."""
-    found = [step for step in steps if gives_credit(step.operator)]
-    return found[-1] if found else None
-
-
-def gives_credit(operator: Operator) -> bool:
-    """Return whether an operator writes the advantage of rows or of their turns."""
-    return not {*ADVANTAGES}.isdisjoint(operator.writes())
 
 
 def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

@@ -33,9 +33,9 @@ from ..pipelines.dataset.remote import to_path
 from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.columns import check_replaced
 from ..pipelines.recipe.recipe import load
-from ..pipelines.recipe.steps import Step, of_files
+from ..pipelines.recipe.steps import Step, credit_step, of_files
 from .run import Policy
-from .split import SplitRecipe, answers_only, credit_step
+from .split import SplitRecipe, answers_only
 from .verl.curation import Curated, at_progress, curate
 from .verl.figures import response_figures
 

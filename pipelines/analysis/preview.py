@@ -26,13 +26,14 @@ from ..engine.progress import Progress
 from ..engine.report import Report
 from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
+from ..recipe.steps import gives_credit
 from ..recipe.train import Train
 from .figures import component_advantages
 from .rows import RowTable, row_table
 from .stored import Stored, StoredSet
 from .whatif import Replayed
 
-NORMALISATIONS = ("std", "none", "leave_one_out")
+_NORMALISATIONS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
 _QUARTERS = 4
 
 
@@ -63,7 +64,7 @@ class Preview(NamedTuple):
     kept: int  # rows left
     groups_left: int  # with a row left; of these `without_signal` have advantages of 0 only
     without_signal: int  # groups
-    advantages: dict[str, AdvantageFigures]  # by normalisation, see `NORMALISATIONS`
+    advantages: dict[str, AdvantageFigures]  # by normalisation of GRPO, or by the step's name
     component_mass: dict[str, float]  # by component, its share of the gradient mass
     # of the kept rows by quarters of length, the shortest first, each one's share
     length_mass: tuple[float, ...]
@@ -93,7 +94,7 @@ def preview(found: Replayed) -> Preview:
         int(kept_N.sum()),
         int(left_G.sum()),
         int((left_G & ~signal_G).sum()),
-        _advantages(found.after),
+        _advantages(found.after, np.array(pc.fill_null(table["advantage"], np.nan))[kept_N]),
         _component_mass(rows, kept_N, length_N),
         _length_mass(advantage_N, kept_N, length_N),
         _refill(int(left_G.sum()), len(left_G)),
@@ -103,22 +104,28 @@ def preview(found: Replayed) -> Preview:
     )
 
 
-def _advantages(applied: Sequence[AppliedStep]) -> dict[str, AdvantageFigures]:
-    last = [each for each in applied if isinstance(each.step.operator, GrpoAdvantageMapper)]
+def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
+    """Return the figures of the recipe's advantages; of GRPO's, by each normalisation."""
+    last = [each for each in applied if gives_credit(each.step.operator)]
     if not last:
-        raise DataError("the recipe has no grpo_advantage_mapper", "add one as the last step")
+        raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
     operator, before = last[-1].step.operator, last[-1].before
-    assert isinstance(operator, GrpoAdvantageMapper)
+    if not isinstance(operator, GrpoAdvantageMapper):
+        return {last[-1].step.name: _advantage_figures(advantage_N)}
     view = before.select(operator.reads_of(before.column_names))
     found = {}
-    for name in NORMALISATIONS:
+    for name, heading in _NORMALISATIONS.items():
         other = operator.model_copy(update={"normalise": name})
         values = np.array(pc.fill_null(other.apply(view).columns["advantage"], np.nan))
-        values = values[np.isfinite(values)]
-        nothing = AdvantageFigures(*[float("nan")] * 3)
-        figures = (np.abs(values).mean(), values.max(), values.min()) if len(values) else nothing
-        found[name] = AdvantageFigures(*map(float, figures))
+        found[heading] = _advantage_figures(values)
     return found
+
+
+def _advantage_figures(advantage_N: Array) -> AdvantageFigures:
+    values = advantage_N[np.isfinite(advantage_N)]
+    if not len(values):
+        return AdvantageFigures(*[float("nan")] * 3)
+    return AdvantageFigures(*map(float, (np.abs(values).mean(), values.max(), values.min())))
 
 
 def _component_mass(rows: RowTable, kept_N: Array, length_N: Array) -> dict[str, float]:
@@ -290,7 +297,6 @@ def run_on_some(
 # --- Print what training on a recipe would get ----------------------------------------
 
 _ROUNDING = 0.005
-_HEADINGS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
 
 
 def show_preview(
@@ -313,8 +319,8 @@ def show_preview(
 
 
 def _advantage_table(found: Preview) -> Table:
-    table = figures_table("advantages", *(_HEADINGS[name] for name in NORMALISATIONS))
-    columns = [found.advantages[name] for name in NORMALISATIONS]
+    table = figures_table("advantages", *found.advantages)
+    columns = found.advantages.values()
     for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
         table.add_row(heading, *(f"{column[at]:.3f}" for column in columns))
     return table

@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...operators import Change, RejuiceError
-from ...operators.columns import common_type, component_columns, flat, is_list, is_text, numbers
+from ...operators.columns import (
+    common_type,
+    component_columns,
+    flat,
+    is_list,
+    is_text,
+    mean_of_lists,
+    numbers,
+)
 from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -138,6 +146,8 @@ _FIXED = {
 _MADE_HERE = frozenset({"fate", "reason", "tokens", "characters"})
 _COPIED = _FIXED.keys() - _MADE_HERE
 _TOKEN_IDS = "response_token_ids"
+_OF_TURNS = "turn_advantage"
+"""Shown as `advantage`: its mean over the turns of a row."""
 _ROUNDING = 1e-9
 """By so much the sum of contributions may differ from a reward on file."""
 _REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
@@ -358,11 +368,18 @@ class _PartRows:
             self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
-        return name in _COPIED or name.startswith(_REWARD) or name == self._measured
+        named = name in _COPIED or name in (_OF_TURNS, self._measured)
+        return named or name.startswith(_REWARD)
 
     def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
         if name == _TOKEN_IDS and is_list(column.type):
             name, column = "tokens", pc.list_value_length(column)
+        elif name == _OF_TURNS:
+            if not is_list(column.type):
+                return
+            column = mean_of_lists(column)
+            lines_N = lines_N[np.asarray(column.is_valid())]  # Elsewhere, that of the row counts.
+            name, column = "advantage", column.drop_null()
         elif name == "response" and is_text(column.type):
             name, column = "characters", pc.utf8_length(column)
         elif name == self._measured or not _fits(name, column.type):

@@ -31,7 +31,7 @@ from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
+from ..recipe.steps import Step, credit_step
 from .comparison import (
     KINDS,
     UNKNOWN,
@@ -319,14 +319,10 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
     """
     last = answers(stored)[-1]
     sets = [one for one in stored.sets if one.training_step == last.training_step]
-    found = tuple(one for one in sets if any(map(_is_advantage, one.fit(recipe))))
+    found = tuple(one for one in sets if credit_step(one.fit(recipe)))
     if not found:
-        raise DataError("the recipe has no grpo_advantage_mapper", "add one as the last step")
+        raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
     return found
-
-
-def _is_advantage(step: Step) -> bool:
-    return isinstance(step.operator, GrpoAdvantageMapper)
 
 
 def answers(stored: Stored) -> tuple[StoredSet, ...]:

@@ -97,6 +97,7 @@ def run(
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import run as run_recipe
     from ..recipe.recipe import load
+    from ..recipe.steps import credit_line, credit_step
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
@@ -115,6 +116,9 @@ def run(
         ray_address=ray,
     )
     show_funnel(report, Console(quiet=quiet))
+    trains = loaded.head.train is not None
+    if not quiet and trains and credit_step(loaded.steps) is None:
+        typer.echo(credit_line(loaded.steps, trains=True))
     for line in [] if quiet else retry_hints(loaded, report):
         typer.echo(line)
     if not allow_empty:
@@ -133,6 +137,7 @@ def check(
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
     from ..recipe.columns import checked_schema
     from ..recipe.recipe import load
+    from ..recipe.steps import credit_line
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
@@ -159,6 +164,8 @@ def check(
         warn(line)
     warn_of_groups(loaded, columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
+    if line := credit_line(loaded.steps, trains=training is not None):
+        typer.echo(line)
     for line in left_out:
         typer.echo(line)
 

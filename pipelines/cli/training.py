@@ -74,6 +74,7 @@ def train(
     from ...trainer.run import TrainingRun
     from ..console import Console
     from ..recipe.recipe import load
+    from ..recipe.steps import credit_line, credit_step
 
     path, folder = _found(recipe, output, resume, trust)
     flags = {
@@ -94,6 +95,8 @@ def train(
     elif not _show_finished(run, folder, console):
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
+            if not quiet and credit_step(loaded.steps) is None:
+                typer.echo(credit_line(loaded.steps, trains=True), err=True)
             _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 

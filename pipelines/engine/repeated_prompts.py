@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...operators import DataError, PromptTemplateMapper
-from ..console import path_text
 from ..dataset.files import suffix_of
 from ..recipe.recipe import Recipe
 from ..recipe.steps import gives_responses
@@ -52,6 +51,8 @@ def _sort(recipe: Recipe) -> str:
     """Return the command that sorts a file of rows; of other datasets, where that is described."""
     spec, column = recipe.head.dataset_spec, _column(recipe)
     path = spec.paths[0] if len(spec.paths) == 1 and spec.selection.names is None else Path()
+    from ..console import path_text  # It loads what `rejuice check` does not need.
+
     suffix, name = suffix_of(path), path_text(path)
     is_file = isinstance(path, Path) and path.is_file() and suffix in _SCRIPTS
     if not is_file or column is None or _NOT_QUOTED & {*name, *column}:

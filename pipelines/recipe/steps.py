@@ -23,6 +23,7 @@ from ...operators import (
     build,
     installed,
 )
+from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.errors import shortened, shown, suggest
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
@@ -334,3 +335,37 @@ def is_sampling(operator: Operator) -> bool:
 def gives_responses(operator: Operator) -> bool:
     """Return whether an operator samples responses, or reads those of a list in each row."""
     return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
+
+
+# --- Credit ---------------------------------------------------------------------------
+
+
+def gives_credit(operator: Operator) -> bool:
+    """Return whether an operator writes the advantage of rows or of their turns."""
+    return not {*ADVANTAGES}.isdisjoint(operator.writes())
+
+
+def credit_step(steps: Sequence[Step]) -> Step | None:
+    """Return the last step that writes the advantage; None: training adds one."""
+    found = [step for step in steps if gives_credit(step.operator)]
+    return found[-1] if found else None
+
+
+def credit_line(steps: Sequence[Step], *, trains: bool) -> str:
+    """Return which steps give the rows their credit; empty where nothing is rewarded.
+
+    Args:
+        steps: those of a recipe.
+        trains: whether the recipe has a `train:` section.
+    """
+    written = {name: step for step in steps for name in step.operator.writes()}
+    last = credit_step(steps)
+    if last is None and not (trains and "reward" in written):
+        return ""
+    if last is None:
+        line = "No step writes the advantage: in training, grpo_advantage_mapper is added"
+    else:
+        line = f"The advantage is that of step {last.number} {last.name}"
+    weights = (name for name in CREDIT if name not in ADVANTAGES and name in written)
+    more = [f"{name} that of step {written[name].number} {written[name].name}" for name in weights]
+    return ", ".join([line, *more]) + "."

@@ -20,6 +20,7 @@ from rejuice.trainer.launch import checks as launch_preflight
 RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
 TEMPLATE, ROLLOUT, VERIFY, FORMAT, SUM = PROCESS
 ADVANTAGE = {"grpo_advantage_mapper": {}}
+ADDED = "No step writes the advantage: in training, grpo_advantage_mapper is added."
 ASK, JUDGE = {"self_verification_mapper": {}}, {"judgement_reward_mapper": {}}
 SECOND = {"policy_rollout_mapper": {"n": 2, "max_tokens": 16, "task": "verify"}}
 SUM_JUDGED = {"reward_sum_mapper": {"task": "verify", "weights": {"verification": 1.0}}}
@@ -183,7 +184,7 @@ def test_run_refuses_what_cannot_be_graded_in_the_same_line(rejuice, tmp_path, w
 
 def test_a_right_recipe_passes_both(rejuice, tmp_path):
     path = write(tmp_path)
-    right = "try.yaml: 5 steps, all fields and columns are right.\n"
+    right = f"try.yaml: 5 steps, all fields and columns are right.\n{ADDED}\n"
     assert rejuice("check", path) == (0, right, "")
     code, _, err = rejuice("train", path, "-q")
     assert (code, err.splitlines()[0][:24]) == (1, "rejuice: training failed")
@@ -200,7 +201,7 @@ def test_an_export_may_be_selected_after_the_advantage(rejuice, tmp_path):
 
 def test_what_is_not_there_yet_is_left_out_and_reported(rejuice, tmp_path, monkeypatch):
     path = write(tmp_path, train={"validation_path": "later.jsonl", "verl": {"data.shuffle": True}})
-    right = "try.yaml: 5 steps, all fields and columns are right.\n"
+    right = f"try.yaml: 5 steps, all fields and columns are right.\n{ADDED}\n"
     line = "later.jsonl does not exist yet, so columns were not checked.\n"
     assert rejuice("check", path) == (0, right + line, "")
     assert rejuice("train", path, "--dry-run")[0] == 0
@@ -219,6 +220,7 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
     assert (code, out.splitlines()[1:]) == (
         0,
         [
+            ADDED,
             "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; set "
             "validation_n: 4 to get 4 responses to each prompt instead of 1"
         ],
@@ -234,11 +236,12 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "try.yaml: 5 steps, all fields are right.",
+        ADDED,
         "other.jsonl is not read in training, but `rejuice run` refuses it: try.yaml, line 5, step "
         "1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
     ]
     assert rejuice("train", path, "--dry-run")[0] == 0
-    refused = out.splitlines()[1].partition("refuses it: ")[2]
+    refused = out.splitlines()[2].partition("refuses it: ")[2]
     assert rejuice("run", path) == (2, "", f"rejuice: {refused}\n")
 
 
@@ -267,7 +270,8 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     for name in document["train"].get("validation", {}):
         words += [f"--train.validation.{name}", f"{{path: {data}, n: 1}}"]
     code, out, err = rejuice("check", path, *words)
-    assert (code, err, len(out.splitlines())) == (0, "", 1)
+    assert (code, err) == (0, "")
+    assert [line[:17] for line in out.splitlines()[1:]] == ["The advantage is "]
     assert rejuice("train", path, *words, "--dry-run")[0] == 0
     code, _, err = rejuice("train", path, *words, "-q")
     assert (code, err.splitlines()[0][:24]) == (1, "rejuice: training failed")

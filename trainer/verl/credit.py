@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import flat, numbers
+from ...operators.columns import flat, mean_of_lists, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ..run import ESTIMATOR
@@ -66,11 +66,9 @@ def row_advantages(table: pa.Table) -> NDArray[np.float64]:
     if "advantage" in table.column_names:
         found_N = numbers(table, "advantage")
     if "turn_advantage" in table.column_names:
-        given = table["turn_advantage"].to_pylist()
-        means = [None if each is None else _mean(each) for each in given]
-        found_N = np.array(
-            [own if mean is None else mean for own, mean in zip(found_N, means, strict=True)], float
-        )
+        means = mean_of_lists(table["turn_advantage"])
+        of_turns_N = np.asarray(means.is_valid())
+        found_N = np.where(of_turns_N, np.asarray(means.fill_null(np.nan)), found_N)
     return found_N
 
 
@@ -111,10 +109,6 @@ def loss_weights(table: pa.Table) -> NDArray[np.float64]:
         row = int(np.flatnonzero(wrong_N)[0])
         raise _wrong(table, row, f"has loss_weight {weight_N[row]:g}", "write a number from 0 to 1")
     return weight_N
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    return float(np.mean([np.nan if each is None else each for each in values] or [np.nan]))
 
 
 def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:

@@ -33,9 +33,9 @@ def test_tiny_by_hand(tiny):
     groups = np.array([[1.1, 0.9, 0.1, -0.1], [1.1, -0.1, -0.1, -0.1]])
     distance = groups - groups.mean(1, keepdims=True)
     expected = {
-        "std": distance / (groups.std(1, ddof=1, keepdims=True) + 1e-6),
-        "none": distance,
-        "leave_one_out": distance * 4 / 3,
+        "GRPO": distance / (groups.std(1, ddof=1, keepdims=True) + 1e-6),
+        "without std": distance,
+        "leave-one-out": distance * 4 / 3,
     }
     for name, advantages in expected.items():
         figures = (np.abs(advantages).mean(), advantages.max(), advantages.min())
@@ -65,7 +65,7 @@ def test_rows_that_a_step_adds_are_no_responses(tmp_path):
 
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
     (one,) = open_stored(tiny.path).sets
-    with pytest.raises(DataError, match="has no grpo_advantage_mapper; add one as the last step"):
+    with pytest.raises(DataError, match="no step writes the advantage; add grpo_advantage_mapper"):
         preview(replay(*whole(one), one.steps[:-1]))
 
 

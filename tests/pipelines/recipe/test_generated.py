@@ -171,7 +171,7 @@ def test_look_up_tasks_are_generated_with_their_documents(rejuice, recipe_file, 
 def test_a_recipe_is_right_on_a_bare_clone(rejuice, path, tmp_path):
     code, out, err = rejuice("check", path)
     assert (code, err) == (0, "")
-    assert out.endswith("steps, all fields and columns are right.\n")
+    assert out.splitlines()[0].endswith("steps, all fields and columns are right.")
     assert list(tmp_path.iterdir()) == []
     head = load(path).head
     assert head.generated(head.dataset_path) is not None
