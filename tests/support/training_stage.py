@@ -327,19 +327,27 @@ class Trainer:
         return self._more(prompts)
 
 
-def advantages(stage: Stage, batch: Any) -> dict[str, Any]:
-    """By key, what verl's own code puts there for the update, and the mask: of each token."""
+def estimated(batch: Any) -> None:
+    """Have verl's own code estimate the advantages of a batch in the queue."""
     from omegaconf import OmegaConf
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     algorithm = {"adv_estimator": "rejuice", "use_kl_in_reward": False, "gamma": 1, "lam": 1}
     config = {"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}}
     PPOTrainer._compute_advantage(SimpleNamespace(config=OmegaConf.create(config)), batch, {})
+
+
+def advantages(stage: Stage, batch: Any) -> dict[str, Any]:
+    """By key, what verl puts there for the update: of each token."""
+    estimated(batch)
     names = ["advantages", "response_mask", "loss_mask", "rm_scores"]
     data = stage.queue.kv_batch_get(batch.keys, "train", names)
     columns = [[row.tolist() for row in data[name].unbind()] for name in names]
-    return {key: SimpleNamespace(**dict(zip(names, row, strict=True)))
-            for key, row in zip(batch.keys, zip(*columns, strict=True), strict=True)}  # fmt: skip
+    rows = zip(*columns, strict=True)
+    return {
+        key: SimpleNamespace(**dict(zip(names, row, strict=True)))
+        for key, row in zip(batch.keys, rows, strict=True)
+    }
 
 
 def buffer_of(run: Any, trainer: Trainer) -> Any:

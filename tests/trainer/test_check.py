@@ -222,7 +222,7 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
         [
             ADDED,
             "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; set "
-            "validation_n: 4 to get 4 responses to each prompt instead of 1"
+            "validation_n: 4 to get 4 responses to each prompt instead of 1",
         ],
     )
 

@@ -1,0 +1,97 @@
+"""The gradient of a batch with credit, by verl's training worker, against float64 by hand."""
+
+import copy
+
+import numpy as np
+import pytest
+from plain_policy import PROMPTS, N, Plain, metrics_of, reported
+from rounding import SUMS
+from training_stage import estimated
+
+pytestmark = pytest.mark.slow
+
+LOW, HIGH, KL = 0.2, 0.28, 0.1
+
+
+@pytest.fixture
+def credited(queue, keys):
+    """Rows with credit of their own for each token, some masked, and rows of padding.
+
+    Returns:
+        The rows as verl hands them to the worker; and of each key, its credit and its mask.
+    """
+    from transfer_queue import KVBatchMeta
+    from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
+
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.credit import CreditEstimator
+    from rejuice.trainer.verl.trajectories import TrainedRows, write_trained
+
+    rng = np.random.default_rng(4)
+    kept = keys[2:]  # Two rows are masked whole: they are not in the batch at all.
+    lengths = queue.kv_batch_get(kept, "train", ["responses"])["responses"].offsets().diff()
+    masks = [rng.random(n) < 0.7 for n in lengths.tolist()]
+    for mask in masks:
+        mask[0] = True
+    weights = [rng.choice([0.25, 1.0], len(mask)) * mask for mask in masks]
+    advantages = [weight * rng.normal() for weight in weights]
+    rows = TrainedRows(list(map(TrajectoryKey.parse, kept)), np.zeros(len(kept)), advantages, masks)
+    write_trained(rows, "train", None)
+    estimator = CreditEstimator()
+    estimator.register()
+    estimator.set(rows.names, rows.advantages)
+    tags = [dict(queue.partitions["train"][key].tag) for key in kept]
+    batch = upsample_batch_to_divisible_size(KVBatchMeta(kept, tags, "train"), 32, 779)
+    estimated(batch)
+    for key in batch.keys[len(kept) :]:
+        fields = queue.partitions["train"][key].fields
+        fields["old_log_probs"] = fields["ref_log_prob"] = fields["rollout_log_probs"]
+    data = queue.kv_batch_get(batch.keys, "train").exclude("uid")
+    return reported(data), advantages, masks
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_gradient_is_the_credits(worker, credited, pieces):
+    """Ragged rows, masked tokens, rows of padding, one or two micro-batches."""
+    import torch
+
+    batch, advantages, masks = credited
+    tokens = int(batch["input_ids"].offsets()[-1])
+    made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": tokens // pieces + 64})
+    plain = Plain()
+    names = ("prompts", "responses", "old_log_probs", "ref_log_prob")
+    loss, size = 0.0, 0.0
+    rows = list(zip(*(batch[name].unbind() for name in names), strict=True))
+    assert (len(rows), len(masks)) == (32, N * PROMPTS - 2)
+    denominator = sum(int(mask.sum()) for mask in masks)
+    for (prompt, response, old, reference), credit, mask in zip(
+        rows, advantages, masks, strict=False
+    ):
+        log_prob, _ = plain.log_probs(prompt, response)
+        ratio, far = (log_prob - old).exp(), reference - log_prob
+        credit = torch.from_numpy(credit.astype(np.float32)).double()
+        gain = torch.minimum(ratio * credit, ratio.clamp(1 - LOW, 1 + HIGH) * credit)
+        gain = torch.where(credit < 0, torch.maximum(gain, 3.0 * credit), gain)
+        term = (gain - KL * (far.exp() - far - 1).clamp(-10, 10))[torch.from_numpy(mask)]
+        loss = loss - term.sum() / denominator
+        size += term.abs().sum().item() / denominator
+    loss.backward()
+    norm = torch.nn.utils.get_total_norm([each.grad for each in plain.model.parameters()])
+
+    ours, engine = {}, made.actor.engine
+    step = engine.optimizer_step
+
+    def spied():
+        for name, weights in engine.module.named_parameters():
+            ours[name] = weights.grad.full_tensor().double()
+        return step()
+
+    engine.optimizer_step = spied
+    found = metrics_of(made.update_actor(copy.copy(batch)))
+    worst = max(
+        float((ours[name] - theirs.grad).abs().max() / norm)
+        for name, theirs in plain.model.named_parameters()
+    )
+    assert worst < 1e-6
+    assert found["loss"] == pytest.approx(loss.item(), abs=SUMS * size)
+    assert norm > 0.1
