@@ -130,7 +130,7 @@ def _scale(steps: Sequence[Step], recipe: str) -> str:
     if not isinstance(operator, GrpoAdvantageMapper):
         raise RecipeError(
             f"TRL computes the advantage itself, and cannot take that of {step.name}",
-            f"put {GrpoAdvantageMapper.name()} in its place, or train with `rejuice train`",
+            f"put {GrpoAdvantageMapper.name()} in its place",
             where=f"{recipe}, step {step.number} {step.name}",
         )
     divides = operator.normalise == "std"

@@ -84,9 +84,9 @@ class CreditMapper(Mapper):
         return self.columns
 
     def map(self, table):
-        said = [words(text) for text in table["response"].to_pylist()]
+        found_words = [words(text) for text in table["response"].to_pylist()]
         tokens = [len(ids) for ids in table["response_token_ids"].to_pylist()]
-        found = {name: [each.get(name) for each in said] for name in self.columns}
+        found = {name: [each.get(name) for each in found_words] for name in self.columns}
         for row, weights in enumerate(found.get("token_weight", ())):
             if weights:
                 found["token_weight"][row] = (weights * tokens[row])[: tokens[row]]

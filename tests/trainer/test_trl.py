@@ -283,6 +283,27 @@ def test_an_advantage_that_trl_cannot_compute_is_refused(recipe, fields, lacking
         grpo_settings(recipe(*REWARDS, {"grpo_advantage_mapper": fields}))
 
 
+def test_an_advantage_of_ones_own_is_refused(recipe, tmp_path):
+    code = """
+from rejuice.operators import Mapper
+
+
+class OwnAdvantageMapper(Mapper):
+    \'\'\'An advantage.\'\'\'
+
+    def writes(self):
+        return ("advantage",)
+
+    def map(self, table):
+        return {"advantage": table["reward"].combine_chunks()}
+"""
+    (tmp_path / "own.py").write_text(code)
+    path = recipe(*REWARDS, {"own_advantage_mapper": None}, custom_operator_paths=[str(tmp_path / "own.py")])  # fmt: skip
+    found = "step 6 own_advantage_mapper: TRL computes the advantage itself, and cannot take that"
+    with pytest.raises(RecipeError, match=found):
+        grpo_settings(path)
+
+
 def test_the_last_advantage_counts_as_in_training(recipe):
     first, last = {"normalise": "leave_one_out"}, {"normalise": "none", "epsilon": 0.01}
     found = grpo_settings(recipe(*REWARDS, *({"grpo_advantage_mapper": f} for f in (first, last))))

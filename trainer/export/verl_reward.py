@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from ...operators import ALL, DataError, Filter, Kind, RecipeError, Scope
-from ...operators.columns import ROW_CONTRACT, component_columns, content_ids, numbers
+from ...operators.columns import CREDIT, ROW_CONTRACT, component_columns, content_ids, numbers
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -145,6 +145,9 @@ def _without_components(operator: RewardSumMapper, components: Sequence[str]) ->
 def _objections(step: Step, known: set[str]) -> Iterator[str]:
     """Yield why a step cannot score a response by itself."""
     operator = step.operator
+    if operator.writes() and {*CREDIT}.issuperset(operator.writes()):
+        yield "gives credit, which stock verl computes itself"
+        return
     if isinstance(operator, RewardSumMapper):
         if "mixed_groups_only" in operator.gates.values():
             yield "has a gate that looks at the group"

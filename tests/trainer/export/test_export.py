@@ -235,6 +235,37 @@ def test_agents_are_not_for_stock_verl(recipe, tmp_path):
     )
 
 
+def test_credit_of_ones_own_is_left_out_only_if_one_says_so(recipe, tmp_path):
+    code = """
+from rejuice.operators import Mapper
+
+
+class OwnAdvantageMapper(Mapper):
+    \'\'\'An advantage.\'\'\'
+
+    def reads(self):
+        return ("reward",)
+
+    def writes(self):
+        return ("advantage",)
+
+    def map(self, table):
+        return {"advantage": table["reward"].combine_chunks()}
+"""
+    (tmp_path / "own.py").write_text(code)
+    requested = recipe(
+        VERIFY,
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}},
+        "own_advantage_mapper",
+        custom_operator_paths=[str(tmp_path / "own.py")],
+    )
+    found = "own_advantage_mapper gives credit, which stock verl computes itself"
+    with pytest.raises(RecipeError, match=found):
+        export_verl(requested, tmp_path / "export")
+    export_verl(requested, tmp_path / "export", leave_out=["own_advantage_mapper"])
+    assert (tmp_path / "export" / "train.parquet").exists()
+
+
 def test_what_cannot_score_one_response_is_refused_in_one_line(recipe, tmp_path):
     requested = recipe(
         VERIFY,

@@ -169,7 +169,7 @@ def test_groups_without_credit_are_replaced_by_a_refill(stage):
 
 
 def test_a_statistic_of_the_batch_is_one_of_what_trains(stage, tmp_path):
-    """Not of surplus groups, nor of rows that cannot train."""
+    """Not of excess groups, nor of rows that cannot train."""
     code = tmp_path / "batch.py"
     code.write_text(
         """
