@@ -476,7 +476,7 @@ def _length(rows: RowTable) -> float:
 
 
 def _silent(rows: RowTable) -> float:
-    return group_figures(rows).share_without_signal if rows.with_dropped else float("nan")
+    return group_figures(rows).share_without_signal
 
 
 def _prompts(a: RowTable, b: RowTable) -> tuple[int, int, int]:

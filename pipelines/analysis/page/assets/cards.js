@@ -48,8 +48,10 @@ function groupCards(set, group, texts, mask) {
 }
 
 function correctOf(set, rows) {
+  const responses = rows.filter((row) => set.columns.length[row] >= 0).length;
+  if (!responses) return "no response";
   const right = rows.filter((row) => set.slug("verdict", row) === "correct").length;
-  return `${shown(rows.length, "count")} ${rows.length === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
+  return `${shown(responses, "count")} ${responses === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
 }
 
 /** The choice whether tokens are shaded, with what the shades mean. */

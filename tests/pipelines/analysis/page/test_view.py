@@ -202,7 +202,7 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert summary.with_texts == 0
     page = Page(tmp_path / "p.html")
     banner = page.head["sets"][0]["banner"]
-    assert banner.startswith("The texts of 0 of 12 responses are in this page (--most_mb)")
+    assert banner.startswith("The texts of 0 of 12 rows are in this page (--most_mb)")
     assert page.block(page.head["sets"][0]["texts"][0]["block"]) == b"[null,null,null]"
     row = data.sets[0].row_texts["response_id"][1].as_py()
     assert "It is 7." in rejuice("explain", export.with_suffix(".run") / "recipe.yaml", row)[1]
