@@ -438,9 +438,7 @@ def _fits(name: str, kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numeric)
 
 
-def _replayed(
-    base: Frame, applied: Iterable[AppliedStep], measured: frozenset[str]
-) -> _PartRows:
+def _replayed(base: Frame, applied: Iterable[AppliedStep], measured: frozenset[str]) -> _PartRows:
     part = _PartRows(base, measured)
     for each in applied:
         part.apply(each)

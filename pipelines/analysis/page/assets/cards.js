@@ -14,7 +14,7 @@ function rowName(set, group, texts = null) {
   const numbers = rowNumbers(set, group);
   if (!numbers) return texts ? `prompt ${String(texts.prompt_id).slice(0, 8)}` : "added row";
   const [first, last] = numbers;
-  return first === last ? `row ${shown(first, "count")}` : `rows ${shown(first, "count")} to ${shown(last, "count")}`;
+  return first === last ? `row ${first}` : `rows ${first} to ${last}`;  // As it is given to the command.
 }
 
 /** The first and the last number of a group's rows; null where they are from no row of the dataset. */
