@@ -201,7 +201,7 @@ def test_lengths_in_two_units_are_labelled(capsys, runs):
     [each] = found.sets
     assert each.change.length_units == ("characters", "characters")
     change = each.change._replace(length_units=("tokens", "characters"))
-    show_diff(found._replace(sets=[each._replace(change=change)]), Console(), "rejuice diff a b")
+    show_diff(found._replace(sets=[each._replace(change=change)]), "rejuice diff a b", Console())
     lines = lines_of(capsys.readouterr().out)
     assert [line for line in lines if line.startswith("mean length, tokens and characters ")]
 

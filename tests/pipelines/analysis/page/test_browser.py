@@ -466,7 +466,7 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
 
 
 def test_the_list_is_ordered_by_one_column(page):
-    """Of groups with the same spread of rewards, that with the lower pass rate is first."""
+    """Groups with the same spread of rewards: that with the lower pass rate is first."""
     headings = page.run("return [...document.querySelectorAll('#list th[aria-sort]')].map((e) => e.textContent)")  # fmt: skip
     assert headings == ["sd"]
     lines = page.run("return samples.table.rows({ order: 'applied' }).data().toArray().map((e) => [e[7], e[3]])")  # fmt: skip
