@@ -366,7 +366,8 @@ class SetChange(NamedTuple):
     components: Mapping[str, ComponentChange]  # by name; `added` and `rest` sum to `reward`
     rest: tuple[float, float]  # of the mean reward: what no component adds, as far as is known
     pass_rate: tuple[float, float]  # right among the graded rows
-    length: tuple[float, float]  # mean, in tokens or characters
+    length: tuple[float, float]  # mean
+    length_units: tuple[str, str]  # `tokens` or `characters`
     silent: tuple[float, float]  # the share of groups without signal among those with responses
     moved: tuple[PromptChange, ...]  # prompts with rewards in both, the greatest difference first
 
@@ -390,6 +391,7 @@ def set_change(
         _pair(_rest(reward[side], [x.added[side] for x in components.values()]) for side in (0, 1)),
         _pair(map(_pass_rate, both)),
         _pair(map(_length, both)),
+        (a.unit, b.unit),
         _pair(map(_silent, both)),
         _moved(a, b),
     )
@@ -476,7 +478,7 @@ def _length(rows: RowTable) -> float:
 
 
 def _silent(rows: RowTable) -> float:
-    return group_figures(rows).share_without_signal if rows.with_dropped else float("nan")
+    return group_figures(rows).share_without_signal
 
 
 def _prompts(a: RowTable, b: RowTable) -> tuple[int, int, int]:

@@ -37,7 +37,7 @@ from .comparison import (
     recipe_differences,
     set_change,
 )
-from .rows import RowTable, stored_rows
+from .rows import RowTable, group_numbers, stored_rows
 from .stored import Stored, StoredSet
 
 
@@ -63,6 +63,8 @@ class SetDiff(NamedTuple):
     # the rows that both sampled, by their `response_id`; None: there are none
     common: Comparison | None
     change: SetChange  # over all rows of each
+    # by the `prompt_id` of a group, N of `rejuice explain PATH 'row N'` where it is that in both
+    row_numbers: Mapping[str, int]
     # responses that are frequent in the second and absent from the first, with counts; none, where
     # dropped rows of the first are not on file
     new: Mapping[str, int]
@@ -146,7 +148,28 @@ def set_diff(a: StoredSet, b: StoredSet, names: tuple[str, str]) -> SetDiff:
         for one, found in zip((a, b), rows, strict=True)
     )
     new = {} if left_a else new_responses(_responses(a), _responses(b))
-    return SetDiff(names, (left_a, left_b), _common(*rows), set_change(*rows, weights), new)
+    return SetDiff(
+        names,
+        (left_a, left_b),
+        _common(*rows),
+        set_change(*rows, weights),
+        _row_numbers((a, rows[0]), (b, rows[1])),
+        new,
+    )
+
+
+def _row_numbers(*sides: tuple[StoredSet, RowTable]) -> dict[str, int]:
+    of_a, of_b = (
+        dict(
+            zip(
+                rows.table["prompt_id"].take(pa.array(rows.groups.starts_G)).to_pylist(),
+                group_numbers(one, rows).tolist(),
+                strict=True,
+            )
+        )
+        for one, rows in sides
+    )
+    return {name: n for name, n in of_a.items() if n and of_b.get(name) == n}
 
 
 def first_other_samples(a: Stored, b: Stored) -> int | None:
@@ -311,8 +334,10 @@ def _figures(found: SetDiff) -> Table:
     )
     for name, numbers in rates:
         table.add_row(name, *map(number_text, numbers))
+    units = change.length_units
+    unit = f", {units[0]} and {units[1]}" if units[0] != units[1] else ""
     lengths = ("-" if math.isnan(value) else f"{value:,.1f}" for value in change.length)
-    table.add_row("mean length", *lengths)
+    table.add_row(f"mean length{unit}", *lengths)
     return table
 
 
@@ -354,7 +379,9 @@ def _by_chance(change: SetChange) -> Iterator[str]:
 def _details(found: SetDiff, command: str) -> Iterator[str]:
     for each in found.change.moved[:_MOST_SHOWN]:
         rewards = f"{each.before:.3f} -> {each.after:.3f}"
-        yield f"moved        prompt {visible(each.prompt_id)}: {rewards}"
+        number = found.row_numbers.get(each.prompt_id)
+        row = "" if number is None else f"row {number}, "
+        yield f"moved        {row}prompt {visible(each.prompt_id)}: {rewards}"
     for text, n in list(found.new.items())[:_MOST_SHOWN]:
         shown = visible(text, one_line=True)
         cut = shown if len(shown) <= _WIDEST else f"{shown[:_WIDEST]}…"

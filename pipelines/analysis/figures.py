@@ -38,20 +38,23 @@ class HistogramFigures(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """Groups that have responses, by their verdicts; `without_signal`: advantages all 0 or null."""
+    """Groups that have responses, by their verdicts."""
 
     groups: int
     all_right: int
     all_wrong: int
     mixed: int
     ungraded: int
-    without_signal: int
+    # whose advantages are all 0 or null; None: rows that were dropped are not on file
+    without_signal: int | None
     pass_rates: HistogramFigures
 
     @property
     def share_without_signal(self) -> float:
-        """The share of groups without signal; NaN without any group."""
-        return self.without_signal / self.groups if self.groups else np.nan
+        """The share of groups without signal; NaN without any group, and where it is not known."""
+        if self.without_signal is None or not self.groups:
+            return np.nan
+        return self.without_signal / self.groups
 
 
 class ComponentFigures(NamedTuple):
@@ -69,13 +72,16 @@ class ComponentFigures(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """What a set is worth as it was sampled: its accuracy, and pass@k; over prompts, axis P."""
+    """What a set is worth as it was sampled: its accuracy, and pass@k; over prompts, axis P.
+
+    Where the rows that were dropped are not on file, neither is known.
+    """
 
     prompts: int  # with responses
     responses: tuple[int, int]  # the fewest and the most to one of them
     graded: int  # prompts with a graded response, over which accuracy is the mean
     # the mean over prompts; its interval takes the prompts as independent, not their responses.
-    # None: nothing was graded
+    # None: nothing was graded, or it is not known
     accuracy: AccuracyInterval | None
     # by k, 1 and powers of 2 up to n: the mean over the prompts with k graded responses
     pass_at: Mapping[int, float]
@@ -147,7 +153,7 @@ def group_figures(rows: RowTable) -> GroupFigures:
         int((known_G & (right_G == 0)).sum()),
         int(((right_G > 0) & (wrong_G > 0)).sum()),
         int((~known_G & sampled_G).sum()),
-        int((~signal_G & sampled_G).sum()),
+        int((~signal_G & sampled_G).sum()) if rows.with_dropped else None,
         HistogramFigures(tuple(edges.tolist()), tuple(counts.tolist())),
     )
 
@@ -172,7 +178,7 @@ def headline(rows: RowTable) -> Headline:
     sampled_G = sampled_G[sampled_G > 0]
     rates_G, right_G, wrong_G = pass_rates(rows)
     graded_G = right_G + wrong_G
-    rates_P = rates_G[graded_G > 0]
+    rates_P = rates_G[graded_G > 0] if rows.with_dropped else np.zeros(0)
     accuracy = AccuracyInterval.of(rates_P, int(graded_G.sum())) if len(rates_P) else None
     pass_at = {}
     for k in [1, *pass_at_powers(int(graded_G.max(initial=0)))] if len(rates_P) else []:

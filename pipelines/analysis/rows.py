@@ -162,8 +162,9 @@ class RowTable(NamedTuple):
 
     # `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the row, `KEPT`
     # or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the label
-    # (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids,
-    # and then its `characters`; `reward`, `advantage`; and for each component c `reward_c`,
+    # (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids;
+    # its `characters`, null in all rows where each response has token ids; `reward`, `advantage`;
+    # and for each component c `reward_c`,
     # `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null where it is
     # missing or nothing was summed. Where no reward is missing, contributions in the order of
     # `weights` sum to it, from 0, to the bit.
@@ -183,8 +184,14 @@ class RowTable(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of lengths: `tokens`, or `characters` where no row has token ids."""
-        known = self.table["tokens"].null_count < self.table.num_rows
+        """The unit of lengths: `tokens`, or `characters` where some response has no token ids.
+
+        Responses of a chat server have none.
+        """
+        tokens_N, characters_N = (
+            np.asarray(self.table[name].is_valid()) for name in ("tokens", "characters")
+        )
+        known = tokens_N.any() and not (characters_N & ~tokens_N).any()
         return "tokens" if known else "characters"
 
     @property
@@ -221,7 +228,7 @@ def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
         >>> rows.table.select(["fate", "reason", "reward"]).to_pylist()[0]
         {'fate': -1, 'reason': None, 'reward': 1.1}
     """
-    return _finished([_replayed(base, applied)])
+    return _finished([_replayed(base, applied, _measured([base]))])
 
 
 def stored_rows(stored: StoredSet) -> RowTable:
@@ -242,7 +249,8 @@ def stored_rows(stored: StoredSet) -> RowTable:
     if stored.incomplete:
         left = _finished([_of_rows_left(stored)])
         return left._replace(with_dropped=stored.training_step is not None)
-    parts = [_replayed(stored.base(at), stored.applied(at)) for at in range(stored.parts)]
+    measured = _measured(stored.base(at) for at in range(stored.parts))
+    parts = [_replayed(stored.base(at), stored.applied(at), measured) for at in range(stored.parts)]
     if stored.training_step is not None:
         for part in parts:
             part.drop(stored, only_training=True)
@@ -281,13 +289,13 @@ def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:
 class _PartRows:
     """The lines of a part, while steps are applied to it."""
 
-    def __init__(self, base: Frame) -> None:
+    def __init__(self, base: Frame, measured: frozenset[str]) -> None:
         self.lines = Lines(base.num_rows)
         self.weights: dict[str, None] = {}
         self.made: dict[str, None] | None = None
         """Columns that steps wrote; None before the first step."""
         rows_N = np.arange(base.num_rows)
-        self._measured = _TOKEN_IDS if _has_token_ids(base) else "response"
+        self._measured = measured
         for name in base.column_names:
             if self._is_wanted(name):
                 self._write(rows_N, name, base.select([name])[name])
@@ -368,7 +376,7 @@ class _PartRows:
             self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
-        named = name in _COPIED or name in (_OF_TURNS, self._measured)
+        named = name in _COPIED or name == _OF_TURNS or name in self._measured
         return named or name.startswith(_REWARD)
 
     def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
@@ -382,7 +390,7 @@ class _PartRows:
             name, column = "advantage", column.drop_null()
         elif name == "response" and is_text(column.type):
             name, column = "characters", pc.utf8_length(column)
-        elif name == self._measured or not _fits(name, column.type):
+        elif name in self._measured or not _fits(name, column.type):
             return
         self.lines.write(lines_N, name, column)
 
@@ -415,8 +423,25 @@ def _sums(steps: Sequence[Step], table: pa.Table) -> list[RewardSumMapper]:
     return found if same else []
 
 
+def _measured(bases: Iterable[Frame]) -> frozenset[str]:
+    """Return the columns whose lengths are taken of all parts of a set.
+
+    Texts are read only where a response has no token ids: they are most of a dataset.
+    """
+    known = all(map(_has_token_ids, bases))
+    return frozenset({_TOKEN_IDS} if known else {_TOKEN_IDS, "response"})
+
+
 def _has_token_ids(base: Frame) -> bool:
-    return _TOKEN_IDS in base.column_names and is_list(base.schema.field(_TOKEN_IDS).type)
+    """Whether each response has token ids; a row without a response needs none."""
+    names = base.column_names
+    if _TOKEN_IDS not in names or not is_list(base.schema.field(_TOKEN_IDS).type):
+        return False
+    ids = base.select([_TOKEN_IDS])[_TOKEN_IDS]
+    if not ids.null_count or "response" not in names:
+        return True
+    alone = pc.and_(ids.is_null(), base.select(["response"])["response"].is_valid())
+    return not pc.any(alone).as_py()
 
 
 def _fits(name: str, kind: pa.DataType) -> bool:
@@ -430,15 +455,16 @@ def _fits(name: str, kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numeric)
 
 
-def _replayed(base: Frame, applied: Iterable[AppliedStep]) -> _PartRows:
-    part = _PartRows(base)
+def _replayed(base: Frame, applied: Iterable[AppliedStep], measured: frozenset[str]) -> _PartRows:
+    part = _PartRows(base, measured)
     for each in applied:
         part.apply(each)
     return part
 
 
 def _of_rows_left(stored: StoredSet) -> _PartRows:
-    part = _PartRows(stored.base(0))
+    base = stored.base(0)
+    part = _PartRows(base, _measured([base]))
     if stored.training_step is not None:  # Of an export, the base is what is left.
         part.write_by_id(stored.final())
         part.drop(stored)

@@ -69,6 +69,7 @@ def page_data(hostile=True, title=None, training=False):
             "verdict": pa.array([*verdicts[:11], attack(2)], pa.string()),
             "finish_reason": pa.array([*["stop"] * 11, attack(3)], pa.string()),
             "tokens": pa.array(np.arange(n) + 3, pa.int32()),
+            "characters": pa.nulls(n, pa.int64()),
             "reward": reward_N,
             "advantage": advantage_N,
             **{
@@ -85,7 +86,7 @@ def page_data(hostile=True, title=None, training=False):
     rows = RowTable(table, Groups.of(table), components)
     funnel = [_step("math_verify_mapper", 12, {}), _step(attack(5), 12, {attack(1): 4})]
     lengths_N = np.asarray(table["tokens"]).astype(np.int32)
-    figures = {**set_figures(rows, funnel).as_json(), "length_unit": "tokens"}
+    figures = {**set_figures(rows, funnel).as_json(), "length_unit": "tokens", "sampled": n}
     group_texts = pa.table(
         {
             "prompt_id": table["prompt_id"].take(pa.array([0, 4, 8])),

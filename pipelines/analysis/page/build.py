@@ -237,7 +237,8 @@ class PageSet(NamedTuple):
     kind: str  # `answers` or `judgements`
     step: int | None  # the training step, None for an export
     steps: tuple[PageStep, ...]  # the steps after sampling, in order
-    # `SetFigures.as_json()`, and `length_unit`, `tokens` or `characters`
+    # `SetFigures.as_json()`; `length_unit`, `tokens` or `characters`; `sampled`, how many of the
+    # rows no later step added, None where only rows that are left are on file
     figures: Mapping[str, Any]
     # at least `row` (int32, from 1: of the dataset, as `rejuice explain PATH 'row 4'` counts; below
     # 0 where a step made the row from that one, 0 where from none), `fate` (int32), `reason`,
@@ -521,7 +522,7 @@ class _Writer:
         self.with_texts += shown
         if shown < each.rows:
             head["banner"] += (
-                f"The texts of {shown:,} of {each.rows:,} responses are in this page (--most_mb); "
+                f"The texts of {shown:,} of {each.rows:,} rows are in this page (--most_mb); "
                 "figures are those of all. Of the others: rejuice explain PATH ID. "
             )
 

@@ -24,7 +24,7 @@ from ..evidence import evidence, has_evidence, seen_by
 from ..figures import column_values, set_figures
 from ..funnel import TRAINING, set_funnel
 from ..reward_hacking import audit_signs
-from ..rows import BY_TRAINING, KEPT, RowTable, row_table, stored_rows
+from ..rows import BY_TRAINING, KEPT, RowTable, stored_rows
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 from .facts import pair_facts, run_facts, sign_facts
@@ -77,6 +77,19 @@ class WrittenValues:
             values.add(each)
         return values
 
+    @classmethod
+    def of_rows_left(cls, one: StoredSet) -> WrittenValues:
+        """Return the values of a set of which it is not on file what steps did.
+
+        Of a training step, all rows have what was sampled, and those that are left also what steps
+        wrote; of an export, there are only those that are left.
+        """
+        base = one.base(0)
+        values = cls(base)
+        if one.training_step is not None and "response_id" in base.column_names:
+            values._write_by_id(one.final(), base.select(["response_id"])["response_id"])
+        return values
+
     def add(self, applied: AppliedStep) -> None:
         """Record what a step did."""
         change, before = applied.result.change, self._current
@@ -119,6 +132,12 @@ class WrittenValues:
         self.written.update(columns)
         self._add_pieces(columns, places)
 
+    def _write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
+        found = pc.index_in(table["response_id"], value_set=flat(ids_N), skip_nulls=True)
+        known = found.is_valid()
+        columns = {name: table[name].filter(known) for name in table.column_names}
+        self._write(columns, np.asarray(found.drop_null(), np.int64))
+
     def _add_pieces(self, columns: Any, places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
             values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
@@ -135,6 +154,11 @@ class WrittenValues:
         numbers = np.where(self.source_N < 0, 0, self.source_N + first_row + 1)
         numbers[self._base.num_rows :] *= -1
         return numbers.astype(np.int32)
+
+    @property
+    def sampled(self) -> int:
+        """Rows of the base: those that were sampled, or read with their responses."""
+        return self._base.num_rows
 
     @property
     def num_rows(self) -> int:
@@ -186,7 +210,7 @@ class RowEvidence(NamedTuple):
         if self.rows == len(self.entries):
             return ""
         return (
-            f"Evidence is shown of {self.rows:,} of {len(self.entries):,} responses, whole groups "
+            f"Evidence is shown of {self.rows:,} of {len(self.entries):,} rows, whole groups "
             "that were drawn. "
         )
 
@@ -365,7 +389,11 @@ def page_set(
 ) -> PageSet:
     """Return the set of some parts of a run."""
     responses = texts(_of_all(values, "response"))
-    figures = {**set_figures(rows, funnel).as_json(), "length_unit": rows.unit}
+    figures = {
+        **set_figures(rows, funnel).as_json(),
+        "length_unit": rows.unit,
+        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
+    }
     starts_G = rows.groups.starts_G
     row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
     if evidence is not None and COLUMN in row_texts.column_names:
@@ -518,18 +546,19 @@ def page_of_stored(path: AnyPath, stored: Stored) -> PageData:
 
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
     """Return the page's set of a stored one; `shaded`: the policy whose tokens are shaded."""
+    rows = stored_rows(one)
+    steps, evidence, banner = one.steps, None, ""
     if one.incomplete:
-        base = Frame.of(one.final())
-        values, rows = [WrittenValues(base)], row_table(base, [])
-        numbers_N = np.zeros(base.num_rows, np.int32)
-        steps: tuple[Step, ...] = ()
-        evidence = None
-        banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
+        values = [WrittenValues.of_rows_left(one)]
+        numbers_N = np.zeros(values[0].num_rows, np.int32)
+        steps = steps if rows.with_dropped else ()
+        left = "Only rows that are left are here, without their way"
+        of_all = "Of the rows that were dropped, only what was sampled is here"
+        banner = f"{of_all if rows.with_dropped else left}: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
-        rows, steps, banner = stored_rows(one), one.steps, ""
         evidence = evidence_of([applied for _, applied in parts], values, rows)
         if funnel is None:
             funnel = set_funnel(rows, [applied for _, applied in parts])

@@ -9,10 +9,12 @@ import pytest
 from command import runner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
 from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
-from rejuice.pipelines.analysis.diff import Side, diff_of
+from rejuice.pipelines.analysis.diff import Side, diff_of, show_diff
+from rejuice.pipelines.analysis.explain import row_paths
 from rejuice.pipelines.analysis.figures import set_figures
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
@@ -178,6 +180,30 @@ def test_the_command(rejuice, runs):
     assert "rows kept 8 12" in lines
     assert "mean reward 0.350 0.550 +0.200" in lines
     assert lines[-1].endswith("--rows gained")
+
+
+def test_prompts_have_the_numbers_of_explain(rejuice, runs):
+    [each] = diff_of(side(runs["tiny"]), side(runs["weighed"])).sets
+    assert sorted(each.row_numbers.values()) == [1, 2, 3]
+    (one,) = open_stored(runs["tiny"]).sets
+    for prompt_id, number in each.row_numbers.items():
+        paths = list(row_paths(one, "row", f"row {number}"))
+        assert {path.id("prompt_id") for path in paths} == {prompt_id}
+    moved = each.change.moved[0].prompt_id
+    lines = lines_of(rejuice("diff", runs["tiny"], runs["weighed"])[1])
+    start = f"moved row {each.row_numbers[moved]}, prompt {moved}: "
+    assert [line for line in lines if line.startswith(start)]
+
+
+def test_lengths_in_two_units_are_labelled(capsys, runs):
+    """One policy gave token ids, and the other is behind a chat server."""
+    found = diff_of(side(runs["tiny"]), side(runs["easy"]))
+    [each] = found.sets
+    assert each.change.length_units == ("characters", "characters")
+    change = each.change._replace(length_units=("tokens", "characters"))
+    show_diff(found._replace(sets=[each._replace(change=change)]), "rejuice diff a b", Console())
+    lines = lines_of(capsys.readouterr().out)
+    assert [line for line in lines if line.startswith("mean length, tokens and characters ")]
 
 
 @pytest.mark.slow

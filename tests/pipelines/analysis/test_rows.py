@@ -12,6 +12,7 @@ from rejuice.operators import Change
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.pipelines.analysis.explain import row_paths
+from rejuice.pipelines.analysis.figures import group_figures, headline
 from rejuice.pipelines.analysis.rows import KEPT, group_numbers, row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.engine.frame import Frame
@@ -177,6 +178,27 @@ def test_tokens_are_counted_where_there_are_ids_and_columns_of_users_are_left_al
     assert rows.table["finish_reason"].to_pylist() == ["stop", None]
 
 
+@pytest.mark.parametrize(
+    ("ids", "unit", "lengths"),
+    [
+        ([[1, 2, 3], [4], None], "tokens", [3, 1, -1]),
+        ([None, None, None], "characters", [7, 0, -1]),  # As a chat server answers.
+        ([[1, 2, 3], None, None], "characters", [7, 0, -1]),  # One unit for all.
+    ],
+)
+def test_a_response_is_where_its_text_is(ids, unit, lengths):
+    table = pa.table(
+        {
+            "prompt_id": ["a", "a", "b"],
+            "response": ["one two", "", None],
+            "response_token_ids": pa.array(ids, pa.list_(pa.int32())),
+        }
+    )
+    rows = row_table(Frame.of(table), ())
+    assert (rows.unit, rows.lengths_N.tolist()) == (unit, lengths)
+    assert group_figures(rows).groups == 1
+
+
 def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     run_tiny(tmp_path)
     kept = stored_rows(set_of(tmp_path)).table
@@ -187,6 +209,10 @@ def test_without_commits_there_are_the_rows_that_are_left(tmp_path):
     assert rows.table["reward"].to_pylist() == left["reward"].to_pylist()
     assert set(rows.components) == {"accuracy", "format"}
     assert not rows.with_dropped
+    # Of rows that are left, nobody knows how many groups have no signal, or how many were right.
+    assert group_figures(rows).without_signal is None
+    assert np.isnan(group_figures(rows).share_without_signal)
+    assert (headline(rows).accuracy, headline(rows).pass_at) == (None, {})
     names = ["response_id", "verdict", "reward_format", "advantage", "contribution_accuracy"]
     of_kept = kept.filter(pa.compute.equal(kept["fate"], KEPT))
     assert rows.table.select(names).to_pylist() == of_kept.select(names).to_pylist()

@@ -84,12 +84,25 @@ def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, 
 
 
 @pytest.mark.slow
-def test_steps_of_an_earlier_version_have_the_rows_that_are_left(training_run, rejuice, tmp_path):
+def test_steps_of_an_earlier_version_have_what_was_sampled(training_run, rejuice, tmp_path):
+    """Dropped rows have their reason, and the others what steps wrote."""
     step = training_run / "steps" / "000001"
+    rejuice("view", step, "--no_open", "-o", "whole.html")
     (step / "values.parquet").unlink()
     assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
-    banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
-    assert "step 1 was kept by an earlier version, without values.parquet" in banner
+    whole, page = Page(tmp_path / "whole.html"), Page(tmp_path / "p.html")
+    head = page.head["sets"][0]
+    why = "step 1 was kept by an earlier version, without values.parquet"
+    first = "Of the rows that were dropped, only what was sampled is here"
+    assert head["banner"] == f"{first}: {why}. "
+    assert (head["figures"]["sampled"], head["rows"]) == (12, 12)
+    assert page.column("fate").tolist() == whole.column("fate").tolist()
+    assert page.slugs("reason") == whole.slugs("reason")
+    answers = [row.get("extracted_answer") for row in page.rows()]
+    kept = page.column("fate") < 0
+    assert [each is not None for each in answers] == kept.tolist()
+    groups = [each.head["sets"][0]["figures"]["groups"]["without_signal"] for each in (whole, page)]
+    assert groups[0] == groups[1]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ function rowName(set, group, texts = null) {
   const numbers = rowNumbers(set, group);
   if (!numbers) return texts ? `prompt ${String(texts.prompt_id).slice(0, 8)}` : "added row";
   const [first, last] = numbers;
-  return first === last ? `row ${shown(first, "count")}` : `rows ${shown(first, "count")} to ${shown(last, "count")}`;
+  return first === last ? `row ${first}` : `rows ${first} to ${last}`;  // As it is given to the command.
 }
 
 /** The first and the last number of a group's rows; null where they are from no row of the dataset. */
@@ -48,8 +48,10 @@ function groupCards(set, group, texts, mask) {
 }
 
 function correctOf(set, rows) {
+  const responses = rows.filter((row) => set.columns.length[row] >= 0).length;
+  if (!responses) return "no response";
   const right = rows.filter((row) => set.slug("verdict", row) === "correct").length;
-  return `${shown(rows.length, "count")} ${rows.length === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
+  return `${shown(responses, "count")} ${responses === 1 ? "response" : "responses"}, ${shown(right, "count")} correct`;
 }
 
 /** The choice whether tokens are shaded, with what the shades mean. */

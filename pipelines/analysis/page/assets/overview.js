@@ -4,23 +4,32 @@ function section(id, title, ...children) {
   return make("section", { id }, make("h2", { text: title }), ...children.filter(Boolean));
 }
 
-function tile(value, label, whole = 0) {
-  return make("div", { class: "tile" }, make("b", { text: shown(value, "count") }),
-    whole ? make("span", { class: "hint", text: ` ${shown(value / whole, "share")}` }) : null, make("div", { text: label }));
+function tile(value, label, whole = 0, title = "") {
+  const share = whole && value !== null ? make("span", { class: "hint", text: ` ${shown(value / whole, "share")}` }) : null;
+  return make("div", { class: "tile", title }, make("b", { text: shown(value, "count") }), share, make("div", { text: label }));
+}
+
+const NOT_ON_FILE = "Not known: the rows that were dropped are not on file.";
+
+/** Rows as they were sampled, those that later steps added, and those that are kept; or those that are left. */
+function rowTiles({ rows, figures: { sampled } }, { fate }) {
+  if (sampled === null) return [tile(rows, "rows that are left", 0, "The rows that were dropped are not on file.")];
+  const kept = fate.reduce((n, each) => n + (each < 0), 0);
+  const added = rows - sampled;
+  return [tile(sampled, "rows after sampling"), added ? tile(added, "rows added by later steps") : null,
+    tile(kept, added ? "kept of all rows" : "kept", rows)];
 }
 
 function overviewSection({ head, columns }) {
   const { groups, funnel } = head.figures;
-  const kept = columns.fate.reduce((n, fate) => n + (fate < 0), 0);
   const tiles = make("div", { class: "tiles" },
-    tile(head.rows, "rows after sampling"),
-    tile(kept, "kept", head.rows),
+    ...rowTiles(head, columns),
     tile(groups.groups, "groups with responses"),
     tile(groups.all_right, "groups all right", groups.groups),
     tile(groups.mixed, "groups mixed", groups.groups),
     tile(groups.all_wrong, "groups all wrong", groups.groups),
     groups.ungraded ? tile(groups.ungraded, "groups not graded", groups.groups) : null,
-    tile(groups.without_signal, "groups without signal", groups.groups));
+    tile(groups.without_signal, "groups without signal", groups.groups, groups.without_signal === null ? NOT_ON_FILE : ""));
   const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
     groups.pass_rates, "pass rate", "share", "groups");
   return section("overview", "Overview", tiles, ...panelGrid(funnelPanel(funnel), rates));
@@ -58,10 +67,10 @@ function componentsPanel(names, components) {
     const each = components[name];
     const missing = Object.entries(each.missing).map(([slug, n]) => `${slug} ${shown(n, "count")}`).join(", ");
     return [name, each.n, each.mean, each.std, ...(each.quantiles.length ? each.quantiles : Array(7).fill(null)),
-      missing || "0", each.variance_share, each.mass_share, each.dominant_groups];
+      missing || 0, each.variance_share, each.mass_share, each.dominant_groups];
   });
   const headings = ["component", ["n", "count"], "mean", "sd", "min", "5%", "25%", "50%", "75%", "95%", "max",
-    "missing", ["variance share", "share"], ["mass share", "share"], ["dominant in groups", "count"]];
+    ["missing", "count"], ["variance share", "share"], ["mass share", "share"], ["dominant in groups", "count"]];
   const panel = make("div", { class: "panel" }, make("h3", { text: "Components" }),
     make("div", { class: "hint", text: "Variance share: of the advantages of kept rows; shares add up to 100%, "
       + "and one below 0 works against the others. Mass share: of the weights in front of grad log p." }),
@@ -104,7 +113,7 @@ function lengthsSection({ head, columns, slugs }) {
   }).filter((row) => row[1]);
   const byVerdict = make("div", { class: "panel" }, make("h3", { text: `Length by verdict (${unit})` }),
     figureTable(["verdict", ["rows", "count"], ["mean", "length"], ["5%", "count"], ["median", "count"], ["95%", "count"]], rows));
-  const silent = `Groups without signal (all advantages 0 or none): ${shown(groups.without_signal, "count")} of `
+  const silent = groups.without_signal === null ? "" : `Groups without signal (all advantages 0 or none): ${shown(groups.without_signal, "count")} of `
     + `${shown(groups.groups, "count")}${groups.groups ? ` (${shown(groups.without_signal / groups.groups, "share")})` : ""}.`;
   return section("lengths", "Lengths and advantages", ...panelGrid(
     histogramPanel(`Lengths (${unit})`, "", lengths, unit, "count"), rows.length > 1 ? byVerdict : null,
@@ -112,7 +121,7 @@ function lengthsSection({ head, columns, slugs }) {
 }
 
 function mapSection(set) {
-  const { columns, head } = set;
+  const { columns } = set;
   if (!columns.map_x) return null;
   const LOOKS = { correct: ["circle", "#009e73"], wrong_answer: ["x", "#d55e00"], no_answer: ["square", "#e69f00"], "": ["diamond", "#999999"] };
   const traces = set.slugs.verdict.map((slug, at) => {
@@ -124,8 +133,9 @@ function mapSection(set) {
       hovertemplate: "%{x:.2f}, %{y:.2f}<extra></extra>" };
   }).filter(({ rows }) => rows.length);
   const n = traces.reduce((sum, { rows }) => sum + rows.length, 0);
+  const responses = columns.length.reduce((sum, each) => sum + (each >= 0), 0);
   const panel = plotPanel("Map of responses",
-    `${shown(n, "count")} of ${shown(head.rows, "count")} responses by their n-grams, on the two directions in which they `
+    `${shown(n, "count")} of ${shown(responses, "count")} responses by their n-grams, on the two directions in which they `
     + "differ most. A click opens the group.", traces, { showlegend: true }, ["verdict", ["responses", "count"]],
     traces.map(({ name, rows }) => [name, rows.length]));
   const place = panel.querySelector(".plot");

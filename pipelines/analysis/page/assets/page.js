@@ -2,8 +2,8 @@
 
 const HASH = /^#(?:set=(\d{1,6}))?(?:&group=(\d{1,9}))?(?:&theme=(dark|light))?$/;
 const KEYS = [["j, k", "next, previous group"], ["Enter", "open the group of the focused line"], ["Esc", "close the group"],
-  ["/", "search in texts"], ["[, ]", "previous, next set"], ["1 to 9", "go to a section"],
-  ["f", "only rows whose reward is missing"], ["?", "these keys"]];
+  ["/", "search in texts"], ["[, ]", "previous, next set"], ["f", "only rows whose reward is missing"], ["?", "these keys"]];
+const MOST_NUMBERED = 9;
 const sets = new Map();
 let current = 0;
 
@@ -86,6 +86,15 @@ function fillSets() {
   select.addEventListener("change", () => showSet(Number(select.value)).then(writeHash));
 }
 
+/** The keys, as many of them for sections as the page has. */
+function showKeys() {
+  const sections = Math.min(MOST_NUMBERED, document.querySelectorAll("main > section").length);
+  const ofSections = [sections > 1 ? `1 to ${sections}` : "1", "go to a section"];
+  replaced("keys").append(make("h2", { text: "Keys" }), figureTable(["key", ""], [...KEYS, ofSections]),
+    make("form", { method: "dialog" }, make("button", { text: "Close" })));
+  document.getElementById("keys").showModal();
+}
+
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const typing = event.target instanceof Element && event.target.matches("input, select, textarea");
@@ -96,7 +105,7 @@ function onKey(event) {
   const sections = document.querySelectorAll("main > section");
   const { key } = event;
   const form = document.getElementById("filters");
-  if (key === "?") document.getElementById("keys").showModal();
+  if (key === "?") showKeys();
   else if (/^[1-9]$/.test(key) && sections[key - 1]) sections[key - 1].scrollIntoView();
   else if (key === "[" && current > 0) showSet(current - 1).then(writeHash);
   else if (key === "]" && current + 1 < HEAD.sets.length) showSet(current + 1).then(writeHash);
@@ -117,9 +126,7 @@ async function start() {
     setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     writeHash();
   });
-  const keys = document.getElementById("keys");
-  keys.append(make("h2", { text: "Keys" }), figureTable(["key", ""], KEYS), make("form", { method: "dialog" }, make("button", { text: "Close" })));
-  document.getElementById("help").addEventListener("click", () => keys.showModal());
+  document.getElementById("help").addEventListener("click", showKeys);
   document.addEventListener("keydown", onKey);
   fillSets();
   await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0, group === undefined ? -1 : Number(group));

@@ -18,11 +18,15 @@ function pairFigures() {
     ["", kind, kind, kind === "share" ? "points" : kind]];
   const silent = heads.map(({ figures: { groups } }) => (groups.groups ? groups.without_signal / groups.groups : null));
   const mean = ({ accuracy }) => (accuracy ? accuracy.mean : null);
+  const units = heads.map(({ figures }) => figures.length_unit);
+  // Lengths in tokens and in characters have no difference.
+  const lengthLine = units[0] === units[1] ? line(`mean length, ${units[0]}`, "length", ...length)
+    : [[`mean length, ${units.join(" and ")}`, ...length, null], ["", "length", "length", "length"]];
   const passes = Object.keys(a.pass_at).filter((k) => k in b.pass_at);
   const lines = [line("prompts", "count", a.prompts, b.prompts), line("accuracy", "share", mean(a), mean(b)),
     ...passes.filter((k) => k !== "1").map((k) => line(`pass@${k}`, "share", a.pass_at[k], b.pass_at[k])),
     line("mean reward of kept rows", "number", ...reward), line("kept rows", "count", ...kept),
-    line(`mean length, ${heads[0].figures.length_unit}`, "length", ...length), line("groups without signal", "share", ...silent)];
+    lengthLine, line("groups without signal", "share", ...silent)];
   const table = figureTable(["", "A", "B", "B less A"], lines.map(([each]) => each), lines.map(([, kind]) => kind));
   const interval = ({ accuracy }) => (accuracy ? `${shown(accuracy.mean, "share")} (95%: ${intervalText(accuracy)})` : "–");
   const known = chance.every((each) => each !== null);

@@ -3,6 +3,7 @@
 const samples = { set: null, mask: null, found: null, words: "", groups: [], open: -1, table: null, run: 0 };
 
 const LISTED = 6;
+const PASS_RATE = 3, SPREAD = 7;  // Places in a line of the list.
 const KEYS_HINT = "Keys: j and k for the next and the previous group, / to search, ? for all.";
 
 function samplesSection() {
@@ -94,6 +95,8 @@ async function applyFilters() {
     if (n) shownGroups.push(listLine(set, group, n));
     rows += n;
   }
+  // The list is ordered by one column; of equal ones, those with the lower pass rate are first.
+  shownGroups.sort((a, b) => (a[PASS_RATE] ?? -1) - (b[PASS_RATE] ?? -1));
   samples.table.clear().rows.add(shownGroups).draw();
   status.textContent = `${shown(rows, "count")} of ${shown(set.head.rows, "count")} rows in ${shown(shownGroups.length, "count")} groups. ${KEYS_HINT}`;
   status.dataset.rows = rows;
@@ -130,7 +133,7 @@ async function showList() {
     render: (value, type) => (type === "display" ? text.display(value === null ? "" : value) : value === null ? -Infinity : value) });
   samples.table = new DataTable(table, {
     data: [], autoWidth: false, deferRender: true, pageLength: LISTED, lengthChange: false, searching: false,
-    order: [[7, "desc"], [3, "asc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
+    order: [[SPREAD, "desc"]], layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
     columns: [{ visible: false }, column("Row", "count"), column("Prompt", "count", { className: "excerpt" }), column("Pass rate", "share"),
       column("Rows", "count", { visible: wide }), column("Kept", "count", { visible: wide }),
       column("Reward", "number"), column("sd", "number", { visible: wide })],

@@ -52,7 +52,7 @@ function figuresOverSteps(sets) {
   return [
     stepsPanel("Dropped rows over steps", "By reason.", runs, slugs.map(both), dropped, "count"),
     stepsPanel("Groups over steps", "Shares of the groups of a step.", runs, groups,
-      ({ groups: own }, name) => (own.groups ? own[name] / own.groups : null), "share"),
+      ({ groups: own }, name) => (own.groups && own[name] !== null ? own[name] / own.groups : null), "share"),
     stepsPanel("Variance shares over steps", "What the advantages were made of.", runs, components.map(both),
       (figures, name) => figures.components[name]?.variance_share ?? null, "share"),
   ];

@@ -289,6 +289,8 @@ def test_keys(page):
     )
     page.key("?")
     assert page.run("return document.getElementById('keys').open")
+    sections = page.run("return document.querySelectorAll('main > section').length")
+    assert f"1 to {sections}" in page.run("return document.getElementById('keys').innerText")
     page.key(Keys.ESCAPE)
     page.wait("return !document.getElementById('keys').open")
 
@@ -461,6 +463,50 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
     whole = page.run("return document.body.innerText")
     assert not {"±", "std"} & set(whole.split())
     page.desktop()
+
+
+def test_the_list_is_ordered_by_one_column(page):
+    """Groups with the same spread of rewards: that with the lower pass rate is first."""
+    headings = page.run("return [...document.querySelectorAll('#list th[aria-sort]')].map((e) => e.textContent)")  # fmt: skip
+    assert headings == ["sd"]
+    lines = page.run("return samples.table.rows({ order: 'applied' }).data().toArray().map((e) => [e[7], e[3]])")  # fmt: skip
+    assert lines == sorted(lines, key=lambda each: (-each[0], each[1]))
+
+
+def tiles(page):
+    return page.run(
+        """
+        return Object.fromEntries([...document.querySelectorAll(".tile")].map((tile) =>
+          [tile.querySelector("div").textContent, [tile.querySelector("b").textContent, tile.title]]));
+        """
+    )
+
+
+def test_rows_that_steps_added_have_their_own_tile(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    only = data.sets[0]
+    assert tiles(page)["rows after sampling"] == ["12", ""]
+    added = only._replace(figures={**only.figures, "sampled": 8})
+    build_page(data._replace(sets=(added,)), tmp_path / "added.html")
+    page.open(tmp_path / "added.html")
+    found = tiles(page)
+    names = ("rows after sampling", "rows added by later steps", "kept of all rows")
+    assert [found[name][0] for name in names] == ["8", "4", "8"]
+
+
+def test_what_cannot_be_known_without_dropped_rows_is_a_dash_with_a_reason(page, tmp_path):
+    data = page_fixture.page_data(hostile=False)
+    only = data.sets[0]
+    groups = {**only.figures["groups"], "without_signal": None}
+    left = only._replace(figures={**only.figures, "sampled": None, "groups": groups})
+    build_page(data._replace(sets=(left,)), tmp_path / "left.html")
+    page.open(tmp_path / "left.html")
+    found = tiles(page)
+    why = "Not known: the rows that were dropped are not on file."
+    assert found["groups without signal"] == ["–", why]
+    assert found["rows that are left"][0] == "12"
+    assert not {"rows after sampling", "kept"} & found.keys()
+    assert "without signal" not in page.run("return document.getElementById('lengths').textContent")
 
 
 def test_plots_that_say_nothing_are_lines_with_a_table(page):

@@ -160,6 +160,16 @@ def test_rows_have_the_numbers_that_explain_knows(export, rejuice, tmp_path):
     assert page.rows()[4]["response_id"] in rejuice("explain", export, "row 5", "--all")[1]
 
 
+@pytest.mark.slow
+def test_rows_that_steps_add_are_not_counted_as_sampled(recipe_file, rejuice, tmp_path):
+    verify = {"self_verification_mapper": {"mode": "answer", "candidates": "all", "template": "{question} {answer}?"}}  # fmt: skip
+    rows = [{"question": each["prompt"][0]["content"], **each} for each in recorded()]
+    assert rejuice("run", recipe_file([*STEPS, verify], rows), "-q")[0] == 0
+    assert rejuice("view", "recipe.yaml", "--no_open", "-o", "p.html")[0] == 0
+    head = Page(tmp_path / "p.html").head["sets"][0]
+    assert head["figures"]["sampled"] == 12 < head["rows"]
+
+
 def test_rows_of_a_prompt_have_its_number_and_those_that_steps_add_are_below_zero():
     frame = Frame.of(pa.table({"a": [1, 2]}))
     parents = pa.array([0, 1, 1, -1])
@@ -202,7 +212,7 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert summary.with_texts == 0
     page = Page(tmp_path / "p.html")
     banner = page.head["sets"][0]["banner"]
-    assert banner.startswith("The texts of 0 of 12 responses are in this page (--most_mb)")
+    assert banner.startswith("The texts of 0 of 12 rows are in this page (--most_mb)")
     assert page.block(page.head["sets"][0]["texts"][0]["block"]) == b"[null,null,null]"
     row = data.sets[0].row_texts["response_id"][1].as_py()
     assert "It is 7." in rejuice("explain", export.with_suffix(".run") / "recipe.yaml", row)[1]
@@ -300,8 +310,16 @@ def test_a_recipe_that_was_not_run_is_refused(rejuice, recipe_file, tmp_path):
     rows[0]["response"] = "another"
     recipe_file(STEPS, rows)
     assert rejuice("view", recipe, "--no_open", "-o", "p.html")[0] == 0
-    banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
-    assert "the recipe, its data or its operators have changed since the run" in banner
+    head = Page(tmp_path / "p.html").head["sets"][0]
+    assert "the recipe, its data or its operators have changed since the run" in head["banner"]
+    assert (head["rows"], head["figures"]["sampled"]) == (8, None)
+    assert head["figures"]["groups"]["without_signal"] is None
+    # What is known of the rows that are left is there: what components add to their rewards.
+    added = [Page(tmp_path / "p.html").column(f"contribution_{x}") for x in ("accuracy", "format")]
+    assert (
+        sum(added).tolist()
+        == pq.read_table(tmp_path / "out" / "curated.parquet")["reward"].to_pylist()
+    )
 
 
 def test_the_head_of_a_hostile_page_has_no_markup(tmp_path):
