@@ -29,7 +29,7 @@ from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 from .facts import pair_facts, run_facts, sign_facts
 from .tokens import COLUMN as TOKENS
-from .tokens import MOST_SHADED, STORED, ShadedTokens, response_tokens
+from .tokens import MOST_SHADED, STORED, WEIGHTS, ShadedTokens, response_tokens
 
 # --- Every value that steps wrote, also in rows that a later step dropped -------------
 # base ──step──> step ──> ...      one place for each row of base and each row that a step added
@@ -369,7 +369,7 @@ def _components(vectors_NxD: Array) -> Array:
 
 _NAMED = ("response_id", "prompt_id", "prompt", "reference", "response", "extracted_answer")
 _LEFT_OUT = frozenset({*_NAMED, "reward", "advantage", "sampling", "policy_version"})
-_HEAVY = ("token_ids", "logprobs", "ids_and_logprobs")
+_HEAVY = ("token_ids", "logprobs", "ids_and_logprobs", "token_weight")
 _MANY_SLUGS = 256
 
 
@@ -586,7 +586,9 @@ def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
     if not all(name in part.names for part in values for name in (*STORED, "response")):
         return ShadedTokens(None)
     ids, logprobs, responses = (_of_all(values, name) for name in (*STORED, "response"))
-    return response_tokens(ids, logprobs, responses, policy)
+    weighed = all(WEIGHTS in part.names for part in values)
+    weights = _of_all(values, WEIGHTS) if weighed else None
+    return response_tokens(ids, logprobs, responses, policy, weights)
 
 
 def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:

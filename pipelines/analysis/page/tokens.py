@@ -1,4 +1,4 @@
-"""Log-probabilities of the tokens of responses, by the characters that each token stands for.
+"""Log-probabilities and weights of the tokens of responses, by the characters of each token.
 
 Runs store token ids and log-probabilities, not the texts of tokens. Those come from the tokenizer,
 where its file is on this machine: nothing is downloaded, and no weights are loaded.
@@ -22,16 +22,19 @@ MOST_SHADED = 10_000
 """Responses of a run, above which no token is shaded: the page would double in size."""
 STORED = ("response_token_ids", "response_logprobs")
 """The columns that are needed."""
-_KIND = pa.struct({"lengths": pa.list_(pa.int32()), "logprobs": pa.list_(pa.int32())})
+WEIGHTS = "token_weight"
+"""The column of weights, which may be there."""
+_HUNDREDTHS = pa.list_(pa.int32())
+_KIND = pa.struct({"lengths": _HUNDREDTHS, "logprobs": _HUNDREDTHS, "weights": _HUNDREDTHS})
 _UNIT = 100
-"""Log-probabilities are in hundredths."""
+"""Log-probabilities and weights are in hundredths."""
 
 
 class ShadedTokens(NamedTuple):
     """What is known of the tokens of some responses."""
 
-    # of each row, UTF-16 units of each token, as a browser counts, and hundredths of its ln p;
-    # null where they are not known. None: of no row
+    # of each row, UTF-16 units of each token, as a browser counts, hundredths of its ln p and, if
+    # it has weights, of its weight; null where they are not known. None: of no row
     column: pa.ChunkedArray | None
     note: str = ""  # why there are none, though they are stored
 
@@ -43,7 +46,11 @@ def tokenizer_file(model: str) -> Path | None:
 
 
 def response_tokens(
-    ids: pa.ChunkedArray, logprobs: pa.ChunkedArray, responses: pa.ChunkedArray, model: str
+    ids: pa.ChunkedArray,
+    logprobs: pa.ChunkedArray,
+    responses: pa.ChunkedArray,
+    model: str,
+    weights: pa.ChunkedArray | None = None,
 ) -> ShadedTokens:
     """Return the tokens of responses.
 
@@ -52,6 +59,7 @@ def response_tokens(
         logprobs: of each token, list<float>.
         responses: their texts. A row whose tokens do not give its text has none.
         model: the policy, as the recipe names it.
+        weights: of each token, list<float>; null: all are 1.
     """
     columns = (ids, logprobs)
     if not is_text(responses.type) or not all(is_list(each.type) for each in columns):
@@ -64,7 +72,9 @@ def response_tokens(
         return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}.")
     decode = _decoder(file)
     rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)
-    found_N = [_row(decode, *row) for row in rows]
+    weighed = weights is not None and is_list(weights.type)
+    weight_N = weights.to_pylist() if weights is not None and weighed else [None] * len(ids)
+    found_N = [_row(decode, *row, weight) for row, weight in zip(rows, weight_N, strict=True)]
     return ShadedTokens(pa.chunked_array([pa.array(found_N, _KIND)]))
 
 
@@ -91,7 +101,9 @@ def _decoder(file: Path) -> Callable[[Sequence[int]], list[str]]:
     return pieces
 
 
-def _row(decode: Callable[[Sequence[int]], list[str]], ids: Any, logprobs: Any, text: Any) -> Any:
+def _row(
+    decode: Callable[[Sequence[int]], list[str]], ids: Any, logprobs: Any, text: Any, weights: Any
+) -> Any:
     if not ids or not logprobs or text is None or len(ids) != len(logprobs) or None in ids:
         return None
     if not all(each is not None and math.isfinite(each) for each in logprobs):
@@ -100,4 +112,7 @@ def _row(decode: Callable[[Sequence[int]], list[str]], ids: Any, logprobs: Any, 
     if "".join(pieces) != text:
         return None
     lengths = [len(piece.encode("utf-16-le")) // 2 for piece in pieces]
-    return {"lengths": lengths, "logprobs": [round(_UNIT * each) for each in logprobs]}
+    found = {"lengths": lengths, "logprobs": [round(_UNIT * each) for each in logprobs]}
+    if weights is not None and len(weights) == len(ids) and None not in weights:
+        found["weights"] = [round(_UNIT * each) for each in weights]
+    return found

@@ -60,8 +60,8 @@ function textBox(text, marked = null, tokens = null) {
 
 const LEAST_SHADED = 5, MOST_SHADED = 500;  // Hundredths of -ln p: 5 is p = 0.95, 500 is p = 0.007.
 
-/** What adds a part of a text, each token with a shade for its log-probability. */
-function shadedText(text, { lengths, logprobs }) {
+/** What adds a part of a text, each token with a shade for its log-probability; those of weight 0 are struck out. */
+function shadedText(text, { lengths, logprobs, weights }) {
   const ends = [];
   lengths.reduce((end, length) => { ends.push(end + length); return end + length; }, 0);
   return (node, from, to) => {
@@ -69,9 +69,10 @@ function shadedText(text, { lengths, logprobs }) {
       const [start, stop] = [Math.max(from, end - lengths[at]), Math.min(to, end)];
       if (start >= stop) return;
       const surprise = -logprobs[at];
-      if (surprise < LEAST_SHADED) { addText(node, text.slice(start, stop)); return; }
-      const token = make("span", { class: "token", text: text.slice(start, stop),
-        title: `ln p ${shown(logprobs[at] / 100, "length")}, p ${shown(Math.exp(logprobs[at] / 100), "share")}` });
+      const weight = weights ? weights[at] : 100;
+      if (surprise < LEAST_SHADED && weight === 100) { addText(node, text.slice(start, stop)); return; }
+      const token = make("span", { class: weight ? "token" : "token masked", text: text.slice(start, stop),
+        title: `${weight === 100 ? "" : `weight ${shown(weight / 100, "length")}, `}ln p ${shown(logprobs[at] / 100, "length")}, p ${shown(Math.exp(logprobs[at] / 100), "share")}` });
       token.style.setProperty("--shade", Math.min(1, surprise / MOST_SHADED).toFixed(3));
       node.append(token);
     });

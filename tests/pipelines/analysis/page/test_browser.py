@@ -579,7 +579,11 @@ def test_tokens_are_shaded_by_their_log_probability(page, tmp_path):
     at = texts.column_names.index("response")
     texts = texts.set_column(at, "response", pa.array(["It is plain 0 \U0001f600."] * 12))
     texts = texts.drop_columns(["turns", page_fixture.EVIDENCE])
-    tokens = {"lengths": [3, 3, 6, 2, 3, 0], "logprobs": [0, -250, -600, -4, -10, -1]}
+    tokens = {
+        "lengths": [3, 3, 6, 2, 3, 0],
+        "logprobs": [0, -250, -600, -4, -10, -1],
+        "weights": [0, 100, 25, 100, 100, 100],
+    }
     texts = texts.append_column(TOKENS, pa.array([tokens] * 12))
     build_page(first_set(data, row_texts=texts), tmp_path / "p.html")
     page.open(tmp_path / "p.html", "#set=0&group=0")
@@ -590,11 +594,13 @@ def test_tokens_are_shaded_by_their_log_probability(page, tmp_path):
         f"return [...{box}.querySelectorAll('.token')].map((e) => [e.textContent, e.style.getPropertyValue('--shade'), e.title])"
     )
     assert shades == [
+        ["It ", "0.000", "weight 0.0, ln p 0.0, p 100.0%"],
         ["is ", "0.500", "ln p -2.5, p 8.2%"],
-        ["plain ", "1.000", "ln p -6.0, p 0.2%"],
+        ["plain ", "1.000", "weight 0.3, ln p -6.0, p 0.2%"],
         ["\U0001f600.", "0.020", "ln p -0.1, p 90.5%"],
     ]
     assert page.run(f"return {box}.querySelector('mark').textContent") == "plain 0"
+    assert page.run(f"return {box}.querySelector('.masked').textContent") == "It "
     colour = f"return getComputedStyle({box}.querySelector('.token')).backgroundColor"
     shaded = page.run(colour)
     page.run("document.querySelector('.shades input').click()")

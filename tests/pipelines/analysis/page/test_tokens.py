@@ -17,9 +17,9 @@ def encoded(texts):
     return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
 
 
-def found(ids, logprobs, texts, model="embedded"):
+def found(ids, logprobs, texts, model="embedded", weights=None):
     columns = pa.array(ids, pa.list_(pa.int32())), pa.array(logprobs, pa.list_(pa.float64()))
-    return response_tokens(*map(pa.chunked_array, ([each] for each in columns)), pa.chunked_array([texts]), model)  # fmt: skip
+    return response_tokens(*map(pa.chunked_array, ([each] for each in columns)), pa.chunked_array([texts]), model, weights)  # fmt: skip
 
 
 @pytest.mark.parametrize("model", ["embedded", policy_path("embedded")])
@@ -45,6 +45,17 @@ def test_a_row_without_them_has_none(ids, logprobs):
     rows = found([known, ids], [[-1.0] * len(known), logprobs], ["7", "7"]).column.to_pylist()
     assert rows[0] is not None
     assert rows[1] is None
+
+
+def test_weights_are_those_of_the_tokens_where_there_is_one_for_each():
+    ids = encoded(TEXTS[:2]) * 2
+    logprobs = [[-1.0] * len(own) for own in ids]
+    given = [[0.0, 0.25] + [1.0] * (len(ids[0]) - 2), None, [1.0], [None] * len(ids[1])]
+    weights = pa.chunked_array([pa.array(given, pa.list_(pa.float32()))])
+    rows = found(ids, logprobs, TEXTS[:2] * 2, weights=weights).column.to_pylist()
+    assert rows[0]["weights"] == [0, 25] + [100] * (len(ids[0]) - 2)
+    assert [row["weights"] for row in rows[1:]] == [None] * 3
+    assert rows[0]["logprobs"] == rows[2]["logprobs"]
 
 
 def test_without_a_local_tokenizer_the_page_says_so():
