@@ -7,6 +7,7 @@ import pytest
 from plain_policy import PROMPTS, N, Plain, metrics_of, reported
 from rounding import SUMS
 from training_stage import estimated
+from two_ranks import gradient, run_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +54,44 @@ def credited(queue, keys):
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_the_gradient_is_the_credits(worker, credited, pieces):
     """Ragged rows, masked tokens, rows of padding, one or two micro-batches."""
-    import torch
-
     batch, advantages, masks = credited
     tokens = int(batch["input_ids"].offsets()[-1])
     made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": tokens // pieces + 64})
+    ours, engine = {}, made.actor.engine
+    step = engine.optimizer_step
+
+    def spied():
+        ours.update(gradient(engine))
+        return step()
+
+    engine.optimizer_step = spied
+    found = metrics_of(made.update_actor(copy.copy(batch)))
+    loss, size = assert_gradient(ours, batch, advantages, masks)
+    assert found["loss"] == pytest.approx(loss, abs=SUMS * size)
+
+
+def test_two_processes_have_the_gradient_of_one(worker, credited, tmp_path):
+    """Each has half of the rows, and they average what they have."""
+    import torch
+
+    batch, advantages, masks = credited
+    made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": 4096})
+    torch.save((made.config, batch), tmp_path / "work.pt")
+    run_ranks(tmp_path, 2)
+    assert_gradient(torch.load(tmp_path / "gradient.pt"), batch, advantages, masks)
+
+
+def assert_gradient(ours, batch, advantages, masks):
+    """Compare with float64; the loss, and the sum of the sizes of its terms.
+
+    Args:
+        ours: gradients by the names of the weights.
+        batch: the rows, those of padding last.
+        advantages: of each token of each row that trains, as credit.
+        masks: which of them train.
+    """
+    import torch
+
     plain = Plain()
     names = ("prompts", "responses", "old_log_probs", "ref_log_prob")
     loss, size = 0.0, 0.0
@@ -77,21 +111,7 @@ def test_the_gradient_is_the_credits(worker, credited, pieces):
         size += term.abs().sum().item() / denominator
     loss.backward()
     norm = torch.nn.utils.get_total_norm([each.grad for each in plain.model.parameters()])
-
-    ours, engine = {}, made.actor.engine
-    step = engine.optimizer_step
-
-    def spied():
-        for name, weights in engine.module.named_parameters():
-            ours[name] = weights.grad.full_tensor().double()
-        return step()
-
-    engine.optimizer_step = spied
-    found = metrics_of(made.update_actor(copy.copy(batch)))
-    worst = max(
-        float((ours[name] - theirs.grad).abs().max() / norm)
-        for name, theirs in plain.model.named_parameters()
-    )
-    assert worst < 1e-6
-    assert found["loss"] == pytest.approx(loss.item(), abs=SUMS * size)
     assert norm > 0.1
+    for name, theirs in plain.model.named_parameters():
+        assert (ours[name] - theirs.grad).abs().max() < 1e-6 * norm, name
+    return loss.item(), size
