@@ -37,7 +37,7 @@ def run_ranks(folder, ranks):
 
 
 def gradient(engine):
-    """Of each weight by its name, in float64."""
+    """The gradient of each weight by its name, in float64."""
     pairs = engine.module.named_parameters()
     return {name: each.grad.full_tensor().double() for name, each in pairs}
 

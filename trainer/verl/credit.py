@@ -76,8 +76,10 @@ def has_signal(table: pa.Table) -> NDArray[np.bool_]:
     """Return which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
     found_N: NDArray[np.bool_] = np.nan_to_num(row_advantages(table)) != 0
     if "turn_advantage" in table.column_names:
-        given = table["turn_advantage"].to_pylist()
-        found_N |= np.array([any(each or ()) for each in given], bool)
+        lists = flat(table["turn_advantage"])
+        rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+        other_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 0.0)) != 0
+        found_N |= np.bincount(rows_M, other_M, len(lists)) > 0
     return found_N
 
 
@@ -89,8 +91,11 @@ def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
     """
     masked_N: NDArray[np.bool_] = loss_weights(table) == 0
     if "token_weight" in table.column_names:
-        given = table["token_weight"].to_pylist()
-        masked_N |= np.array([each is not None and not any(each) for each in given], bool)
+        lists = flat(table["token_weight"])
+        given_N = np.asarray(lists.is_valid())
+        rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+        trains_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 1.0)) != 0
+        masked_N |= given_N & (np.bincount(rows_M, trains_M, len(lists)) == 0)
     return masked_N
 
 
@@ -116,19 +121,17 @@ def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
     advantage_R = np.repeat(row_advantages(table), turns_N)
     if "turn_advantage" not in table.column_names:
         return advantage_R
-    ends_N = np.cumsum(turns_N)
-    for row, values in enumerate(table["turn_advantage"].to_pylist()):
-        if values is None:
-            continue
-        if len(values) != turns_N[row]:
-            raise _wrong(
-                table,
-                row,
-                f"has {len(values)} values in turn_advantage and {turns_N[row]} turns of the "
-                "policy",
-                "write one for each of them",
-            )
-        advantage_R[ends_N[row] - turns_N[row] : ends_N[row]] = values
+    lists, turn_N = flat(table["turn_advantage"]), np.array(turns_N, np.int64)
+    given_N = np.asarray(lists.is_valid())
+    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    wrong_N = given_N & (lengths_N != turn_N)
+    if wrong_N.any():
+        row = int(np.flatnonzero(wrong_N)[0])
+        found = (
+            f"has {lengths_N[row]} values in turn_advantage and {turn_N[row]} turns of the policy"
+        )
+        raise _wrong(table, row, found, "write one for each of them")
+    advantage_R[np.repeat(given_N, turn_N)] = np.asarray(pc.list_flatten(lists))
     return advantage_R
 
 
@@ -137,18 +140,21 @@ def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
     weight_M = np.ones(int(tokens_N.sum()))
     if "token_weight" not in table.column_names:
         return weight_M
-    ends_N = np.cumsum(tokens_N)
-    for row, values in enumerate(table["token_weight"].to_pylist()):
-        if values is None:
-            continue
-        if len(values) != tokens_N[row]:
-            found = f"has {len(values)} values in token_weight and {tokens_N[row]} tokens"
-            raise _wrong(table, row, found, "write one for each of response_token_ids")
-        given = np.array(values, float)  # None becomes nan.
-        if not (np.isfinite(given) & (given >= 0)).all():
-            found = "has a token_weight that is negative or no number"
-            raise _wrong(table, row, found, "write 0 for what does not train, and null for no row")
-        weight_M[ends_N[row] - tokens_N[row] : ends_N[row]] = given
+    lists = flat(table["token_weight"])
+    given_N = np.asarray(lists.is_valid())
+    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    wrong_N = given_N & (lengths_N != tokens_N)
+    if wrong_N.any():
+        row = int(np.flatnonzero(wrong_N)[0])
+        found = f"has {lengths_N[row]} values in token_weight and {tokens_N[row]} tokens"
+        raise _wrong(table, row, found, "write one for each of response_token_ids")
+    values_M = np.asarray(pc.list_flatten(lists).cast(pa.float64()).fill_null(np.nan))
+    invalid_M = ~(np.isfinite(values_M) & (values_M >= 0))
+    if invalid_M.any():
+        row = int(np.asarray(pc.list_parent_indices(lists))[invalid_M][0])
+        found = "has a token_weight that is negative or no number"
+        raise _wrong(table, row, found, "write 0 for a token that does not train")
+    weight_M[np.repeat(given_N, tokens_N)] = values_M
     return weight_M
 
 
