@@ -215,7 +215,7 @@ class Loss(Config):
     clip: tuple[PositiveFloat, PositiveFloat] | None = None
     """How far below and above 1 a ratio is clipped, such as `[0.2, 0.28]` for 0.8 to 1.28; below, 1
     is no bound. Of `geo_mean` it is how far from 0 the logarithm of a ratio is. Null: as the
-    paper or verl's example of the loss has it; `vanilla`: `[0.2, 0.2]`, `gspo`: `[0.0003, 0.0004]`,
+    paper or example of the loss has it; `vanilla`: `[0.2, 0.2]`, `gspo`: `[0.0003, 0.0004]`,
     `cispo`: `[1, 0.2]`, `geo_mean`: `[0.4, 0.4]`, `clip_cov`: `[1, 1]`. `sapo` and `kl_cov` clip
     nothing."""
     aggregate: LossAggMode | None = None
@@ -233,8 +233,8 @@ class Loss(Config):
             low, high = self.clip
             if low > high and low < 1:
                 raise ValueError(
-                    f"clip [{low:g}, {high:g}] is out of order: first how far below 1, then how far "
-                    "above, which is no less"
+                    f"clip [{low:g}, {high:g}] is out of order: first how far below 1, then how "
+                    "far above, which is no less"
                 )
         if self.aggregate is not None:
             check_aggregate(self.policy, self.aggregate)
@@ -253,11 +253,11 @@ _CLIPS: Mapping[PolicyLoss, tuple[float, float] | None] = {
 }
 """How far below and above 1 ratios are clipped by default; None: verl's function clips nothing."""
 _ONE_MEAN = ("sapo", "geo_mean")
-"""Losses that are means over responses in verl, whatever it is told."""
+"""Losses that are means over responses in verl, whatever `loss_agg_mode` is."""
 
 
 def default_aggregate(policy: str) -> LossAggMode:
-    """Return how verl's names aggregate the token losses of a loss where nothing is said."""
+    """Return how verl aggregates the token losses of a loss by default."""
     return "seq-mean-token-mean" if policy in ("gspo", *_ONE_MEAN) else "token-mean"
 
 
@@ -377,7 +377,7 @@ class Train(Config):
 
     @property
     def clip(self) -> tuple[float, float]:
-        """How far below and above 1 ratios are clipped, as verl is told also where none are."""
+        """How far below and above 1 ratios are clipped; any two numbers where none are."""
         low, high = self.loss.clip or _CLIPS[self.loss.policy] or (0.2, 0.2)
         return self.clip_ratio_low or low, self.clip_ratio_high or high
 

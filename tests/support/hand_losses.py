@@ -50,7 +50,7 @@ def _vanilla(row, low, high, _, clip_ratio_c=3.0):
 
 
 def _gspo(row, low, high, _):
-    """Of tokens, arXiv:2507.18071, section 4.3: the value is that of the response's ratio."""
+    """GSPO-token, arXiv:2507.18071, section 4.3: the value is that of the response's ratio."""
     ratio = np.full(len(row.new), np.exp((row.new - row.old).mean()))
     flat = _clips(ratio, row.advantage, low, high)
     paid = np.where(flat, np.clip(ratio, 1 - low, 1 + high), ratio)
@@ -102,7 +102,9 @@ _TOKENS = {
 
 def _picked(policy, clip, rows, **settings):
     """Which tokens are left out or penalised, arXiv:2505.22617: by (A - mean A)(log p - mean)."""
-    advantage, new = (np.concatenate([getattr(row, x) for row in rows]) for x in ("advantage", "new"))
+    advantage, new = (
+        np.concatenate([getattr(row, x) for row in rows]) for x in ("advantage", "new")
+    )
     covariance = (advantage - advantage.mean()) * (new - new.mean())
     chosen = np.zeros(len(new), bool)
     if policy == "kl_cov":

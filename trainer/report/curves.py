@@ -100,7 +100,9 @@ def grouped(folders: Sequence[Path]) -> list[RunGroup]:
         train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
         loss = train.get("loss") or {}
-        by_default = default_aggregate(loss.get("policy", "vanilla"))  # Agents': one of tokens, too.
+        by_default = default_aggregate(
+            loss.get("policy", "vanilla")
+        )  # Agents': one of tokens, too.
         losses = str(train.get("loss_agg_mode") or loss.get("aggregate") or by_default)
         found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [

@@ -15,7 +15,6 @@ from verl.trainer.ppo.core_algos import get_policy_loss_fn, register_policy_loss
 from ..run import GEO_MEAN
 
 
-@register_policy_loss(GEO_MEAN)
 def geo_mean_loss(
     old_log_prob: Any,
     log_prob: Any,
@@ -49,3 +48,6 @@ def geo_mean_loss(
     # Ranks average their gradients.
     share = len(advantages) * update["dp_size"] / update["global_batch_size"]
     return mean * share, figures
+
+
+register_policy_loss(GEO_MEAN)(geo_mean_loss)

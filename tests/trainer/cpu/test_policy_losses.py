@@ -51,8 +51,7 @@ def test_a_step(worker, batch, policy):
         clip = (config.clip_ratio_low, config.clip_ratio_high)
         loss, slopes = loss_of(policy, clip, rows, len(rows))
         sum(
-            (new * torch.from_numpy(slope)).sum()
-            for new, slope in zip(news, slopes, strict=True)
+            (new * torch.from_numpy(slope)).sum() for new, slope in zip(news, slopes, strict=True)
         ).backward()
         norm = torch.nn.utils.get_total_norm([each.grad for each in plain.model.parameters()])
         for name, theirs in plain.model.named_parameters():

@@ -167,9 +167,7 @@ def test_loss_and_gradient_where_tokens_are_picked(actor, policy):
     rows = made_up(1)
     wanted = loss_of(policy, train.clip, rows, len(rows) + 1, **keys)
     plain = loss_of("vanilla", (1e9, 1e9), rows, len(rows) + 1, clip_ratio_c=1e9)
-    differ = sum(
-        int((one != other).sum()) for one, other in zip(wanted[1], plain[1], strict=True)
-    )
+    differ = sum(int((one != other).sum()) for one, other in zip(wanted[1], plain[1], strict=True))
     assert 0 < differ < sum(LENGTHS), "some tokens are picked"
     assert far(update(config, rows), wanted) < 1e-6
     assert far(update(config, rows, ranks=1, pieces=2), wanted) > 1e-3, "they are picked anew"
@@ -194,7 +192,7 @@ def test_which_losses_a_weight_of_all_tokens_scales(actor, policy):
 
 
 def test_verls_own_geo_mean_depends_on_micro_batches(actor):
-    """Once this fails, verl has mended it, and ours can go."""
+    """Once this fails, verl has fixed it, and ours can go."""
     from dataclasses import replace
 
     _, ours = actor(loss={"policy": "geo_mean"})
