@@ -247,7 +247,7 @@ _CLIPS: Mapping[PolicyLoss, tuple[float, float] | None] = {
     # arXiv:2506.13585 has no lower bound, and does not say the upper one: that of verl's example.
     "cispo": (1.0, 0.2),
     "sapo": None,
-    "geo_mean": (0.4, 0.4),  # arXiv:2507.20673: ratios from exp(-0.4) to exp(0.4)
+    "geo_mean": (0.4, 0.4),  # of the logarithm: the example in verl of arXiv:2507.20673
     "clip_cov": (1.0, 1.0),  # verl's recipe/entropy, of the authors of arXiv:2505.22617
     "kl_cov": None,
 }

@@ -50,7 +50,7 @@ def _vanilla(row, low, high, _, clip_ratio_c=3.0):
 
 
 def _gspo(row, low, high, _):
-    """GSPO-token, arXiv:2507.18071, section 4.3: the value is that of the response's ratio."""
+    """GSPO-token, arXiv:2507.18071: the value is that of the response's ratio."""
     ratio = np.full(len(row.new), np.exp((row.new - row.old).mean()))
     flat = _clips(ratio, row.advantage, low, high)
     paid = np.where(flat, np.clip(ratio, 1 - low, 1 + high), ratio)
