@@ -32,6 +32,8 @@ CHECKPOINT = "global_step_"
 """What the names of verl's checkpoints begin with, before the number of the step."""
 ESTIMATOR = "rejuice"
 """Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
+GEO_MEAN = "rejuice_geo_mean"
+"""Name of our `geo_mean`, for verl's `policy_loss.loss_mode`."""
 
 
 def is_prepared(folder: Path) -> bool:

@@ -32,15 +32,34 @@ from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, credit_step, gives_credit
-from ..pipelines.recipe.train import ONE_SET, TURN_MEAN, LossAggMode, Train
+from ..pipelines.recipe.train import (
+    ONE_SET,
+    TURN_MEAN,
+    Loss,
+    LossAggMode,
+    PolicyLoss,
+    Train,
+    default_aggregate,
+)
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
+_LOSS_OF: Mapping[str, PolicyLoss] = {
+    "clip_ratio_c": "vanilla",
+    "tau_pos": "sapo",
+    "tau_neg": "sapo",
+    "policy_loss.clip_cov_ratio": "clip_cov",
+    "policy_loss.clip_cov_lb": "clip_cov",
+    "policy_loss.clip_cov_ub": "clip_cov",
+    "policy_loss.kl_cov_ratio": "kl_cov",
+    "policy_loss.ppo_kl_coef": "kl_cov",
+}
+"""Keys of verl's actor that one of our losses reads."""
 _VERLS_LOSS = tuple(
     f"actor_rollout_ref.actor.{name}"
-    for name in ("loss_agg_mode", "loss_scale_factor", "clip_ratio_c", "policy_loss.loss_mode")
+    for name in ("loss_agg_mode", "loss_scale_factor", "policy_loss.loss_mode", *_LOSS_OF)
 )
 """Keys of verl that the mean over turns has no use for."""
 _GRADE = "add a verifier, such as math_verify_mapper, or leave the validation sets out"
@@ -132,13 +151,16 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
 
 def loss_agg_mode(found: SplitRecipe, config: Train) -> LossAggMode:
     """Return how token losses are aggregated, whether the recipe says so or not."""
-    return config.loss_agg_mode or ("token-mean" if found.agents is None else TURN_MEAN)
+    policy = config.loss.policy
+    of_turns = found.agents is not None and policy == "vanilla"
+    return config.aggregate or (TURN_MEAN if of_turns else default_aggregate(policy))
 
 
 def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
-    if config.loss_agg_mode == TURN_MEAN and found.agents is None:
+    if config.aggregate == TURN_MEAN and found.agents is None:
+        name = "loss_agg_mode" if config.loss_agg_mode else "loss.aggregate"
         raise RecipeError(
-            f"loss_agg_mode {TURN_MEAN} is a mean over turns, of which these responses have none",
+            f"{name} {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
             where=where,
         )
@@ -156,6 +178,14 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
             "leave the key out, or choose one of verl's modes",
             where=where,
         )
+    for name, policy in _LOSS_OF.items():
+        key = f"actor_rollout_ref.actor.{name}"
+        if key in config.verl_keys and config.loss != Loss() and config.loss.policy != policy:
+            raise RecipeError(
+                f"{key} is of loss {policy}, and {config.loss.policy} ignores it",
+                f"leave the key out, or set train.loss.policy to {policy}",
+                where=where,
+            )
 
 
 def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:

@@ -95,6 +95,7 @@ LossAggMode = Literal[
     "seq-mean-token-sum-norm",
     "trajectory-turn-token-mean",
 ]
+PolicyLoss = Literal["vanilla", "gspo", "cispo", "sapo", "geo_mean", "clip_cov", "kl_cov"]
 LoraExport = Literal["merged", "adapter"]
 TURN_MEAN: LossAggMode = "trajectory-turn-token-mean"
 """The only one that is not verl's."""
@@ -203,6 +204,81 @@ class Lora(Config):
             ) from None
 
 
+class Loss(Config):
+    """The loss of the policy."""
+
+    policy: PolicyLoss = "vanilla"
+    """The loss, by verl's name. `vanilla`: PPO's and GRPO's. `gspo`: ratios of whole responses.
+    `cispo`: ratios are clipped, gradients are not. `sapo`: a soft gate instead of clipping.
+    `geo_mean`: GMPO. `clip_cov`, `kl_cov`: tokens that lower the entropy most are left out, or kept
+    near."""
+    clip: tuple[PositiveFloat, PositiveFloat] | None = None
+    """How far below and above 1 a ratio is clipped, such as `[0.2, 0.28]` for 0.8 to 1.28; below, 1
+    is no bound. Of `geo_mean` it is how far from 0 the logarithm of a ratio is. Null: as the
+    paper or example of the loss has it; `vanilla`: `[0.2, 0.2]`, `gspo`: `[0.0003, 0.0004]`,
+    `cispo`: `[1, 0.2]`, `geo_mean`: `[0.4, 0.4]`, `clip_cov`: `[1, 1]`. `sapo` and `kl_cov` clip
+    nothing."""
+    aggregate: LossAggMode | None = None
+    """How token losses are aggregated. `trajectory-turn-token-mean`, only for agents and their
+    default with `vanilla`: Flow-GRPO's mean over trajectories, their turns, and the tokens of a
+    turn. The other names are verl's, to which each turn of an agent is a response. Null:
+    `seq-mean-token-mean` of `gspo`, `sapo` and `geo_mean`, of which the last two have no other;
+    else `token-mean`."""
+
+    @model_validator(mode="after")
+    def _has_its_settings(self) -> Self:
+        if self.clip is not None:
+            if _CLIPS[self.policy] is None:
+                raise ValueError(f"loss {self.policy} clips no ratios: leave clip out")
+            low, high = self.clip
+            if low > high and low < 1:
+                raise ValueError(
+                    f"clip [{low:g}, {high:g}] is out of order: first how far below 1, then how "
+                    "far above, which is no less"
+                )
+        if self.aggregate is not None:
+            check_aggregate(self.policy, self.aggregate)
+        return self
+
+
+_CLIPS: Mapping[PolicyLoss, tuple[float, float] | None] = {
+    "vanilla": (0.2, 0.2),  # arXiv:1707.06347
+    "gspo": (3e-4, 4e-4),  # arXiv:2507.18071, section 5.1
+    # arXiv:2506.13585 has no lower bound, and does not say the upper one: that of verl's example.
+    "cispo": (1.0, 0.2),
+    "sapo": None,
+    "geo_mean": (0.4, 0.4),  # of the logarithm: the example in verl of arXiv:2507.20673
+    "clip_cov": (1.0, 1.0),  # verl's recipe/entropy, of the authors of arXiv:2505.22617
+    "kl_cov": None,
+}
+"""How far below and above 1 ratios are clipped by default; None: verl's function clips nothing."""
+_ONE_MEAN = ("sapo", "geo_mean")
+"""Losses that are means over responses in verl, whatever `loss_agg_mode` is."""
+
+
+def default_aggregate(policy: str) -> LossAggMode:
+    """Return how verl aggregates the token losses of a loss by default."""
+    return "seq-mean-token-mean" if policy in ("gspo", *_ONE_MEAN) else "token-mean"
+
+
+def check_aggregate(policy: PolicyLoss, aggregate: LossAggMode) -> None:
+    """Check that a loss can be aggregated in a way.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if aggregate == TURN_MEAN and policy != "vanilla":
+        raise ValueError(
+            f"aggregate {TURN_MEAN} has a loss of its own, with the clipped ratios of Flow-GRPO: "
+            f"choose policy vanilla, or for {policy} one of verl's aggregates"
+        )
+    if policy in _ONE_MEAN and aggregate != default_aggregate(policy):
+        raise ValueError(
+            f"loss {policy} is a mean over responses, and {aggregate} would be ignored: leave "
+            "aggregate out"
+        )
+
+
 class Verification(Config):
     """Which of the policy's own judgements are trained on, and when."""
 
@@ -252,15 +328,14 @@ class Train(Config):
     """The weight decay of AdamW."""
     max_grad_norm: PositiveFloat = 1.0
     """Gradients are clipped to this norm."""
-    clip_ratio_low: PositiveFloat = 0.2
-    """The probability ratio is clipped at 1 minus this."""
-    clip_ratio_high: PositiveFloat = 0.2
-    """The probability ratio is clipped at 1 plus this; DAPO uses 0.28."""
+    loss: Loss = Loss()
+    """The loss of the policy: which it is, how ratios are clipped, and how it is aggregated."""
+    clip_ratio_low: PositiveFloat | None = None
+    """The first number of `loss.clip`, by itself. Null: that of the loss."""
+    clip_ratio_high: PositiveFloat | None = None
+    """The second number of `loss.clip`, by itself; DAPO uses 0.28. Null: that of the loss."""
     loss_agg_mode: LossAggMode | None = None
-    """How token losses are aggregated. `trajectory-turn-token-mean`, only for agents and their
-    default: Flow-GRPO's mean over trajectories, their turns, and the tokens of a turn. The other
-    names are verl's, to which each turn of an agent is a response; without agents, the default is
-    `token-mean`."""
+    """The same as `loss.aggregate`, by its former name."""
     kl_coef: NonNegativeFloat = 0.0
     """Weight of the KL divergence from the initial policy. 0: no reference is loaded."""
     entropy_coef: float = 0.0
@@ -301,6 +376,17 @@ class Train(Config):
     `actor_rollout_ref.actor.optim.betas`."""
 
     @property
+    def clip(self) -> tuple[float, float]:
+        """How far below and above 1 ratios are clipped; any two numbers where none are."""
+        low, high = self.loss.clip or _CLIPS[self.loss.policy] or (0.2, 0.2)
+        return self.clip_ratio_low or low, self.clip_ratio_high or high
+
+    @property
+    def aggregate(self) -> LossAggMode | None:
+        """How token losses are aggregated; None: the recipe does not say."""
+        return self.loss.aggregate or self.loss_agg_mode
+
+    @property
     def validation_sets(self) -> dict[str, ValidationSet]:
         """The validation sets by name, that of `validation_path` included."""
         if self.validation_path is None:
@@ -310,6 +396,7 @@ class Train(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_validation()
+        self._check_loss()
         if self.prompts_per_step % self.updates_per_step:
             raise ValueError("prompts_per_step must be a multiple of updates_per_step")
         if self.replay and self.refill:
@@ -327,6 +414,29 @@ class Train(Config):
                 "steps: judgements would never be trained on"
             )
         return self
+
+    def _check_loss(self) -> None:
+        policy, given = self.loss.policy, self.loss
+        for name, value in (
+            ("clip_ratio_low", self.clip_ratio_low),
+            ("clip_ratio_high", self.clip_ratio_high),
+        ):
+            if value is not None and given.clip is not None:
+                raise ValueError(
+                    f"{name} and loss.clip both say where ratios are clipped: leave {name} out"
+                )
+            if value is not None and _CLIPS[policy] is None:
+                raise ValueError(f"loss {policy} clips no ratios: leave {name} out")
+        if self.loss_agg_mode is None:
+            return
+        if given.aggregate is not None:
+            raise ValueError(
+                "loss_agg_mode and loss.aggregate are the same setting: leave loss_agg_mode out"
+            )
+        try:
+            check_aggregate(policy, self.loss_agg_mode)
+        except ValueError as error:
+            raise ValueError(f"loss_agg_mode: {error}") from None
 
     def _check_validation(self) -> None:
         check_names(self.validation)

@@ -162,3 +162,31 @@ def test_a_mean_over_turns_is_for_agents(parts):
         "recipe.yaml: loss_agg_mode trajectory-turn-token-mean is a mean over turns, of which these "
         "responses have none; leave it out, or sample with agent_rollout_mapper"
     )
+
+
+def test_how_each_loss_is_aggregated(parts):
+    plain, agents = parts(PLAIN), parts(AGENTS)
+    of_responses = ("gspo", "sapo", "geo_mean")
+    for policy in ("vanilla", "gspo", "cispo", "sapo", "geo_mean", "clip_cov", "kl_cov"):
+        config = Train(loss={"policy": policy})
+        wanted = "seq-mean-token-mean" if policy in of_responses else "token-mean"
+        assert loss_agg_mode(plain, config) == wanted
+        check_section(agents, config, "recipe.yaml")
+        # Turns are responses to the others.
+        assert loss_agg_mode(agents, config) == (TURN_MEAN if policy == "vanilla" else wanted)
+    given = Train(loss={"aggregate": "seq-mean-token-sum"})
+    assert loss_agg_mode(agents, given) == loss_agg_mode(plain, given) == "seq-mean-token-sum"
+    with pytest.raises(RecipeError, match=r"loss\.aggregate trajectory-turn-token-mean is a mean"):
+        check_section(plain, Train(loss={"aggregate": TURN_MEAN}), "recipe.yaml")
+
+
+def test_a_key_of_another_loss_is_refused(parts):
+    keys = {"actor_rollout_ref.actor.policy_loss.kl_cov_ratio": 0.002}
+    check_section(parts(PLAIN), Train(loss={"policy": "kl_cov"}, verl=keys), "recipe.yaml")
+    check_section(parts(PLAIN), Train(verl=keys), "recipe.yaml")  # As before there was `loss`.
+    with pytest.raises(RecipeError) as caught:
+        check_section(parts(PLAIN), Train(loss={"policy": "gspo"}, verl=keys), "recipe.yaml")
+    assert str(caught.value) == (
+        "recipe.yaml: actor_rollout_ref.actor.policy_loss.kl_cov_ratio is of loss kl_cov, and gspo "
+        "ignores it; leave the key out, or set train.loss.policy to kl_cov"
+    )

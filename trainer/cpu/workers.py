@@ -30,6 +30,8 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
+from ..verl import losses as _losses  # noqa: F401  # It is registered where it is imported.
+
 # --- Attention ------------------------------------------------------------------------
 # Attention on a CPU over prompts that are stored once and responses that follow one another.
 #

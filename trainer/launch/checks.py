@@ -26,6 +26,7 @@ from ...operators.sampling.tokenizer import chat_encoder
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
+from ...pipelines.recipe.train import Loss
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .verl_config import ADDRESS, AGENT_LOOPS, SERVERS_MANAGER, own_overrides, ray_address
@@ -290,6 +291,17 @@ def _fields(run: TrainingRun) -> Mapping[str, str]:
             if run.config.profile == "cpu"
             else {}
         ),
+        **(
+            {}
+            if run.config.loss == Loss()  # Recipes without the section may set these by themselves.
+            else {
+                f"{actor}.policy_loss.loss_mode": "train.loss.policy",
+                f"{actor}.clip_ratio": "train.loss.clip",
+                f"{actor}.clip_ratio_low": "train.loss.clip",
+                f"{actor}.clip_ratio_high": "train.loss.clip",
+                f"{actor}.loss_agg_mode": "train.loss.aggregate",
+            }
+        ),
         f"{_MODEL}.lora_rank": "train.lora",  # The exported policy has the adapter by the field.
         f"{_MODEL}.lora_alpha": "train.lora",
         f"{_MODEL}.target_modules": "train.lora",
@@ -355,6 +367,11 @@ def _gpu_rules(run: TrainingRun) -> Iterator[_Restriction]:
         f"train.gpu.rollout is {gpu.rollout}",
         "set train.gpu.rollout to vllm or sglang",
     )
+    if run.config.loss.policy == "geo_mean":
+        yield _Restriction(
+            f"{_MODEL}.external_lib",
+            "train.loss.policy is geo_mean, which the workers find by it",
+        )
     if not run.config.seeds_requests:
         yield _Restriction(
             f"{_ROLLOUT}.full_determinism",

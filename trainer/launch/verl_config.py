@@ -28,7 +28,7 @@ from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
 from ..cpu.fork_server import PYTHON
-from ..run import ESTIMATOR, RUN_VARIABLE, TrainingRun
+from ..run import ESTIMATOR, GEO_MEAN, RUN_VARIABLE, TrainingRun
 from ..split import loss_agg_mode
 from . import checkpoints
 from .failure import last_error
@@ -41,6 +41,7 @@ AGENT_LOOPS = Path(__file__).parents[1] / "verl" / "agent_loops.yaml"
 SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
 """Samples from verl's own servers."""
 _PLUGIN = "rejuice.trainer.verl.plugin"
+_LIBRARY = "actor_rollout_ref.model.external_lib"  # what workers import before they load a model
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
@@ -93,7 +94,8 @@ def _data(run: TrainingRun) -> dict[str, Any]:
 
 def _grpo(run: TrainingRun) -> dict[str, Any]:
     config = run.config
-    losses = loss_agg_mode(run.split, config)
+    losses, policy = loss_agg_mode(run.split, config), config.loss.policy
+    clip_low, clip_high = config.clip
     return {
         "algorithm.adv_estimator": ESTIMATOR,
         "algorithm.use_kl_in_reward": False,
@@ -103,9 +105,10 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         f"{_ACTOR}.optim.clip_grad": config.max_grad_norm,
         f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step // config.updates_per_step,
         f"{_ACTOR}.ppo_epochs": 1,
-        f"{_ACTOR}.clip_ratio": config.clip_ratio_low,
-        f"{_ACTOR}.clip_ratio_low": config.clip_ratio_low,
-        f"{_ACTOR}.clip_ratio_high": config.clip_ratio_high,
+        f"{_ACTOR}.policy_loss.loss_mode": GEO_MEAN if policy == "geo_mean" else policy,
+        f"{_ACTOR}.clip_ratio": clip_low,
+        f"{_ACTOR}.clip_ratio_low": clip_low,
+        f"{_ACTOR}.clip_ratio_high": clip_high,
         # verl does not know ours, whose loss takes the place of its own (see
         # `advantage.trajectory_loss`). It still aggregates the entropy of the old policy, for the
         # loggers.
@@ -235,7 +238,7 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.free_cache_engine": False,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": tokens,
-        "actor_rollout_ref.model.external_lib": "rejuice.trainer.cpu.workers",
+        _LIBRARY: "rejuice.trainer.cpu.workers",
         "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_training",
         "actor_rollout_ref.model.use_remove_padding": True,
         # Without it verl computes the log-probability of each token by a separate call.
@@ -287,6 +290,8 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.model.use_remove_padding": True,
+        # What profile cpu imports has it, too.
+        **({_LIBRARY: "rejuice.trainer.verl.losses"} if config.loss.policy == "geo_mean" else {}),
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": gpu.tokens_per_gpu,
         "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,

@@ -13,6 +13,7 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
+from ...pipelines.recipe.train import default_aggregate
 from . import metrics
 from .metrics import Point, component, validation
 
@@ -98,7 +99,11 @@ def grouped(folders: Sequence[Path]) -> list[RunGroup]:
         train = document.get("train", {})
         train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
-        losses = str(train.get("loss_agg_mode") or "token-mean")  # Or a mean that is one of tokens.
+        loss = train.get("loss") or {}
+        by_default = default_aggregate(
+            loss.get("policy", "vanilla")
+        )  # Agents': one of tokens, too.
+        losses = str(train.get("loss_agg_mode") or loss.get("aggregate") or by_default)
         found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [
         RunGroup(name, [_points(run.folder) for run in runs], runs[0].losses)

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from command import runner
@@ -9,6 +10,7 @@ from verl_configs import config_of, problem_of
 
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.train import PolicyLoss
 from rejuice.trainer.launch.verl_config import validate
 from rejuice.trainer.run import TrainingRun
 
@@ -50,6 +52,14 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile, lo
     }  # fmt: skip
     made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, **more)
     assert problem_of(made, resume=True) is None
+
+
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_verl_has_each_loss(verl, tmp_path, profile):
+    for policy in get_args(PolicyLoss):
+        more = {"profile": profile, "loss": {"policy": policy}}
+        made = run(RECIPES / "grpo_arithmetic.yaml", tmp_path, **more)
+        assert problem_of(made, resume=False) is None
 
 
 @pytest.mark.parametrize("rollout", ["vllm", "sglang"])
@@ -122,6 +132,11 @@ def test_the_command_takes_sglang_and_megatron(tmp_path, monkeypatch, capsys):
         (
             {"actor_rollout_ref.actor.loss_agg_mode": "none"},
             "verl refuses its configuration at actor_rollout_ref.actor: Invalid loss_agg_mode: none",
+            "",
+        ),
+        (
+            {"actor_rollout_ref.actor.policy_loss.loss_mode": "ppo"},
+            "verl has no loss 'ppo': it has bypass_mode, cispo, clip_cov, dppo_kl, dppo_tv, dro, geo_mean, gpg, gspo, kl_cov, sapo, vanilla",
             "",
         ),
     ],

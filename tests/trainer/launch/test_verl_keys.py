@@ -110,6 +110,36 @@ def test_what_a_field_sets(run, profile):
     check_each(cases, check)
 
 
+@pytest.mark.parametrize("profile", ["cpu", "gpu"])
+def test_the_loss_is_named_once(run, profile):
+    """Without `train.loss`, these keys are the user's, as they were before there was one."""
+    cases = [
+        (f"{ACTOR}.policy_loss.loss_mode", "cispo", "train.loss.policy"),
+        (f"{ACTOR}.clip_ratio", 0.1, "train.loss.clip"),
+        (f"{ACTOR}.clip_ratio_low", 0.1, "train.loss.clip"),
+        (f"{ACTOR}.clip_ratio_high", 0.1, "train.loss.clip"),
+        (f"{ACTOR}.loss_agg_mode", "token-mean", "train.loss.aggregate"),
+    ]
+
+    def check(key, value, field):
+        check_user_keys(run({key: value}, profile=profile), resume=False)
+        line = f"'{key}' would contradict {field}; give {field} instead"
+        assert refused(run({key: value}, profile=profile, loss={"policy": "gspo"})) == line
+
+    check_each(cases, check)
+
+
+def test_our_geo_mean_is_found_by_workers(run):
+    key = f"{MODEL}.external_lib"
+    check_user_keys(run({key: "mine"}, profile="gpu"), resume=False)
+    assert refused(run({key: "mine"}, profile="gpu", loss={"policy": "geo_mean"})) == (
+        f"'{key}' cannot be 'mine': train.loss.policy is geo_mean, which the workers find by it; "
+        "leave it out"
+    )
+    ours = own_overrides(run({}, profile="gpu", loss={"policy": "geo_mean"}), resume=False)
+    assert ours[key] == "rejuice.trainer.verl.losses"
+
+
 def test_what_profile_cpu_cannot_do(run):
     cases = [
         (f"{MODEL}.enable_gradient_checkpointing", True, "would contradict train.cpu.gradient_checkpointing; give train.cpu.gradient_checkpointing instead"),

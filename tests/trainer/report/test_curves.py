@@ -121,9 +121,11 @@ def test_what_no_run_logs_is_not_drawn(tmp_path):
 def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
     import matplotlib as mpl
 
+    # By either field; runs from before there was `loss` have the first only.
+    fields = [{"loss_agg_mode": modes[0]}, *({"loss": {"aggregate": mode}} for mode in modes[1:])]
     folders = [
-        write_run(tmp_path / str(mode), steps(0.1, 0.2), train={"loss_agg_mode": mode})
-        for mode in modes
+        write_run(tmp_path / str(mode), steps(0.1, 0.2), train=train)
+        for mode, train in zip(modes, fields, strict=True)
     ]
     with mpl.rc_context({"svg.fonttype": "none"}):
         draw(folders, tmp_path / "x.svg")

@@ -1,0 +1,53 @@
+"""The loss of GMPO, corrected; it is registered with verl where this file is imported.
+
+verl's `geo_mean` returns the mean over the rows of a micro-batch, and verl adds up the losses of
+micro-batches: in k of them the loss and its gradient are about k times as large as in one, and rows
+in a small micro-batch weigh more (https://github.com/verl-project/verl/issues/7913, open). Here it
+is the mean over the rows of the update, as verl's other means over responses are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verl.trainer.ppo.core_algos import get_policy_loss_fn, register_policy_loss
+
+from ..run import GEO_MEAN
+
+
+def geo_mean_loss(
+    old_log_prob: Any,
+    log_prob: Any,
+    advantages: Any,
+    response_mask: Any,
+    loss_agg_mode: str = "seq-mean-token-mean",
+    config: Any = None,
+    rollout_is_weights: Any = None,
+) -> tuple[Any, dict[str, Any]]:
+    """Return verl's `geo_mean` of a micro-batch, as its part of the update, and its figures.
+
+    Args:
+        old_log_prob: float[N, T], of the policy that sampled.
+        log_prob: float[N, T], of the policy that is trained.
+        advantages: float[N, T]; verl takes the mean of each row.
+        response_mask: bool[N, T]; rows of padding have no token, and add nothing.
+        loss_agg_mode: not used.
+        config: verl's of the actor, with the sizes of the update in `global_batch_info`.
+        rollout_is_weights: float[N, T], or None.
+    """
+    mean, figures = get_policy_loss_fn("geo_mean")(
+        old_log_prob=old_log_prob,
+        log_prob=log_prob,
+        advantages=advantages,
+        response_mask=response_mask,
+        loss_agg_mode=loss_agg_mode,
+        config=config,
+        rollout_is_weights=rollout_is_weights,
+    )
+    update = config.global_batch_info
+    # Ranks average their gradients.
+    share = len(advantages) * update["dp_size"] / update["global_batch_size"]
+    return mean * share, figures
+
+
+register_policy_loss(GEO_MEAN)(geo_mean_loss)
