@@ -34,6 +34,7 @@ from .options import (
     StoppedError,
     Verify,
     overrides_of,
+    tell_of_credit,
     warn,
     warn_of_groups,
 )
@@ -97,7 +98,6 @@ def run(
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import run as run_recipe
     from ..recipe.recipe import load
-    from ..recipe.steps import credit_line, credit_step
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
@@ -116,11 +116,10 @@ def run(
         ray_address=ray,
     )
     show_funnel(report, Console(quiet=quiet))
-    trains = loaded.head.train is not None
-    if not quiet and trains and credit_step(loaded.steps) is None:
-        typer.echo(credit_line(loaded.steps, trains=True))
-    for line in [] if quiet else retry_hints(loaded, report):
-        typer.echo(line)
+    if not quiet:
+        tell_of_credit(loaded)
+        for line in retry_hints(loaded, report):
+            typer.echo(line)
     if not allow_empty:
         check_not_empty(loaded, report)
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ...operators import RejuiceError
-from .options import EPILOG, DatasetPath, Debug, StoppedError, overrides_of, warn_of_groups
+from .options import (
+    EPILOG,
+    DatasetPath,
+    Debug,
+    StoppedError,
+    overrides_of,
+    tell_of_credit,
+    warn_of_groups,
+)
 from .runs import RUNS, Trust, check_trusted
 
 if TYPE_CHECKING:
@@ -74,7 +82,6 @@ def train(
     from ...trainer.run import TrainingRun
     from ..console import Console
     from ..recipe.recipe import load
-    from ..recipe.steps import credit_line, credit_step
 
     path, folder = _found(recipe, output, resume, trust)
     flags = {
@@ -95,8 +102,8 @@ def train(
     elif not _show_finished(run, folder, console):
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
-            if not quiet and credit_step(loaded.steps) is None:
-                typer.echo(credit_line(loaded.steps, trains=True), err=True)
+            if not quiet:
+                tell_of_credit(loaded, err=True)
             _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 

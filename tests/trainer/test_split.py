@@ -139,17 +139,17 @@ def test_a_recipe_that_does_not_grade_is_refused(parts):
     "written",
     [{"algorithm.use_kl_in_reward": True}, {"algorithm": {"use_kl_in_reward": True}}],
 )
-def test_a_penalty_within_rewards_is_not_for_turns(parts, written):
-    """The reward of a trajectory is that of each turn; each turn would have another penalty."""
-    penalty = Train(verl=written)
-    check_section(parts(PLAIN), penalty, "recipe.yaml")
-    with pytest.raises(RecipeError) as caught:
-        check_section(parts(AGENTS), penalty, "recipe.yaml")
-    assert str(caught.value) == (
-        "recipe.yaml: algorithm.use_kl_in_reward gives each turn a reward of its own, and a reward "
-        "is that of a trajectory; set kl_coef instead"
-    )
-    check_section(parts(AGENTS), Train(verl={"algorithm.use_kl_in_reward": False}), "recipe.yaml")
+def test_a_penalty_within_rewards_is_refused(parts, written):
+    """The advantage would not know of it."""
+    for process in (PLAIN, AGENTS):
+        with pytest.raises(RecipeError) as caught:
+            check_section(parts(process), Train(verl=written), "recipe.yaml")
+        assert str(caught.value) == (
+            "recipe.yaml: algorithm.use_kl_in_reward changes rewards after the recipe's steps have "
+            "made advantages of them; set kl_coef instead"
+        )
+        without = Train(verl={"algorithm.use_kl_in_reward": False})
+        check_section(parts(process), without, "recipe.yaml")
 
 
 def test_a_mean_over_turns_is_for_agents(parts):

@@ -57,7 +57,7 @@ def test_what_is_in_the_way_of_the_recipe(run, profile):
         ("reward.custom_reward_function.path", "mine.py", f"cannot be 'mine.py': {REWARDS}; add a step that gives the reward"),
         ("reward.reward_model.enable", True, f"cannot be True: {REWARDS}; add a step that gives the reward"),
         ("custom_reward_function.path", "mine.py", f"cannot be 'mine.py': {REWARDS}; add a step that gives the reward"),
-        ("algorithm.adv_estimator", "gae", "cannot be 'gae': the advantage is the recipe's; set the fields of grpo_advantage_mapper"),
+        ("algorithm.adv_estimator", "gae", "cannot be 'gae': the advantage is the recipe's; set the fields of grpo_advantage_mapper, or write the column `advantage`"),
         ("algorithm.filter_groups.enable", True, "cannot be True: verl's filter of groups does not run beside the recipe; drop groups by a step of the recipe, and set train.refill"),
         ("critic.enable", True, "cannot be True: GRPO has no critic; leave it out"),
         ("trainer.critic_warmup", 5, "cannot be 5: GRPO has no critic to warm up: steps would update nothing; leave it out"),
