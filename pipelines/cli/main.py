@@ -116,10 +116,9 @@ def run(
         ray_address=ray,
     )
     show_funnel(report, Console(quiet=quiet))
-    if not quiet:
-        tell_of_credit(loaded)
-        for line in retry_hints(loaded, report):
-            typer.echo(line)
+    tell_of_credit(loaded, quiet=quiet)
+    for line in [] if quiet else retry_hints(loaded, report):
+        typer.echo(line)
     if not allow_empty:
         check_not_empty(loaded, report)
 

@@ -152,9 +152,9 @@ def warn_of_groups(
         warn(line)
 
 
-def tell_of_credit(recipe: Recipe, *, err: bool = False) -> None:
+def tell_of_credit(recipe: Recipe, *, quiet: bool, err: bool = False) -> None:
     """Print that training adds the step that gives the advantage, if it does."""
     from ..recipe.steps import credit_line, credit_step
 
-    if recipe.head.train is not None and credit_step(recipe.steps) is None:
+    if not quiet and recipe.head.train is not None and credit_step(recipe.steps) is None:
         typer.echo(credit_line(recipe.steps, trains=True), err=err)

@@ -102,8 +102,7 @@ def train(
     elif not _show_finished(run, folder, console):
         with ExitStack() as stack:
             run, server = _prepare(loaded, folder, resume, console, stack)
-            if not quiet:
-                tell_of_credit(loaded, err=True)
+            tell_of_credit(loaded, quiet=quiet, err=True)
             _train(run, server, loaded.head.project_name, folder, resume, quiet)
 
 
