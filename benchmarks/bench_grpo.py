@@ -58,14 +58,16 @@ def data() -> None:
         subprocess.run([_REJUICE, "data", path, *words, "--levels", "1,2"], check=True)
 
 
-def train(recipe: str, seed: int, steps: int) -> None:
+def train(
+    recipe: str, seed: int, steps: int, recipes: Path = _ROOT / "recipes", runs: Path = _RUNS
+) -> None:
     """One run, unless it is there."""
-    folder = _RUNS / f"{recipe}-{seed}"
+    folder = runs / f"{recipe}-{seed}"
     if (folder / "curves.png").exists():
         return
     subprocess.run(
         [
-            _REJUICE, "train", _ROOT / "recipes" / f"{recipe}.yaml", "--output", folder,
+            _REJUICE, "train", recipes / f"{recipe}.yaml", "--output", folder,
             "--steps", str(steps), "--train.seed", str(seed), "--train.save_every", "0",
         ],
         cwd=_ROOT,
@@ -142,18 +144,18 @@ def interval(values: Array) -> str:
     return f"{values.mean():.3f} ± {half:.3f}"
 
 
-def table(recipes: list[str]) -> None:
+def table(recipes: list[str], found_in: Path = _RUNS) -> None:
     """Print what the runs show, and how they differ from the first recipe, seed by seed."""
     runs = {
         recipe: {
             int(folder.name.rpartition("-")[2]): load(folder)
-            for folder in sorted(_RUNS.glob(f"{recipe}-*"))
+            for folder in sorted(found_in.glob(f"{recipe}-*"))
             if (folder / "curves.png").exists()
         }
         for recipe in recipes
     }
     if not all(runs.values()):
-        sys.exit(f"there is no finished run in {_RUNS}")
+        sys.exit(f"there is no finished run in {found_in}")
     budget = min(run.tokens_S[-1] for seeds in runs.values() for run in seeds.values())
     print(f"\nat {budget:,.0f} generated tokens")
     found = {
