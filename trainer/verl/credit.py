@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import flat, mean_of_lists, numbers
+from ...operators.columns import ROW_CONTRACT, flat, is_list, mean_of_lists, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ..run import ESTIMATOR
@@ -66,7 +66,7 @@ def row_advantages(table: pa.Table) -> NDArray[np.float64]:
     if "advantage" in table.column_names:
         found_N = numbers(table, "advantage")
     if "turn_advantage" in table.column_names:
-        means = mean_of_lists(table["turn_advantage"])
+        means = mean_of_lists(_lists(table, "turn_advantage"))
         of_turns_N = np.asarray(means.is_valid())
         found_N = np.where(of_turns_N, np.asarray(means.fill_null(np.nan)), found_N)
     return found_N
@@ -76,7 +76,7 @@ def has_signal(table: pa.Table) -> NDArray[np.bool_]:
     """Return which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
     found_N: NDArray[np.bool_] = np.nan_to_num(row_advantages(table)) != 0
     if "turn_advantage" in table.column_names:
-        lists = flat(table["turn_advantage"])
+        lists = _lists(table, "turn_advantage")
         rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
         other_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 0.0)) != 0
         found_N |= np.bincount(rows_M, other_M, len(lists)) > 0
@@ -91,7 +91,7 @@ def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
     """
     masked_N: NDArray[np.bool_] = loss_weights(table) == 0
     if "token_weight" in table.column_names:
-        lists = flat(table["token_weight"])
+        lists = _lists(table, "token_weight")
         given_N = np.asarray(lists.is_valid())
         rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
         trains_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 1.0)) != 0
@@ -107,8 +107,8 @@ def loss_weights(table: pa.Table) -> NDArray[np.float64]:
     """
     if "loss_weight" not in table.column_names:
         return np.ones(table.num_rows)
-    column = flat(table["loss_weight"])
-    weight_N = np.asarray(pc.fill_null(column.cast(pa.float64()), 1.0))
+    null_N = np.asarray(flat(table["loss_weight"]).is_null())
+    weight_N = np.where(null_N, 1.0, numbers(table, "loss_weight"))
     wrong_N = ~((weight_N >= 0) & (weight_N <= 1))
     if wrong_N.any():
         row = int(np.flatnonzero(wrong_N)[0])
@@ -121,7 +121,7 @@ def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
     advantage_R = np.repeat(row_advantages(table), turns_N)
     if "turn_advantage" not in table.column_names:
         return advantage_R
-    lists, turn_N = flat(table["turn_advantage"]), np.array(turns_N, np.int64)
+    lists, turn_N = _lists(table, "turn_advantage"), np.array(turns_N, np.int64)
     given_N = np.asarray(lists.is_valid())
     lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     wrong_N = given_N & (lengths_N != turn_N)
@@ -140,7 +140,7 @@ def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
     weight_M = np.ones(int(tokens_N.sum()))
     if "token_weight" not in table.column_names:
         return weight_M
-    lists = flat(table["token_weight"])
+    lists = _lists(table, "token_weight")
     given_N = np.asarray(lists.is_valid())
     lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
     wrong_N = given_N & (lengths_N != tokens_N)
@@ -156,6 +156,15 @@ def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
         raise _wrong(table, row, found, "write 0 for a token that does not train")
     weight_M[np.repeat(given_N, tokens_N)] = values_M
     return weight_M
+
+
+def _lists(table: pa.Table, name: str) -> pa.Array:
+    """Return a column of lists of numbers."""
+    column = flat(table[name])
+    numeric = is_list(column.type) and pa.types.is_primitive(column.type.value_type)
+    if not (numeric or pa.types.is_null(column.type)):
+        raise DataError(f"the column {name} is {column.type}", "write lists of numbers")
+    return column.cast(ROW_CONTRACT[name])
 
 
 def _wrong(table: pa.Table, row: int, found: str, right: str) -> DataError:

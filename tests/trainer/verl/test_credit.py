@@ -122,6 +122,20 @@ def test_one_weight_for_each_token_and_one_advantage_for_each_turn(stage):
         TokenCredit.of(table, [[3]])
 
 
+@pytest.mark.parametrize("name", ["token_weight", "turn_advantage", "loss_weight", "advantage"])
+def test_columns_of_another_type_are_an_error(name):
+    import pyarrow as pa
+
+    from rejuice.trainer.verl.credit import TokenCredit
+
+    table = pa.table({"response_id": ["a"], "advantage": [1.0]})
+    if name == "advantage":
+        table = table.drop_columns([name])
+    table = table.append_column(name, pa.array(["1"]))
+    with pytest.raises(DataError, match=name):
+        TokenCredit.of(table, [[3]])
+
+
 def test_turns_train_with_advantages_of_their_own(stage):
     here = stage([*GRADED, own("turn_advantage")], rollout=AGENTS)
     here.play(
