@@ -211,8 +211,15 @@ class _ComponentShare(NamedTuple):
     dominant: int
 
 
+_ROUNDING = 1e-6
+
+
 def component_advantages(rows: RowTable) -> dict[str, Array]:
-    """A_ic of each component, float64[N]; NaN where a row has no advantage."""
+    """A_ic of each component, float64[N].
+
+    NaN where a row has no advantage, or where those of its group are not in proportion to the
+    distances of its rewards from their mean: then no component has a part of them.
+    """
     table, groups = rows.table, rows.groups
     advantage_N, reward_N = column_values(table, "advantage"), column_values(table, "reward")
     valid_N = np.isfinite(advantage_N) & np.isfinite(reward_N)
@@ -220,6 +227,9 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     spread_G = groups.sum(np.where(valid_N, np.abs(distance_N), 0.0))
     scale_G = groups.sum(np.where(valid_N, np.abs(advantage_N), 0.0))
     factor_G = np.divide(scale_G, spread_G, out=np.zeros(len(spread_G)), where=spread_G > 0)
+    far_N = np.abs(np.nan_to_num(advantage_N) - distance_N * factor_G[groups.codes_N])
+    other_N = valid_N & (far_N > _ROUNDING * np.maximum(1.0, np.abs(np.nan_to_num(advantage_N))))
+    valid_N = valid_N & ~(groups.sum(other_N) > 0)[groups.codes_N]
     found = {}
     for name in rows.components:
         added_N = column_values(table, f"contribution_{name}")

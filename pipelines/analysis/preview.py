@@ -135,6 +135,9 @@ def _component_mass(rows: RowTable, kept_N: Array, length_N: Array) -> dict[str,
     if not whole:
         return {}
     parts = component_advantages(rows)
+    known_N = np.isfinite(np.sum([*parts.values()] or [np.zeros(len(weight_N))], axis=0))
+    if (weight_N * np.abs(advantage_N))[~known_N].any():
+        return {}
     return {
         name: float((weight_N * np.nan_to_num(part_N) * np.sign(advantage_N)).sum()) / whole
         for name, part_N in parts.items()
@@ -332,13 +335,16 @@ def _lines(found: Preview) -> list[str]:
     if mass and abs(rest := 1 - sum(mass.values())) > _ROUNDING:
         mass["summed before sampling"] = rest  # Rewards that came with the responses.
     components = ", ".join(f"{name} {share:.0%}" for name, share in mass.items())
+    nothing = "none: all advantages are 0"
+    if found.groups_left > found.without_signal:
+        nothing = "not known by component: advantages are not in proportion to rewards"
     quarters = ", ".join(f"{mass:.0%}" for mass in found.length_mass)
     unit = "tokens" if found.tokens is not None else "characters: there are no token ids"
     factor, low, high = found.refill
     lines = [
         f"rows left              {found.kept:,} of {found.responses:,}, in {left:,} groups",
         f"groups without signal  {signal:,} of the {left:,} left",
-        f"gradient mass          {components or 'none: all advantages are 0'}",
+        f"gradient mass          {components or nothing}",
     ]
     if quarters:
         lines.append(f"  by length            {quarters} (quarters, the shortest first; {unit})")

@@ -1,17 +1,22 @@
 """What training would get, on the shared tiny run by hand."""
 
+from io import StringIO
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
-from rejuice.operators import DataError
-from rejuice.pipelines.analysis.preview import preview, refill_figures, step_cost
+from rejuice.operators import DataError, Mapper
+from rejuice.pipelines.analysis.preview import preview, refill_figures, show_preview, step_cost
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whole
 from rejuice.pipelines.cli.main import app
+from rejuice.pipelines.console import Console
 from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.pipelines.recipe.train import Train
 
 
@@ -61,6 +66,31 @@ def test_rows_that_a_step_adds_are_no_responses(tmp_path):
     found = previewed(recipe)
     assert (found.responses, found.prompts, found.kept, found.groups_left) == (12, 3, 8, 2)
     assert (found.without_signal, found.refill.factor) == (0, 1.5)
+
+
+class RankAdvantageMapper(Mapper):
+    """Another advantage than a distance of rewards."""
+
+    def reads(self):
+        return ("reward",)
+
+    def writes(self):
+        return ("advantage",)
+
+    def map(self, table):
+        return {"advantage": pa.array([float(k % 3 - 1) for k in range(table.num_rows)])}
+
+
+def test_an_advantage_of_ones_own_has_no_parts_by_component(tiny):
+    (one,) = open_stored(tiny.path).sets
+    operators = [*(step.operator for step in one.steps[:-1]), RankAdvantageMapper()]
+    found = preview(replay(*whole(one), number_steps(operators)))
+    assert [*found.advantages] == ["rank_advantage_mapper"]
+    assert found.advantages["rank_advantage_mapper"] == (pytest.approx(5 / 8), 1.0, -1.0)
+    assert found.component_mass == {}
+    console = Console(file=StringIO(), width=200)
+    show_preview("tiny", found, None, None, console)
+    assert "not known by component" in console.file.getvalue()
 
 
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
