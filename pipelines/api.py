@@ -130,10 +130,9 @@ class Result(_ResultRows):
 
         finished, stored = self._stored()
         page = Page(finished.page if output is None else Path(output))
-        try:
-            build_page(page_of([(stored.path, stored)]), page.path)
-        except DataError as error:
-            raise DataError(error.found, error.right.replace("--output", "output")) from None
+        path = stored.path if finished.has_export else None
+        with finished.errors_in_python():
+            build_page(page_of([(path, stored)]), page.path)
         if show and sys.stdout.isatty():
             webbrowser.open(page.path.resolve().as_uri())
         return page
@@ -153,7 +152,8 @@ class Result(_ResultRows):
 
         finished, stored = self._stored()
         name = row if isinstance(row, str) else f"row {row}"
-        text = explain_row(stored, name, everything=everything)
+        with finished.errors_in_python():
+            text = explain_row(stored, name, everything=everything, in_python=True)
         return Explanation(finished.in_python(text))
 
     def _stored(self) -> tuple[_FinishedRun, Stored]:
@@ -281,12 +281,18 @@ class _FinishedRun(NamedTuple):
         return Path("rejuice.html")
 
     def in_python(self, text: str) -> str:
-        """Return a text of a command without names of temporary files and with options as here."""
-        # Values of rows are in lines that begin with spaces.
-        option = "--all"
-        text = re.sub(rf"(?m)^(\S.*){option}$", r"\1everything=True", text)
+        """Return a text of a command without names of temporary files."""
         text = text if self.table is None else text.replace(self.table, _TABLE)
         return text if self.has_export else text.replace(str(self.export), "the result's table")
+
+    @contextmanager
+    def errors_in_python(self) -> Iterator[None]:
+        """Keep names of temporary files out of errors, and name options as they are here."""
+        try:
+            yield
+        except DataError as error:
+            right = self.in_python(error.right).replace("--output", "output")
+            raise DataError(self.in_python(error.found), right, where=error.where) from None
 
 
 def _on_disk(recipe: Recipe) -> tuple[Recipe, _TemporaryFolder | None]:

@@ -555,10 +555,18 @@ def _fields(operator: Operator) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value != {}}
 
 
-def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
+def explain_row(
+    stored: Stored, row: str, *, everything: bool = False, in_python: bool = False
+) -> str:
     """Return what each step did to a row, from the dataset to its end.
 
     Of several rows there is a line for each. Of a training run, the last step that has it counts.
+
+    Args:
+        stored: the run.
+        row: a `response_id` or `prompt_id`, or the beginning of one, or `row 4`.
+        everything: all rows, values and lines, whatever their length.
+        in_python: recommend `result.explain`, not the command.
 
     Raises:
         DataError: what the steps did is not on file, or no row has that id.
@@ -570,7 +578,7 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
             found = list(islice(row_paths(one, name, row), None if everything else _MOST_ROWS + 1))
             if found:
                 others = [other.name for other in with_row if other is not one]
-                text = _text(stored, found, everything)
+                text = _text(stored, found, everything, in_python)
                 return "".join([text, *_also_in(others, one)])
     if _number(row) is not None:
         n = sum(int(latest[0].source(part).num_rows) for part in range(latest[0].parts))
@@ -579,17 +587,21 @@ def explain_row(stored: Stored, row: str, *, everything: bool = False) -> str:
     raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
 
 
-def _text(stored: Stored, found: list[RowPath], everything: bool) -> str:
+def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: bool) -> str:
     if everything:
-        return "\n".join(_history(path, everything) for path in found)
+        return "\n".join("\n".join(row_lines(path, everything=True)) + "\n" for path in found)
     if len(found) == 1:
-        return _history(found[0], everything)
+        return _history(found[0], in_python)
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
     ids = _short_ids(shown)
     lines = [*_prompt_line(shown), *_table(shown, ids), *_meanings(shown)]
     more = "more than " if len(found) > _MOST_ROWS else ""
     rows = f"{more}{len(shown):,} rows"
-    lines.append(f"{rows}; one of them in full: {_command(stored, shown[0], ids[0])}, all: --all")
+    if in_python:
+        others = f"result.explain({json.dumps(ids[0], ensure_ascii=False)}), all: everything=True"
+    else:
+        others = f"{_command(stored, shown[0], ids[0])}, all: --all"
+    lines.append(f"{rows}; one of them in full: {others}")
     return "\n".join(lines) + "\n"
 
 
@@ -601,12 +613,13 @@ def _command(stored: Stored, path: RowPath, row: str) -> str:
     return f"rejuice explain {shlex.join(words)}"
 
 
-def _history(path: RowPath, everything: bool) -> str:
-    lines = row_lines(path, everything=everything)
-    if not everything and len(lines) > _MOST_LINES:
+def _history(path: RowPath, in_python: bool) -> str:
+    lines = row_lines(path)
+    if len(lines) > _MOST_LINES:
         first = _MOST_LINES - _LAST_LINES - 1
         left_out = len(lines) - first - _LAST_LINES
-        cut = f"... {left_out:,} more lines: add --all"
+        right = "add everything=True" if in_python else "add --all"
+        cut = f"... {left_out:,} more lines: {right}"
         lines = [*lines[:first], cut, *lines[-_LAST_LINES:]]
     return "\n".join(lines) + "\n"
 

@@ -328,7 +328,6 @@ def test_a_notebook_shows_a_result_with_three_plots():
     assert "reward of" not in run(Recipe([LongFilter()], own))._repr_html_()
 
 
-@pytest.mark.xfail(reason="commands of signs and an unknown row name a temporary file")
 @pytest.mark.parametrize(
     ("export", "from_file"), [(None, False), (None, True), ("out/mine.parquet", False)]
 )
@@ -349,13 +348,18 @@ def test_a_result_writes_its_page_and_explains_its_rows(in_terminal, tmp_path, e
     assert text.endswith("08_long_filter: dropped, short (it has fewer than 3 characters)\n")
     assert f"{'rows.parquet' if from_file else 'the table'}, row 2\n" in text
     rows = result.explain("row 1")
-    assert "rejuice explain " + (export or "the result's table") in rows
-    assert rows.endswith("all: everything=True\n")
+    kept = result.table["response_id"][0].as_py()[:8]
+    hint = f'3 rows; one of them in full: result.explain("{kept}"), all: everything=True'
+    assert rows.splitlines()[-1] == hint
+    assert result.explain(kept).splitlines()[0] == f"response_id {result.table['response_id'][0]}"
     assert result.explain(1) == rows
     assert "04_group_stats_mapper: kept" in result.explain("row 1", everything=True)
     assert gettempdir() + "/rejuice-" not in html + text + rows
-    with pytest.raises(DataError, match="no row has an id that begins with 'row 9'"):
+    assert ("rejuice audit " in html) == ("rejuice audit out/mine.parquet" in html) == bool(export)
+    with pytest.raises(DataError) as caught:
         result.explain("row 9")
+    origin = "rows.parquet" if from_file else "the table"
+    assert caught.value.found == f"{origin} has 3 rows, and no row 9"
 
 
 def test_a_page_elsewhere_is_named_and_not_replaced(in_terminal, tmp_path):

@@ -273,7 +273,7 @@ class PageCurves(NamedTuple):
 class PageRun(NamedTuple):
     """What the head of the page says of a run; empty texts for what is not known."""
 
-    path: str  # as it was given
+    path: str  # as it was given; empty for a result in memory
     kind: str  # `export`, `training run` or `training step`
     recipe: str  # name of the file
     model: str  # the policy that was sampled
@@ -291,6 +291,11 @@ class PageData(NamedTuple):
     runs: tuple[PageRun, ...] = ()
     # of two runs side by side, see `pair_facts`; else None
     pair: Mapping[str, Any] | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is of a result in memory, which has no file that a command could name."""
+        return any(not run.path for run in self.runs)
 
 
 class PageSummary(NamedTuple):
@@ -521,9 +526,13 @@ class _Writer:
         head["with_texts"] = shown = int(sizes_G[included_G].sum())
         self.with_texts += shown
         if shown < each.rows:
+            others = (
+                " (--most_mb); figures are those of all. Of the others: rejuice explain PATH ID. "
+            )
+            if self._data.in_memory:
+                others = "; figures are those of all. Of the others: result.explain(ID). "
             head["banner"] += (
-                f"The texts of {shown:,} of {each.rows:,} rows are in this page (--most_mb); "
-                "figures are those of all. Of the others: rejuice explain PATH ID. "
+                f"The texts of {shown:,} of {each.rows:,} rows are in this page{others}"
             )
 
     def _add(self, block: bytes) -> int:

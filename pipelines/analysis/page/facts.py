@@ -25,10 +25,10 @@ from .build import PageRun
 _MOST_MODELS = 4
 
 
-def run_facts(path: AnyPath, stored: Stored) -> PageRun:
+def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
     """Return the facts of a run; what is not on file is empty."""
     return PageRun(
-        path=str(path),
+        path="" if path is None else str(path),
         kind=stored.kind,
         recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
         model=", ".join(_models(stored)),
@@ -71,10 +71,13 @@ def _date(stored: Stored) -> str:
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def sign_facts(path: AnyPath, sign: SignResult) -> Mapping[str, Any]:
-    """Return a sign of reward hacking, with the command that prints the rows behind it."""
-    command = f"rejuice audit {shlex.quote(str(path))}"
-    if sign.rows:
+def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
+    """Return a sign of reward hacking, with the command that prints the rows behind it.
+
+    The command is empty where the run has no path.
+    """
+    command = "" if path is None else f"rejuice audit {shlex.quote(str(path))}"
+    if path is not None and sign.rows:
         command += f" --rows {shlex.quote(sign.name.replace(' ', '_'))}"
     effect = None if math.isnan(sign.effect) else sign.effect
     return {**sign._asdict(), "effect": effect, "rows": len(sign.rows), "command": command}

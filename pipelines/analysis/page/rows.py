@@ -523,11 +523,12 @@ def _slim(turns: Any, wanted: Sequence[str]) -> Any:
 # --- The page of a stored run ---------------------------------------------------------
 
 
-def page_of_stored(path: AnyPath, stored: Stored) -> PageData:
+def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
     """Return the page of a stored run.
 
     Args:
-        path: as it was given.
+        path: as it was given; None: its files are those of a result in memory, which no command is
+            to name.
         stored: what is there.
 
     Raises:
@@ -598,8 +599,10 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
     return np.concatenate([each.numbers(first) for each, first in pairs])
 
 
-def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
+def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
     """Return one page of one or more stored runs, each with the path that was given for it.
+
+    Only where there is a single one, its path may be None, see `page_of_stored`.
 
     Raises:
         RejuiceError: files of a run are damaged.
@@ -619,11 +622,11 @@ def page_of(runs: Sequence[tuple[AnyPath, Stored]]) -> PageData:
     )
 
 
-def _pair(runs: Sequence[tuple[AnyPath, Stored]]) -> Mapping[str, Any] | None:
+def _pair(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
     if len(runs) != 2:
         return None
     (a, one), (b, two) = runs
-    return pair_facts(a, b, (one, two))
+    return None if a is None or b is None else pair_facts(a, b, (one, two))
 
 
 def _named(page: PageData, path: str) -> PageData:

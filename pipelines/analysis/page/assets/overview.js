@@ -86,10 +86,12 @@ function signsPanel() {
     sign.p === null ? null : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
   const place = figureTable(headings, rows);
   const table = place.firstChild;
-  table.tHead.rows[0].append(make("th", { text: "its rows" }));
+  // A result in memory has no file that a command could name.
+  const withCommands = HEAD.signs.some((sign) => sign.command);
+  if (withCommands) table.tHead.rows[0].append(make("th", { text: "its rows" }));
   HEAD.signs.forEach((sign, at) => {
     table.tBodies[0].rows[at].classList.toggle("alarm", sign.alarm);
-    table.tBodies[0].rows[at].append(make("td", {}, commandBox(sign.command)));
+    if (withCommands) table.tBodies[0].rows[at].append(make("td", {}, commandBox(sign.command)));
   });
   const panel = make("div", { class: "panel", id: "signs" }, make("h3", { text: "Signs of reward hacking" }),
     make("div", { class: "hint", text: "What the reward goes with, against permuted groups: of clean runs, at most 1 in "

@@ -218,6 +218,11 @@ def test_texts_are_left_out_above_a_size(export, rejuice, tmp_path):
     assert "It is 7." in rejuice("explain", export.with_suffix(".run") / "recipe.yaml", row)[1]
     assert rejuice("view", export, "--most_mb", 60, "--no_open", "-o", "p.html")[0] == 0
     assert len(Page(tmp_path / "p.html").rows()) == 12
+    build_page(page_of([(None, open_stored(export))]), tmp_path / "p.html", most_bytes=1)
+    banner = Page(tmp_path / "p.html").head["sets"][0]["banner"]
+    assert banner.endswith(
+        "are in this page; figures are those of all. Of the others: result.explain(ID). "
+    )
 
 
 @pytest.mark.slow
