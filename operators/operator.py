@@ -345,6 +345,10 @@ class ResumableOperator(Operator):
             for row, change in self.process_rows(*chunk):
                 yield number, row, change
 
+    def findable(self, table: pa.Table, rows: Sequence[int]) -> Sequence[int]:
+        """Those of some rows whose result may be that of an equal row: by default all."""
+        return rows
+
     def largest_result(self) -> tuple[int, int]:
         """What a row may become: most rows, and most bytes of text in one of their columns, about.
 

@@ -257,6 +257,11 @@ class RolloutMapper(ResumableOperator):
             else:
                 yield row, Prompt(chat, int(seeds_N[row]))
 
+    def findable(self, table: pa.Table, rows: Sequence[int]) -> Sequence[int]:
+        # A repeated prompt is dropped; the group of its first row is not that of another one.
+        repeated_N = Groups.of(table).position() > 0
+        return [row for row in rows if not repeated_N[row]]
+
     def process_rows(self, table: pa.Table, rows: Sequence[int]) -> Iterator[tuple[int, Change]]:
         for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
             yield row, change

@@ -298,9 +298,10 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
             lines += _explained(each.step.operator, each.after, after)
             if before >= 0:
                 lines += pack([*evidence_lines(each, before), *sum_lines(each, before)])
+    lines.append(end_of(path))
     if path.dropped_by is not None:
         lines += evidence_lines(path.dropped_by, path.places[-1])
-    return [*lines, end_of(path)]
+    return lines
 
 
 def _origin(one: StoredSet) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...operators import DataError, PromptTemplateMapper
 from ..dataset.files import suffix_of
 from ..recipe.recipe import Recipe
-from ..recipe.steps import gives_responses
+from ..recipe.steps import gives_responses, is_sampling
 from .frame import GroupStarts, check_contiguous
 
 # In double quotes of a shell, with single ones in them.
@@ -33,18 +33,17 @@ def check_prompts(
     try:
         check_contiguous(parts, place)
     except DataError as error:
-        right = ", or ".join((*_keep_one(recipe), _sort(recipe)))
-        raise DataError(error.found, right) from None
+        raise DataError(error.found, ", or ".join(_remedies(recipe))) from None
 
 
-def _keep_one(recipe: Recipe) -> Iterator[str]:
-    """Yield the step that keeps one of equal questions, unless a row is a response of its own."""
-    column = _column(recipe)
-    if column is not None and any(gives_responses(step.operator) for step in recipe.steps):
-        yield (
-            "keep one of them by the first step "
-            f"`exact_deduplicator: {{column: {column}, within: all}}`"
-        )
+def _remedies(recipe: Recipe) -> Iterator[str]:
+    """Yield what fits: a prompt is sampled once, and each row may have responses of its own."""
+    column, operators = _column(recipe), [step.operator for step in recipe.steps]
+    if column is not None and any(map(gives_responses, operators)):
+        step = f"exact_deduplicator: {{column: {column}, within: all}}"
+        yield f"keep one of them by the first step `{step}`"
+    if column is None or not any(map(is_sampling, operators)):
+        yield _sort(recipe)
 
 
 def _sort(recipe: Recipe) -> str:

@@ -128,7 +128,7 @@ class _OpenChunk:
         self._journal: Journal | None = None
         self._damages = 0
 
-    def open(self) -> bool:
+    def open(self, operator: ResumableOperator) -> bool:
         """Find the rows that are finished; gives whether the whole chunk is."""
         finished = dict[int, Entry]()
         is_whole = is_finished(self.whole, self.keys)
@@ -140,7 +140,8 @@ class _OpenChunk:
             self._kept.add(self.whole, self.keys)
             return True
         rows = [row for row in range(self.rows) if row not in finished]
-        self.unwritten = self._kept.find(self.whole, self.keys, rows)
+        findable = operator.findable(self.table, rows)
+        self.unwritten = self._kept.find(self.whole, self.keys, findable)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
         self._check_types({**finished, **self.unwritten})
         self.left = set(rows) - self.unwritten.keys()
@@ -330,7 +331,7 @@ class _Window:
             table = read_columns(self._operator, frame)
             chunk = _OpenChunk(todo, table, frame.num_rows, self._kept, self._types)
             yield from self._wait_for(chunk)
-            is_whole = chunk.open()
+            is_whole = chunk.open(self._operator)
             self._task.find(chunk.rows - len(chunk.left))
             if chunk.left:
                 self._before()

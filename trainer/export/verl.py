@@ -210,9 +210,12 @@ def _word(value: Any) -> str:
         return "[" + ",".join(map(_word, value)) + "]"
     if not isinstance(value, str):
         return str(value)
-    from hydra.core.override_parser.types import Quote, QuotedString
-
-    return value if _PLAIN.fullmatch(value) else QuotedString(value, Quote.single).with_quotes()
+    if _PLAIN.fullmatch(value):
+        return value
+    # In Hydra's grammar, backslashes count only before a quote, and at the end: there they are
+    # doubled, and the quote is escaped. Written here, as Hydra need not be installed.
+    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + (m[2] and "\\'"), value)
+    return f"'{escaped}'"
 
 
 _PLAIN = re.compile(r"/[A-Za-z0-9_./:+-]*")

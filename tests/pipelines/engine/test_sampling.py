@@ -238,3 +238,25 @@ def test_two_runs_in_one_process_do_not_mix(recipe_of, tmp_path):
         for override in overrides:
             for row in pq.read_table(override["export_path"]).to_pylist():
                 assert row["response"].split(":")[0] == str(row["sampling"]["seed"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [["1 + 1?", "1 + 1?", "2 + 1?"], ["3 + 1?", "1 + 1?", "1 + 1?"]])
+def test_a_repeated_prompt_is_dropped_in_whatever_is_found_in_the_cache_too(recipe_file, again):
+    def dropped(questions):
+        path = recipe_file(
+            [
+                {"prompt_template_mapper": {}},
+                {"policy_rollout_mapper": {"n": 2, "max_tokens": 4}},
+                {"length_filter": {"min": 0}},
+            ],
+            [{"question": text, "answer": "2"} for text in questions],
+        )
+        recipe = load(path)
+        engine.run(recipe, overwrite=True)
+        found = Counter(row["reason"] for row in decisions_of(path))
+        return found, pq.read_table(recipe.head.export_path).num_rows
+
+    assert dropped(["1 + 1?", "2 + 1?"]) == ({}, 4)
+    assert dropped(again) == ({"repeated_prompt": 1}, 4)
+    assert dropped(again[::-1]) == ({"repeated_prompt": 1}, 4)

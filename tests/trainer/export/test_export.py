@@ -24,7 +24,7 @@ from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.export.huggingface import export_hf
 from rejuice.trainer.export.trl_formats import Completions, Pairs
-from rejuice.trainer.export.verl import export_verl
+from rejuice.trainer.export.verl import export_verl, override_words
 from rejuice.trainer.export.verl_reward import RowReward
 from rejuice.trainer.split import split_recipe
 
@@ -349,6 +349,16 @@ def test_the_options_that_a_refusal_names_are_enough(recipe, tmp_path, given):
     assert str(caught.value).endswith(f"; give {flags}, or train with `rejuice train`, which runs every step")  # fmt: skip
     made = export_verl(requested, tmp_path / "export", named)
     assert made.scoring.components == ("diversity",)
+
+
+@given(st.text(st.sampled_from("ab\\' \"\n{},:=\u00e9"), max_size=9))
+def test_words_are_quoted_as_hydra_quotes_them(text):
+    """Hydra need not be installed to print them."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    assert override_words({"key": text}) == [
+        f"key={QuotedString(text, Quote.single).with_quotes()}"
+    ]
 
 
 def test_a_step_that_reads_what_verl_does_not_tell_is_refused(recipe, tmp_path):
