@@ -416,7 +416,12 @@ class TokenReports:
     def __call__(self, tokens: int) -> None:
         """Add tokens that have been sampled."""
         self._number += tokens
-        if self._number and time.monotonic() - self._last >= _REPORT_S:
+        if time.monotonic() - self._last >= _REPORT_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was added since the last message."""
+        if self._number:
             self._send(SampledTokens(self._number))
             self._number, self._last = 0, time.monotonic()
 
@@ -480,7 +485,10 @@ def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: C
                 unfinished += 1
                 yield prompt
 
-    with listening(TokenReports(link.send)):
+    reports = TokenReports(link.send)
+    with listening(reports):
         for item in engine.sample(prompts(), settings):
             unfinished -= 1
+            if not unfinished:  # After its last result, nobody listens to an idle process.
+                reports.flush()
             link.send(item)

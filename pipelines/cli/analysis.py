@@ -504,11 +504,7 @@ def view(
         opened = False  # The browser has a tab of it already.
     elif port:
         raise RejuiceError("--port is an option of --live", "add --live")
-    first = _run_of(paths[0])
-    first = first.resolve() if first.is_dir() else first
-    name = f"{first.name if first.is_dir() else first.stem}.html"
-    # A page of a run in an object store is written to the working directory.
-    target = output or (first.with_name(name) if isinstance(first, Path) else Path(name))
+    target = output or _page_of(paths)
     runs = [(path, open_run(path, range_of_steps(steps))) for path in paths]
     summary = build_page(page_of(runs), target, most_bytes=most_mb * 1_000_000)
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
@@ -533,12 +529,24 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
         raise RejuiceError(f"--live follows a training run: {found}", "leave --live out")
 
     def tell(address: str) -> None:
-        typer.echo(f"{address}: open it in a browser; Ctrl-C ends it, and not the run.")
+        typer.echo(f"Open {address} in a browser; Ctrl-C ends it, and not the run.")
         if opened:
             webbrowser.open(address)
 
     serve(RunSoFar(stored.folder, of_run, most_bytes=most_bytes), port, tell)
     typer.echo(f"{paths[0]} has ended.")
+
+
+def _page_of(paths: Sequence[AnyPath]) -> Path:
+    """Return the page of some runs, beside the first; in an object store, the working directory.
+
+    The page of an export is that of its run folder. That of two runs has both names.
+    """
+    runs = [_run_of(path) for path in paths]
+    runs = [path.resolve() if path.is_dir() else path for path in runs]
+    names = [path.name.removesuffix(".run") if path.is_dir() else path.stem for path in runs]
+    name = f"{'-and-'.join(names)}.html"
+    return runs[0].with_name(name) if isinstance(runs[0], Path) else Path(name)
 
 
 def _run_of(path: AnyPath) -> AnyPath:

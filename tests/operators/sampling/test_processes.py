@@ -71,6 +71,15 @@ def test_tokens_are_reported_from_the_processes(two):
     assert len(list(two.sample(ask("tokens"), ONE))) == 1  # Nobody listens.
 
 
+def test_tokens_of_short_calls_are_not_lost(two):
+    """As the turns of agents are, many of which end within a second."""
+    reported = []
+    with listening(reported.append):
+        for _ in range(3):
+            assert len(list(two.sample(ask("tokens", "tokens", "tokens", "tokens"), ONE))) == 4
+    assert sum(reported) == 3 * 4 * 7
+
+
 def test_tokens_are_reported_once_a_second(monkeypatch):
     clock = SimpleNamespace(now=50.0)
     monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)

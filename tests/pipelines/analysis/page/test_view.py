@@ -47,6 +47,11 @@ def test_a_page_of_an_export(export, rejuice, tmp_path):
     assert (status, out) == (0, f"out/curated.html: {counted}. Open it in a browser.\n")
     # It stands beside what was run, also where the recipe is named.
     assert rejuice("view", "recipe.yaml", "--no_open") == (status, out, "")
+    assert rejuice("view", "out/curated.run", "--no_open") == (status, out, "")
+    before = (tmp_path / "out" / "curated.html").read_bytes()
+    _, out, _ = rejuice("view", export, "recipe.yaml", "--no_open")
+    assert out.startswith("out/curated-and-curated.html: 24 rows")
+    assert (tmp_path / "out" / "curated.html").read_bytes() == before
 
 
 @pytest.mark.slow
