@@ -99,7 +99,7 @@ def run(
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
     progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
         loaded,

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
 from ...operators.arrow_compute import pc
-from ...operators.columns import BoolArray, flat
+from ...operators.columns import NOT_APPLICABLE, BoolArray, flat, is_text
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
@@ -145,6 +145,7 @@ def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
             is_first = False
+        # All of these rows match the condition of the step: in others nothing fails.
         table = read_columns(step.operator, plan.frame_before(chunk, step))
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
@@ -163,6 +164,9 @@ def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
         failures = operator.retryable if name.endswith(MISSING) else known
         if failures is None:  # Any reason.
             failed = pc.is_valid(column)
+            if is_text(column.type):
+                failed = pc.and_(failed, pc.not_equal(column, NOT_APPLICABLE))
+                failed = pc.fill_null(failed, False)
         elif failures:
             failed = pc.is_in(column, pa.array(sorted(failures), pa.string()))
         else:

@@ -24,6 +24,7 @@ from ...operators import (
     installed,
 )
 from ...operators.errors import shortened, shown, suggest
+from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer import catalogue
@@ -62,7 +63,8 @@ class StoredOperator(Operator):
     def with_written(self, columns: Sequence[str]) -> StoredOperator:
         """This operator, with the columns that it has written in a run."""
         kind = _kind(self.name(), self.samples, tuple(columns))
-        return build(kind, self.model_extra or {})
+        common = {name: getattr(self, name) for name in COMMON_FIELDS}
+        return build(kind, {**(self.model_extra or {}), **common})
 
     def reads(self) -> Columns:
         return ALL
@@ -218,11 +220,13 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
             "write `field: value`",
             where=where,
         )
-    for field in fields or ():
+    # In YAML 1.1, a bare `on` is the value true.
+    fields = {"on" if field is True else field: value for field, value in (fields or {}).items()}
+    for field in fields:
         if not isinstance(field, str):
             found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
             raise RecipeError(found, "write `field: value`", where=where)
-    return str(name), dict(fields or {})
+    return str(name), fields
 
 
 class MissingPackages:
