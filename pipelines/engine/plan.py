@@ -336,9 +336,7 @@ def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _K
     return _Kept(cache / kept_name(operator.name(), key), version)
 
 
-def _hash(
-    key: str, operator: Operator, version: str | None = None, *, of_row: bool = False
-) -> str:
+def _hash(key: str, operator: Operator, version: str | None = None, *, of_row: bool = False) -> str:
     """Return a key, for a version of the operator's code; None: the present one."""
     fields = cache_key_json(operator, of_row=of_row)
     parts = [key, fields, version or code_version(type(operator))]
