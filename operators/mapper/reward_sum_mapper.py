@@ -93,9 +93,10 @@ class RewardSumMapper(Operator):
     """Write `reward`, float64[N]: the weighted sum of the components named in `weights`.
 
     A component counts in a row if its weight is not 0, its gate is open, and the `where` of the
-    step that wrote it matches the row; otherwise it adds 0, and cannot be missing. A component that counts is missing if its value is null or not finite,
-    or its `_missing` column has a reason; `on_missing` decides what happens to the row. The reward
-    of a row with a missing component is null.
+    step that wrote it matches the row; otherwise it adds 0, and cannot be missing. A component that
+    counts is missing if its value is null or not finite, or its `_missing` column has a reason;
+    `on_missing` decides what happens to the row. The reward of a row with a missing component is
+    null.
 
     With `task`, only rows of that task are summed and only they can be dropped; the others keep
     their reward, do not count in a group's mean and do not make a group mixed. So generation and

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups
 from ..engine.report import StepReport
@@ -251,7 +251,8 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
 def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
     values = _finite(column_values(rows.table, f"reward_{name}"))
     missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
-    counted = missing.drop_null().value_counts().to_pylist()
+    missing = missing.filter(pc.not_equal(missing, NOT_APPLICABLE))
+    counted = missing.value_counts().to_pylist()
     known = len(values) > 0
     return ComponentFigures(
         len(values),

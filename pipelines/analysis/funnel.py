@@ -15,7 +15,15 @@ from rich.text import Text
 
 from ...operators import Change, RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
+from ...operators.columns import (
+    NOT_APPLICABLE,
+    RIGHT,
+    WRONG,
+    flat,
+    is_text,
+    numbers,
+    right_and_wrong,
+)
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
@@ -247,7 +255,9 @@ class _Figures:
     def count_missing(self, missing: Mapping[str, Mapping[str, int]]) -> None:
         """Add why rewards are missing."""
         for component, counts in missing.items():
-            self._missing.update({(component, reason): n for reason, n in counts.items()})
+            found = {(component, reason): n for reason, n in counts.items()}
+            self._missing.update(found)
+            self._missing.pop((component, NOT_APPLICABLE), None)
 
     def look(self, frame: Frame) -> None:
         """Take examples from rows with verdicts; the first in order are wanted."""

@@ -22,6 +22,7 @@ from ..console import figures_table, print_lines, widen_log
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
+from ..engine.conditional_step import matching
 from ..engine.progress import Progress
 from ..engine.report import Report
 from ..engine.steps import AppliedStep
@@ -109,6 +110,7 @@ def _advantages(applied: Sequence[AppliedStep]) -> dict[str, AdvantageFigures]:
         raise DataError("the recipe has no grpo_advantage_mapper", "add one as the last step")
     operator, before = last[-1].step.operator, last[-1].before
     assert isinstance(operator, GrpoAdvantageMapper)
+    before = matching(operator, before)
     view = before.select(operator.reads_of(before.column_names))
     found = {}
     for name in NORMALISATIONS:

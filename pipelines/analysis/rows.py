@@ -19,6 +19,7 @@ from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
+from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
@@ -290,8 +291,10 @@ class _PartRows:
             rows_N = np.flatnonzero(np.asarray(change.reasons.is_valid()))
             self._drop(self.lines.current_N[rows_N], each.step.number, change.reasons.drop_null())
         if isinstance(operator, RewardSumMapper) and each.before.num_rows:
+            own_N = matching_rows(operator, each.before)
             table = each.before.select(operator.reads_of(each.before.column_names))
-            self._contributions(operator, table, self.lines.current_N)
+            table = table if operator.where is None else table.take(pa.array(own_N))
+            self._contributions(operator, table, self.lines.current_N[own_N])
         before_N = self.lines.current_N
         self.lines.follow(change)
         lines_N = before_N if change.parents is None else self.lines.current_N

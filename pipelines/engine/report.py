@@ -24,7 +24,7 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, is_text
+from ...operators.columns import is_text
 from ...operators.disk import NotAFileError
 from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper
@@ -162,8 +162,7 @@ MISSING = "_missing"
 def is_failure(operator: Operator, column: str, value: object) -> bool:
     """Whether a value that a step wrote says that the row failed, and another attempt may not."""
     if column.endswith(MISSING):
-        any_reason = operator.retryable is None and value != NOT_APPLICABLE
-        return any_reason or value in (operator.retryable or ())
+        return operator.retryable is None or value in operator.retryable
     return value in operator.failed_values().get(column, ())
 
 
@@ -323,7 +322,7 @@ def empty_result(operator: Operator, line: StepReport) -> str | None:
         # A column of that name need not hold reasons: an operator of the user's may count in it.
         if not (is_reason and name.startswith("reward_") and "counts" in figures):
             continue
-        counts = {reason: n for reason, n in figures["counts"].items() if reason != NOT_APPLICABLE}
+        counts: Mapping[str, int] = figures["counts"]
         # A component of no number at all may have no figures.
         has_value = line.columns.get(value, {}).get("n", 0) > 0
         if not has_value and not counts.keys() <= operator.not_failures:

@@ -25,9 +25,10 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from . import paid_rows_format as kept_chunk
 from .commit import count_retry, load, retry_count, save
+from .conditional_step import matching_rows
 from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
-from .report import MISSING, may_fail
+from .report import MISSING, may_fail, summarise
 from .steps import StepResult, apply_operator, read_columns
 
 _OPTION = "--retry_missing"
@@ -146,10 +147,13 @@ def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
             count_retry(path.parent)
             is_first = False
         # All of these rows match the condition of the step: in others nothing fails.
-        table = read_columns(step.operator, plan.frame_before(chunk, step))
+        frame = plan.frame_before(chunk, step)
+        table = read_columns(step.operator, frame)
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
-        result = StepResult.of(change, commit.rows_in, commit.seconds)
+        own = pa.array(matching_rows(step.operator, frame))
+        summary = summarise({name: column.take(own) for name, column in change.columns.items()})
+        result = StepResult(change, commit.rows_in, commit.seconds, summary)
         save(path, result, retry_count(path.parent))
         yield len(rows)
 

@@ -55,7 +55,8 @@ class StepResult(NamedTuple):
     change: Change  # to the rows
     rows_in: int  # rows before the step
     seconds: float  # that the operator took
-    summary: Summary  # figures of each written column, see `summarise`
+    # figures of each written column, see `summarise`, over the rows that the step is about
+    summary: Summary
 
     @classmethod
     def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
@@ -90,11 +91,11 @@ def run_step(
     """
     start = clock()
     with prefix_errors_with_step(step):
-        change = compute_change(step.operator, frame, first_row)
+        own = compute_change(step.operator, matching(step.operator, frame), first_row)
+        change = over_all_rows(step.operator, frame, own)
     seconds = clock() - start
-    if not summary:
-        return StepResult(change, frame.num_rows, seconds, {})
-    return StepResult.of(change, frame.num_rows, seconds)
+    figures = summarise(own.columns) if summary else {}
+    return StepResult(change, frame.num_rows, seconds, figures)
 
 
 def iterate_steps(
@@ -161,7 +162,7 @@ def run_in_memory(
 
 def known_change(change: Change) -> RunStep:
     """For `apply_steps`: a change that was computed before, to the rows that a step is about."""
-    return lambda step, frame: whole_result(step, frame, StepResult(change, 0, 0.0, {}))
+    return lambda step, frame: whole_result(step, frame, StepResult.of(change, 0))
 
 
 def whole_result(step: Step, frame: Frame, result: StepResult) -> StepResult:
@@ -172,7 +173,7 @@ def whole_result(step: Step, frame: Frame, result: StepResult) -> StepResult:
     """
     with prefix_errors_with_step(step):
         change = over_all_rows(step.operator, frame, result.change)
-    return StepResult.of(change, frame.num_rows, result.seconds)
+    return result._replace(change=change, rows_in=frame.num_rows)
 
 
 @contextmanager
@@ -276,17 +277,12 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
     return apply_operator(operator, table, table.num_rows)
 
 
-def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
-    """Return the change an operator makes to a whole frame, whatever its scope and condition.
+def compute_change(operator: Operator, frame: Frame, first_row: int) -> Change:
+    """Return the change an operator makes to the rows that it is about, whatever its scope.
 
     Raises:
         RejuiceError: what the operator raised; where its code failed, with the row.
     """
-    change = _change(operator, matching(operator, frame), first_row)
-    return over_all_rows(operator, frame, change)
-
-
-def _change(operator: Operator, frame: Frame, first_row: int) -> Change:
     reduce = _digest if operator.scope is Scope.DATASET else read_columns
     table = reduce(operator, frame)
     start = time.perf_counter()

@@ -178,9 +178,9 @@ class _Followed:
             for other, its in self.origins.items():
                 # Computed in rows that this step is not about, it is as current as before.
                 apart = exclude_each_other(operator.where, self.conditions.get(other))
-                if name in its and other not in writes | removed and other in self.there:
-                    if not apart:
-                        self.stale.setdefault(other, (name, step))
+                is_left = other not in writes | removed and other in self.there
+                if name in its and is_left and not apart:
+                    self.stale.setdefault(other, (name, step))
         before = {name: self.origins.get(name, frozenset()) for name in writes}
         for name in removed | writes:
             self.origins.pop(name, None)
@@ -463,9 +463,9 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     found = list[tuple[str, ...]]()
     for step in recipe.steps:
         operator = step.operator
-        if not found and own and operator.scope is not Scope.ROW:
-            if "prompt_id" in operator.reads():
-                return own
+        is_group_step = operator.scope is not Scope.ROW and "prompt_id" in operator.reads()
+        if not found and own and is_group_step:
+            return own
         if "prompt_id" in operator.writes():
             reads = operator.reads_of(schema.names)
             found.append(tuple(name for name in reads if name in schema.names))

@@ -142,6 +142,16 @@ def of_files(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.operator.name() == "suffix_filter"]
 
 
+PLACES = {"run": "offline: training skips it", "train": "in training: an offline run skips it"}
+"""Where a step exists that does not exist everywhere, by its `on`."""
+
+
+def place_lines(steps: Sequence[Step]) -> list[str]:
+    """Return a line for each step that exists only offline, or only in training."""
+    named = [(step, step.operator.on) for step in steps]
+    return [f"step {s.number} {s.name} is only {PLACES[place]}." for s, place in named if place]
+
+
 def step_names(kinds: list[str]) -> list[str]:
     """Return names of steps from their operators: a second use of `x` is `x_2`."""
     return [

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...operators.agents.trajectory import FAILURES, TOOL
 from ...operators.arrow_compute import pc
-from ...operators.columns import RIGHT, WRONG, numbers, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, RIGHT, WRONG, numbers, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
@@ -135,7 +135,10 @@ def advantages_of(table: pa.Table, operator: GrpoAdvantageMapper) -> NDArray[np.
 def missing_figures(
     rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
 ) -> dict[str, float]:
-    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count."""
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
+
+    Rows that a component is not meant for lack nothing.
+    """
     reasons = [
         each._replace(columns={n: c for n, c in each.columns.items() if _is_reason(n)})
         for each in written
@@ -143,7 +146,8 @@ def missing_figures(
     table, found = values_table(rollouts, steps, reasons), dict[str, float]()
     for name in filter(_is_reason, table.column_names):
         component = name.removeprefix(_REWARD).removesuffix(_MISSING)
-        for count in pc.drop_null(table[name]).value_counts().to_pylist():
+        reasons = table[name].filter(pc.not_equal(table[name], NOT_APPLICABLE))
+        for count in reasons.value_counts().to_pylist():
             found[f"missing/{component}/{count['values']}"] = float(count["counts"])
     return found
 
