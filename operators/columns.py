@@ -155,6 +155,7 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "group_n": pa.int64(),  # responses of the group, as it was sampled
     "reward": pa.float64(),  # weighted sum of the reward_<component> columns
     "advantage": pa.float64(),
+    "loss_weight": pa.float64(),  # from 0 to 1, by which the loss is multiplied; null: 1
     "task": pa.string(),  # generate or verify
     "label": pa.string(),  # the right judgement of a verification prompt: Yes or No
     "turns": TURNS,  # of a trajectory
