@@ -300,6 +300,10 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
         if after < 0:
             continue
+        where = each.step.operator.where
+        if where and before >= 0 and before not in matching_rows(each.step.operator, each.before):
+            lines.append(f"{each.step.label}: is not about it, but where {described(where)}")
+            continue
         lines.append(f"{each.step.label}: {'kept' if before >= 0 else 'added'}")
         names = list(each.result.change.columns)
         was = [*_values(each.before, before, names, widest)] if before >= 0 else []

@@ -99,9 +99,14 @@ def preview(found: Replayed) -> Preview:
         _length_mass(advantage_N, kept_N, length_N),
         _refill(int(left_G.sum()), len(left_G)),
         tokens,
-        sum(each.before.num_rows for each in found.after if _asks(each)) / max(1, table.num_rows),
+        sum(_own_rows(each) for each in found.after if _asks(each)) / max(1, table.num_rows),
         _seconds(found.before, table.num_rows),
     )
+
+
+def _own_rows(applied: AppliedStep) -> int:
+    """Return how many rows a step is about."""
+    return matching(applied.step.operator, applied.before).num_rows
 
 
 def _advantages(applied: Sequence[AppliedStep]) -> dict[str, AdvantageFigures]:

@@ -77,6 +77,7 @@ _TITLES = {
 _PARTS: dict[str, Registry[Any]] = {"Flows of agents": FLOWS, "Tools of agents": TOOLS}
 _REGISTRIES: tuple[Registry[Any], ...] = (OPERATORS, *_PARTS.values())
 _OURS = "rejuice "
+_CONDITION = "map of columns, each to a value, a list of values, or `{min, max}`"
 _COMMON = (
     "They are carried out by whatever runs the step, and are listed here only; see "
     "[Recipes](recipes.md#several-tasks-in-one-dataset)."
@@ -134,8 +135,10 @@ def page() -> str:
 
 def _common_fields() -> list[str]:
     """Return the fields that every operator has, as a table."""
-    rows = _schema_rows(Operator)
-    return [*_HEADER, *(line for field, line in rows if _is_common(field))]
+    lines = {field: line for field, line in _schema_rows(Operator) if _is_common(field)}
+    meaning = lines["where"].partition(" | `null` | ")[2]
+    lines["where"] = f"| `where` | {_CONDITION} | `null` | {meaning}"
+    return [*_HEADER, *lines.values()]
 
 
 def _is_common(field: str) -> bool:

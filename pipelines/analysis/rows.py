@@ -129,6 +129,7 @@ _FIXED = {
     "prompt_id": pa.string(),
     "fate": pa.int16(),
     "reason": _SLUGS,
+    "data_source": _SLUGS,
     "verdict": _SLUGS,
     "finish_reason": _SLUGS,
     "tokens": pa.int64(),
@@ -152,8 +153,8 @@ class RowTable(NamedTuple):
     """
 
     # `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the row, `KEPT`
-    # or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the label
-    # (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids,
+    # or `BY_TRAINING`; `reason`, why; `data_source`, as the dataset has it; `verdict`, of a judgement
+    # whether it is the label (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids,
     # and then its `characters`; `reward`, `advantage`; and for each component c `reward_c`,
     # `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null where it is
     # missing or nothing was summed. Where no reward is missing, contributions in the order of

@@ -61,7 +61,7 @@ class GeneratedDataset(Config):
     split: Literal["train", "validation", "test"] = "train"
     """No two splits share a problem or a question."""
     levels: tuple[Literal[1, 2, 3, 4], ...] = Field((1, 2, 3), min_length=1)
-    """Numbers of steps that a problem may take; of `arithmetic`, `mixed` and `trajectories` only."""
+    """Numbers of steps that a problem may take; not of `code` and `lookup`."""
     seed: NonNegativeInt = 0
     """Each seed gives other problems or questions."""
     trajectories: PositiveInt = 8

@@ -68,7 +68,9 @@ def test_a_bare_on_is_the_field(tmp_path):
 
 def test_operators_of_data_juicer_have_no_condition(tmp_path):
     process = [{"text_length_filter": {"where": {"source": "a"}}}, {"format_reward_mapper": None}]
-    with pytest.raises(RecipeError, match="text_length_filter has `where`, which Data-Juicer's own"):
+    with pytest.raises(
+        RecipeError, match="text_length_filter has `where`, which Data-Juicer's own"
+    ):
         execute(written(tmp_path, process))
 
 

@@ -109,7 +109,7 @@ def test_the_recipe_of_the_run_generates_the_same_file_from_any_folder(rejuice, 
     [
         ({"prompt": 5}, ", line 12: unknown key 'generated_datasets.data.jsonl.prompt'; did you mean 'prompts'?"),
         ({"levels": [5]}, ", line 10: 'generated_datasets.data.jsonl.levels' is 5; input should be 1, 2, 3 or 4"),
-        ({"type": "algebra"}, ", line 8: 'generated_datasets.data.jsonl.type' is 'algebra'; input should be 'arithmetic', 'code', 'lookup' or 'trajectories'"),
+        ({"type": "algebra"}, ", line 8: 'generated_datasets.data.jsonl.type' is 'algebra'; input should be 'arithmetic', 'code', 'lookup', 'mixed' or 'trajectories'"),
         ({"type": "lookup"}, ", line 7, generated_datasets.data.jsonl: a dataset of type lookup has no levels"),
         ({"type": "code"}, ", line 7, generated_datasets.data.jsonl: a dataset of type code has no levels"),
         ({"prompts": 0}, ", line 9: 'generated_datasets.data.jsonl.prompts' is 0; input should be greater than 0"),
@@ -171,7 +171,7 @@ def test_look_up_tasks_are_generated_with_their_documents(rejuice, recipe_file, 
 def test_a_recipe_is_right_on_a_bare_clone(rejuice, path, tmp_path):
     code, out, err = rejuice("check", path)
     assert (code, err) == (0, "")
-    assert out.endswith("steps, all fields and columns are right.\n")
+    assert out.splitlines()[0].endswith("steps, all fields and columns are right.")
     assert list(tmp_path.iterdir()) == []
     head = load(path).head
     assert head.generated(head.dataset_path) is not None
