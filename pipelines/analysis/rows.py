@@ -153,12 +153,12 @@ class RowTable(NamedTuple):
     """
 
     # `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the row, `KEPT`
-    # or `BY_TRAINING`; `reason`, why; `data_source`, as the dataset has it; `verdict`, of a judgement
-    # whether it is the label (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids,
-    # and then its `characters`; `reward`, `advantage`; and for each component c `reward_c`,
-    # `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null where it is
-    # missing or nothing was summed. Where no reward is missing, contributions in the order of
-    # `weights` sum to it, from 0, to the bit.
+    # or `BY_TRAINING`; `reason`, why; `data_source`, that of the dataset; `verdict`, of a
+    # judgement whether it is the label (`no_answer` without one); `finish_reason`; `tokens` of the
+    # response, null without token ids, and then its `characters`; `reward`, `advantage`; and for
+    # each component c `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to
+    # the reward, null where it is missing or nothing was summed. Where no reward is missing,
+    # contributions in the order of `weights` sum to it, from 0, to the bit.
     table: pa.Table
     groups: Groups  # by `prompt_id`
     # names, those of the reward's weights first and in their order, then others that the steps
