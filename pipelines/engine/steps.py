@@ -277,7 +277,7 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
     return apply_operator(operator, table, table.num_rows)
 
 
-def compute_change(operator: Operator, frame: Frame, first_row: int) -> Change:
+def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
     """Return the change an operator makes to the rows that it is about, whatever its scope.
 
     Raises:
