@@ -29,7 +29,7 @@ from .rows import RowTable
 
 BINS = 40
 MOST_SOURCES = 20
-"""Of more values, `data_source` is no name of a task."""
+"""With more values, `data_source` is no name of a task."""
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 

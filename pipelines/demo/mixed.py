@@ -1,4 +1,4 @@
-"""A dataset of several tasks, told apart by the column `data_source`, with recorded responses.
+"""A dataset of several tasks, distinguished by the column `data_source`, with recorded responses.
 
     arithmetic     a worded problem, whose answer is compared with a reference
     code           a programming problem, whose tests are run

@@ -164,7 +164,7 @@ def _entry(
     if operator_of(name) is None and (common := [f for f in COMMON_FIELDS if f in own]):
         raise RecipeError(
             f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know",
-            "leave it out, or use `rejuice run`",
+            "leave it out, or run the recipe with rejuice",
             where="process",
         )
     whole = dict[str, str]()

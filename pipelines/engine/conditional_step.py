@@ -23,10 +23,10 @@ from ...operators.condition import matches
 from .frame import Frame
 
 _MISSING = "_missing"
-_Index = NDArray[np.int64]
+_RowNumbers = NDArray[np.int64]
 
 
-def matching_rows(operator: Operator, frame: Frame) -> _Index:
+def matching_rows(operator: Operator, frame: Frame) -> _RowNumbers:
     """Return the rows that the condition of an operator matches, int64[R], ascending.
 
     Raises:
@@ -86,11 +86,11 @@ def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:
 class _Places(NamedTuple):
     """Where the rows of the output come from, axis _M: one of two is not -1, or neither."""
 
-    own_M: _Index  # the row of the change to the rows that match
-    parent_M: _Index  # the row of the frame; -1: an operator made the row
+    own_M: _RowNumbers  # the row of the change to the rows that match
+    parent_M: _RowNumbers  # the row of the frame; -1: an operator made the row
 
 
-def _places(frame: Frame, rows_R: _Index, change: Change) -> _Places:
+def _places(frame: Frame, rows_R: _RowNumbers, change: Change) -> _Places:
     if change.parents is None:
         own_M = np.full(frame.num_rows, -1)
         own_M[rows_R] = np.arange(len(rows_R))

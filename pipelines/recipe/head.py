@@ -53,7 +53,7 @@ class GeneratedDataset(Config):
     """What its rows are. `arithmetic`: worded arithmetic problems with their solutions. `code`:
     programming problems with their tests and eight recorded responses. `lookup`: questions for an
     agent that searches and calculates, each with 13 documents of its own. `mixed`: arithmetic, code
-    and solutions to be judged in turn, told apart by `data_source`, with recorded responses.
+    and solutions to be judged in turn, distinguished by `data_source`, with recorded responses.
     `trajectories`: what simulated agents with a calculator did with the same problems, for
     `agent_rollout_mapper` with the engine `recorded`."""
     prompts: PositiveInt = 200

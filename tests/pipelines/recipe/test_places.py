@@ -106,7 +106,7 @@ def test_training_has_no_step_of_a_run(recipe_file):
     parts = split_recipe(recipe)
     assert [step.name for step in parts.before] == ["prompt_template_mapper_2"]
     assert [step.name for step in parts.after] == ["math_verify_mapper", "reward_sum_mapper"]
-    # What is said of a step names it as it is in the file.
+    # Messages name a step as it is in the file.
     assert [step.number for step in parts.after] == [5, 6]
 
 
