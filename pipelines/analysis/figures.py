@@ -147,6 +147,8 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
 
 def source_figures(rows: RowTable) -> dict[str, SourceFigures]:
     """Return figures by `data_source`, the names in order; empty where there are not some few."""
+    if "data_source" not in rows.table.column_names:
+        return {}
     sources = rows.table["data_source"].cast(pa.string())
     names = sorted(pc.unique(sources.drop_null()).to_pylist())
     if not MOST_SOURCES >= len(names) > 1:
