@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
     from .mapper.llm_verify_mapper import LlmVerifyMapper
+    from .mapper.loss_weight_mapper import LossWeightMapper
     from .mapper.math_verify_mapper import MathVerifyMapper
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
@@ -97,6 +98,7 @@ __all__ = [
     "LengthFilter",
     "LlmQualityRewardMapper",
     "LlmVerifyMapper",
+    "LossWeightMapper",
     "Mapper",
     "MathVerifyMapper",
     "MinhashDeduplicator",

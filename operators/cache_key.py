@@ -25,7 +25,7 @@ import xxhash
 
 from .config import Named
 from .disk import Header, in_user_cache, key_of, read_file, records_in, temporary_path
-from .operator import Operator, ResumableOperator, source_state, source_states
+from .operator import COMMON_FIELDS, Operator, ResumableOperator, source_state, source_states
 
 # --- Code digest ----------------------------------------------------------------------
 # A digest of the code that a module runs: its own, and that of the modules that it imports.
@@ -599,9 +599,19 @@ def _full(name: str) -> str:
 _LARGEST_HASHED = 64 << 20  # bytes
 
 
-def cache_key_json(operator: Operator) -> str:
-    """Return the operator's name and its cache-key fields, as canonical JSON."""
-    return json.dumps({operator.name(): operator.cache_key_fields()}, sort_keys=True)
+def cache_key_json(operator: Operator, *, of_row: bool = False) -> str:
+    """Return the operator's name and its cache-key fields, as canonical JSON.
+
+    Args:
+        operator: the operator.
+        of_row: whether it is for results that are kept row by row. A row that the condition of the
+            step matches has the same result whatever the condition is.
+    """
+    fields = operator.cache_key_fields()
+    fields = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
+    if operator.where and not of_row:
+        fields |= {"where": operator.model_dump(mode="json", include={"where"})["where"]}
+    return json.dumps({operator.name(): fields}, sort_keys=True)
 
 
 @cache

@@ -174,6 +174,9 @@ CREDIT = (*ADVANTAGES, "token_weight", "loss_weight")
 SHARED_IN_GROUP = frozenset({"prompt_id", "prompt", "reference", "pass_rate", "group_n"})
 """Columns in which all rows of a group have the same value."""
 
+NOT_APPLICABLE = "not_applicable"
+"""Why a component is missing in a row that the `where` of its step does not match: no failure."""
+
 RIGHT, WRONG = "correct", ("wrong_answer", "no_answer")
 """Verdicts on responses that were graded; all others are failures to grade."""
 

@@ -17,14 +17,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from .arrow_compute import pc
 from .columns import columns_of, flat
+from .condition import Wanted, checked_where
 from .config import Named
 
 Columns = tuple[str, ...]
@@ -95,12 +97,22 @@ class Kind(str, Enum):
     """Chooses which rows stay, out of many."""
 
 
+COMMON_FIELDS = ("where", "on")
+"""The fields that every operator has. The engine carries them out, and `apply` knows neither."""
+
+
 class Operator(Named):
     """Base of all operators: fields are the recipe's keys, `apply` does the work.
 
     Subclass `Mapper` or `Filter` where one of them fits; subclass this to expand rows, or to
     write columns and drop rows in one step.
     """
+
+    where: dict[str, Wanted] | None = None
+    """Which rows the step is about, such as `{data_source: [gsm8k, math], level: {min: 3}}`: of
+    each column the value, the values or the range. Other rows pass untouched. Null: all rows."""
+    on: Literal["run", "train"] | None = None
+    """Where the step exists: offline only (`run`), or in training only (`train`). Null: in both."""
 
     noun: ClassVar[str] = "operator"
     kind: ClassVar[Kind] = Kind.MAPPER
@@ -132,9 +144,30 @@ class Operator(Named):
         source_states[cls] = source_state(cls)
         if callable(vars(cls).get("identity")):
             raise TypeError(f"{cls.__name__}.identity() is called cache_key_fields() now")
+        for name in COMMON_FIELDS:
+            if name in vars(cls).get("__annotations__", {}) and cls.__module__ != __name__:
+                raise TypeError(f"{cls.__name__}.{name} is a field of every operator: rename it")
         if not inspect.isabstract(cls):
             for call in on_definition:
                 call(cls)
+
+    @field_validator("where", mode="before")
+    @classmethod
+    def _check_where(cls, value: Any) -> Any:
+        return None if value is None else checked_where(value)
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The common fields come last, and where they are not set, they are left out: recipes and
+        cache keys are then as they were before there were such fields."""
+        fields: dict[str, Any] = handler(self)
+        common = {name: fields.pop(name, None) for name in COMMON_FIELDS}
+        return fields | {name: value for name, value in common.items() if value is not None}
+
+    @classmethod
+    def own_fields(cls) -> tuple[str, ...]:
+        """Return the names of its fields, without those that every operator has."""
+        return tuple(name for name in cls.model_fields if name not in COMMON_FIELDS)
 
     @property
     def asks_server(self) -> bool:
@@ -180,6 +213,11 @@ class Operator(Named):
         optional = (name for name in self.optional_reads() if name in columns)
         return list(dict.fromkeys((*paths, *named, *optional)))
 
+    def needs_of(self, columns: Collection[str]) -> list[str]:
+        """Columns of a table with these that the step needs: `reads_of`, and those of `where`."""
+        of_where = columns_of(self.where or (), columns)
+        return list(dict.fromkeys((*self.reads_of(columns), *of_where)))
+
     def writes(self) -> Columns:
         """Return columns the operator adds or replaces."""
         return ()
@@ -197,6 +235,11 @@ class Operator(Named):
     def removes(self) -> Columns:
         """Return columns of the input that the output no longer has."""
         return ()
+
+    def removes_of_all(self) -> Columns:
+        """Return columns of the input that no row has after the step: with `where` there are none,
+        as the other rows keep theirs."""
+        return () if self.where else self.removes()
 
     def drops_within_groups(self) -> bool:
         """Whether it may drop some responses to a prompt and keep others, by what is in them.

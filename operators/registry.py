@@ -53,8 +53,9 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
         known = _subfields(kind, first["loc"][:-1])
         return RecipeError(f"unknown field {shown(field)}", suggest(str(first["loc"][-1]), known))
     if first["type"] == "extra_forbidden":
-        known = list(kind.model_fields)
-        near = suggest(field, known) or f"its fields are: {', '.join(known) or 'none'}"
+        every = list(kind.model_fields)
+        own = kind.own_fields() if issubclass(kind, Operator) else every
+        near = suggest(field, every) or f"its fields are: {', '.join(own) or 'none'}"
         return RecipeError(f"unknown field {shown(field)}", near)
     if first["type"] == "missing":
         return RecipeError(f"field '{field}' is missing", "it has no default")

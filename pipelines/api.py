@@ -232,6 +232,7 @@ def run(
     if chunk_rows is not None and chunk_rows < 1:
         raise RecipeError(f"chunk_rows is {chunk_rows}", "give 1 or more, or None")
     quiet_libraries()
+    recipe = recipe.offline()
     located, folder = _on_disk(recipe)
     with _errors_of(recipe, located, folder):
         report = run_to_export(

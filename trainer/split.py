@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..operators.columns import ADVANTAGES
+from ..operators.columns import ADVANTAGES, columns_of
 from ..operators.errors import RecipeError, suggest
 from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -258,8 +258,13 @@ def gives_reward(steps: Sequence[Step]) -> bool:
     return any("reward" in step.operator.writes() for step in steps)
 
 
+def _of_training(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps that there are in training, with the numbers that they have in the file."""
+    return tuple(step for step in steps if step.operator.on != "run")
+
+
 def _parts(recipe: Recipe) -> SplitRecipe:
-    steps, source = recipe.steps, recipe.head.project_name
+    steps, source = _of_training(recipe.steps), recipe.head.project_name
     samples = [at for at, step in enumerate(steps) if isinstance(step.operator, RolloutMapper)]
     asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
     if not 1 <= len(samples) <= 2:
@@ -409,7 +414,7 @@ def grading_steps(steps: Sequence[Step]) -> tuple[Step, ...]:
         maps = isinstance(operator, (Mapper, ResumableOperator)) and not _drops(operator)
         if not maps or operator.scope is not Scope.ROW:
             raise RecipeError(f"{step.name} does not grade responses one by one", _GRADE)
-        wanted.update(operator.reads())
+        wanted.update((*operator.reads(), *columns_of(operator.where or ())))
         kept.append(step)
     if not kept:
         raise RecipeError(f"no step writes {ACCURACY}, by which validation grades", _GRADE)

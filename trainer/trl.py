@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ..operators import ALL, DataError, OperatorError, RecipeError
 from ..operators.chats import prompt_ids
-from ..operators.columns import MESSAGES, ROW_CONTRACT, content_ids, numbers
+from ..operators.columns import MESSAGES, ROW_CONTRACT, columns_of, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
@@ -63,7 +63,7 @@ def reward_funcs(recipe: PathLike, *, policy: str | None = None) -> list[RecipeR
     loaded = load(Path(recipe))
     parts = answers_only(loaded)
     for step in parts.after:
-        for column in step.operator.reads():
+        for column in (*step.operator.reads(), *columns_of(step.operator.where or ())):
             if column in _NOT_PASSED:
                 raise RecipeError(
                     f"reads column '{column}', which TRL does not pass",
@@ -96,7 +96,8 @@ def train_dataset(recipe: PathLike, dataset_path: PathLike | None = None) -> Any
         spec = DatasetSpec.of(to_path(str(dataset_path)))
     loaded.head.write_missing(*spec.paths)
     rows = read_all(spec.with_suffix() if of_files(loaded.steps) else spec)
-    check_replaced(loaded.steps, rows.column_names, spec, loaded.where)
+    trained = loaded.in_training()
+    check_replaced(trained.steps, rows.column_names, spec, trained.where)
     table = curate(answers_only(loaded).before, rows).table
     named = pa.table({"name": table["prompt_id"], "row": np.arange(table.num_rows)})
     first = named.group_by("name", use_threads=False).aggregate([("row", "min")])["row_min"]
@@ -163,6 +164,7 @@ class RecipeReward:
         self._reads = set[str]()
         for step in parts.after:
             self._reads.update(step.operator.reads(), step.operator.optional_reads())
+            self._reads.update(columns_of(step.operator.where or ()))
 
     def __call__(
         self,

@@ -19,7 +19,16 @@ from pydantic import (
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..columns import BoolArray, component_columns, flat, numbers, of_task, right_and_wrong
+from ..columns import (
+    NOT_APPLICABLE,
+    BoolArray,
+    component_columns,
+    flat,
+    is_text,
+    numbers,
+    of_task,
+    right_and_wrong,
+)
 from ..config import Config
 from ..errors import DataError
 from ..groups import Array, Groups
@@ -83,10 +92,11 @@ class _Component(NamedTuple):
 class RewardSumMapper(Operator):
     """Write `reward`, float64[N]: the weighted sum of the components named in `weights`.
 
-    A component counts in a row if its weight is not 0 and its gate is open; otherwise it adds 0,
-    and cannot be missing. A component that counts is missing if its value is null or not finite,
-    or its `_missing` column has a reason; `on_missing` decides what happens to the row. The reward
-    of a row with a missing component is null.
+    A component counts in a row if its weight is not 0, its gate is open, and the `where` of the
+    step that wrote it matches the row; otherwise it adds 0, and cannot be missing. A component that
+    counts is missing if its value is null or not finite, or its `_missing` column has a reason;
+    `on_missing` decides what happens to the row. The reward of a row with a missing component is
+    null.
 
     With `task`, only rows of that task are summed and only they can be dropped; the others keep
     their reward, do not count in a group's mean and do not make a group mixed. So generation and
@@ -203,9 +213,11 @@ class RewardSumMapper(Operator):
         column, reason_column = component_columns(name)
         value_N = numbers(table, column)
         present_N = np.isfinite(value_N)
-        if reason_column in table.column_names:
-            present_N &= np.asarray(pc.is_null(table[reason_column]))
         counts_N = self._counts(table, groups, summed_N, name)
+        if reason_column in table.column_names:
+            reasons = table[reason_column]
+            present_N &= np.asarray(pc.is_null(reasons))
+            counts_N = counts_N & ~_not_applicable(reasons)
         lacking_N = counts_N & ~present_N
         value_N = np.where(present_N, value_N, 0.0)
         if not lacking_N.any():
@@ -236,6 +248,13 @@ class RewardSumMapper(Operator):
         if self.on_missing != "drop_row":
             dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] & summed_N
         return drop({"missing_component": dropped_N})
+
+
+def _not_applicable(reasons: pa.ChunkedArray) -> BoolArray:
+    """Return in which rows a component is not meant to be, bool[N]."""
+    if not is_text(reasons.type):
+        return np.zeros(len(reasons), bool)
+    return np.asarray(pc.fill_null(pc.equal(reasons, NOT_APPLICABLE), False))
 
 
 def _rewards(table: pa.Table) -> pa.Array:

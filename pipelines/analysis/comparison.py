@@ -22,6 +22,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 
 from ...operators.arrow_compute import pc
+from ...operators.columns import NOT_APPLICABLE
 from ...operators.groups import Array, Groups
 from ..console import listed, path_text
 from ..recipe.recipe import Recipe
@@ -461,7 +462,9 @@ def _missing(rows: RowTable, name: str) -> float:
     unknown = column not in rows.table.column_names or not rows.with_dropped
     if unknown or not rows.has_response_N.any():
         return float("nan")
-    return float(np.mean(np.asarray(rows.table[column].is_valid())[rows.has_response_N]))
+    reasons = rows.table[column].cast(pa.string())
+    missing_N = np.asarray(pc.fill_null(pc.not_equal(reasons, NOT_APPLICABLE), False))
+    return float(np.mean(missing_N[rows.has_response_N]))
 
 
 def _pass_rate(rows: RowTable) -> float:

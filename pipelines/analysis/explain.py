@@ -21,17 +21,19 @@ from rich.text import Text
 
 from ...operators import DataError, Operator, Scope
 from ...operators.arrow_compute import pc
-from ...operators.columns import component_columns, numbers
+from ...operators.columns import NOT_APPLICABLE, columns_of, component_columns, numbers
+from ...operators.condition import described
 from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...operators.operator import surviving_rows
+from ...operators.operator import COMMON_FIELDS, surviving_rows
 from ..console import Console, figures_table, number_text, path_text, widen_log
+from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep, iterate_steps
 from ..recipe.recipe import Recipe
-from ..recipe.steps import StoredOperator
+from ..recipe.steps import PLACES, StoredOperator
 from .evidence import evidence, has_evidence, seen_by
 from .stored import IDS, Stored, StoredSet
 
@@ -53,7 +55,10 @@ def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[s
     """
     if not has_evidence(applied.step, applied.before):
         return []
-    rows = _compared_with(applied, row)
+    own = matching_rows(applied.step.operator, applied.before)
+    if row not in own:
+        return []
+    rows = np.intersect1d(_compared_with(applied, row), own)
     reasons = applied.result.change.reasons
     taken = None if reasons is None else reasons.take(rows)
     found = evidence(applied.step, seen_by(applied, rows), taken)
@@ -106,6 +111,8 @@ def sum_lines(applied: AppliedStep, row: int) -> list[str]:
         ['   reward: accuracy 1 x 1 + format 1 x -0.1']
     """
     operator = applied.step.operator
+    if row not in matching_rows(operator, applied.before):
+        return []
     if isinstance(operator, RewardSumMapper):
         return _terms(operator, *_group(applied, row))
     if isinstance(operator, GrpoAdvantageMapper):
@@ -115,8 +122,8 @@ def sum_lines(applied: AppliedStep, row: int) -> list[str]:
 
 def _group(applied: AppliedStep, row: int) -> tuple[pa.Table, int]:
     """The rows of the same prompt with what the step reads, and the place of the row in it."""
-    rows = same_prompt(applied.before, row)
     before, operator = applied.before, applied.step.operator
+    rows = np.intersect1d(same_prompt(before, row), matching_rows(operator, before))
     table = before.select(operator.reads_of(before.column_names)).take(pa.array(rows))
     return table, int(np.searchsorted(rows, row))
 
@@ -125,7 +132,11 @@ def _terms(operator: RewardSumMapper, table: pa.Table, at: int) -> list[str]:
     terms = []
     for name, added_N in operator.contributions(table).items():
         added, weight = added_N[at], operator.weight(name)
-        value = numbers(table, component_columns(name)[0])[at]
+        value_column, reason_column = component_columns(name)
+        value = numbers(table, value_column)[at]
+        reasons = table[reason_column] if reason_column in table.column_names else None
+        if reasons is not None and reasons[at].as_py() == NOT_APPLICABLE:
+            continue
         if np.isnan(added):
             return []
         if np.isfinite(value) and added == weight * value:
@@ -288,6 +299,10 @@ def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
         lines += _turns(path.source, path.places[0])
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
         if after < 0:
+            continue
+        where = each.step.operator.where
+        if where and before >= 0 and before not in matching_rows(each.step.operator, each.before):
+            lines.append(f"{each.step.label}: is not about it, but where {described(where)}")
             continue
         lines.append(f"{each.step.label}: {'kept' if before >= 0 else 'added'}")
         names = list(each.result.change.columns)
@@ -523,15 +538,21 @@ def explain_recipe(recipe: Recipe) -> str:
     lines = [f"{recipe.head.dataset_spec} -> {recipe.head.export_path}", ""]
     for step in recipe.steps:
         operator = step.operator
+        place = [f"   only    {PLACES[operator.on]}"] if operator.on else []
+        rows = [f"   rows    {described(operator.where)}"] if operator.where else []
         if isinstance(operator, StoredOperator):
             lines += [
                 f"{step.number}. {step.name} (its code is not run)",
+                *place,
+                *rows,
                 f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
                 f"   writes  {', '.join(operator.writes()) or 'not known without its code'}",
             ]
             continue
         lines += [
             f"{step.number}. {step.name} ({operator.scope.value})",
+            *place,
+            *rows,
             f"   fields  {json.dumps(_fields(operator), ensure_ascii=False)}",
             f"   reads   {', '.join(_reads(operator)) or '-'}",
             f"   writes  {', '.join(operator.writes()) or '-'}",
@@ -544,7 +565,8 @@ def explain_recipe(recipe: Recipe) -> str:
 
 def _reads(operator: Operator) -> list[str]:
     optional = (f"{name} where it is there" for name in operator.optional_reads())
-    return [*operator.reads(), *optional]
+    of_where = columns_of(operator.where or ())
+    return list(dict.fromkeys((*operator.reads(), *optional, *of_where)))
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
@@ -553,7 +575,8 @@ def _fields(operator: Operator) -> dict[str, Any]:
     for name, value in operator:
         if isinstance(value, BaseModel):
             fields[name] = value.model_dump(mode="json", exclude_defaults=True)
-    return {name: value for name, value in fields.items() if value != {}}
+    own = {name: value for name, value in fields.items() if name not in COMMON_FIELDS}
+    return {name: value for name, value in own.items() if value != {}}
 
 
 def explain_row(

@@ -20,13 +20,16 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups
+from ..console import number_text
 from ..engine.report import StepReport
 from .rows import RowTable
 
 BINS = 40
+MOST_SOURCES = 20
+"""With more values, `data_source` is no name of a task."""
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
@@ -71,6 +74,17 @@ class ComponentFigures(NamedTuple):
     dominant_groups: int
 
 
+class SourceFigures(NamedTuple):
+    """The rows of one `data_source`, as they were sampled."""
+
+    prompts: int  # with responses
+    responses: int
+    graded: int  # prompts with a graded response, over which the pass rate is the mean
+    pass_rate: float  # NaN: nothing was graded
+    rewarded: int  # rows with a reward, over which that is the mean
+    reward: float  # NaN: there is none
+
+
 class Headline(NamedTuple):
     """What a set is worth as it was sampled: its accuracy, and pass@k; over prompts, axis P.
 
@@ -100,6 +114,8 @@ class SetFigures(NamedTuple):
     """[C, C], Pearson over rows that have both."""
     correlation_within: Array
     """[C, C], the same after each group's mean is taken off."""
+    sources: Mapping[str, SourceFigures] = {}
+    """By `data_source`, where there are several."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
@@ -112,6 +128,7 @@ class SetFigures(NamedTuple):
             "advantages": _plain(self.advantages),
             "correlation": self.correlation.tolist(),
             "correlation_within": self.correlation_within.tolist(),
+            "sources": {name: _plain(each) for name, each in self.sources.items()},
         }
 
 
@@ -130,7 +147,61 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
         histogram(_finite(column_values(table, "advantage"))),
         correlation(values),
         correlation(within),
+        source_figures(rows),
     )
+
+
+def source_figures(rows: RowTable) -> dict[str, SourceFigures]:
+    """Return figures by `data_source`, the names in order; empty where there are not some few."""
+    if "data_source" not in rows.table.column_names:
+        return {}
+    sources = rows.table["data_source"].cast(pa.string())
+    names = sorted(pc.unique(sources.drop_null()).to_pylist())
+    if not MOST_SOURCES >= len(names) > 1:
+        return {}
+    return {name: _source(rows, pc.equal(sources, name)) for name in names}
+
+
+def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
+    table = rows.table.filter(is_own)
+    own = RowTable(table, Groups.of(table), rows.components, rows.with_dropped)
+    found, rewards = headline(own), _finite(column_values(table, "reward"))
+    return SourceFigures(
+        found.prompts,
+        int(own.has_response_N.sum()),
+        found.graded,
+        found.accuracy.mean if found.accuracy else np.nan,
+        len(rewards),
+        float(rewards.mean()) if len(rewards) else np.nan,
+    )
+
+
+def joined_sources(sets: Sequence[Mapping[str, SourceFigures]]) -> dict[str, SourceFigures]:
+    """Return the figures of several sets together, such as those of the steps of a training run."""
+    found = dict[str, SourceFigures]()
+    for name in sorted({name for each in sets for name in each}):
+        parts = [each[name] for each in sets if name in each]
+        graded, rewarded = (sum(getattr(p, n) for p in parts) for n in ("graded", "rewarded"))
+        passed = sum(part.pass_rate * part.graded for part in parts if part.graded)
+        reward = sum(part.reward * part.rewarded for part in parts if part.rewarded)
+        found[name] = SourceFigures(
+            sum(part.prompts for part in parts),
+            sum(part.responses for part in parts),
+            graded,
+            passed / graded if graded else np.nan,
+            rewarded,
+            reward / rewarded if rewarded else np.nan,
+        )
+    return found
+
+
+def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
+    """Return a line for each source; nothing where there are not several."""
+    return [
+        f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
+        f"{number_text(each.pass_rate)}, reward {number_text(each.reward)}"
+        for name, each in sources.items()
+    ]
 
 
 def group_figures(rows: RowTable) -> GroupFigures:
@@ -267,7 +338,8 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
 def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
     values = _finite(column_values(rows.table, f"reward_{name}"))
     missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
-    counted = missing.drop_null().value_counts().to_pylist()
+    missing = missing.filter(pc.not_equal(missing, NOT_APPLICABLE))
+    counted = missing.value_counts().to_pylist()
     known = len(values) > 0
     return ComponentFigures(
         len(values),

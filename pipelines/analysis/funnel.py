@@ -15,7 +15,15 @@ from rich.text import Text
 
 from ...operators import Change, RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.columns import RIGHT, WRONG, flat, is_text, numbers, right_and_wrong
+from ...operators.columns import (
+    NOT_APPLICABLE,
+    RIGHT,
+    WRONG,
+    flat,
+    is_text,
+    numbers,
+    right_and_wrong,
+)
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, widen_log
@@ -24,7 +32,7 @@ from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
 from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
 from ..engine.steps import AppliedStep
-from .figures import SetFigures, set_figures
+from .figures import SetFigures, joined_sources, set_figures, source_figures, source_lines
 from .rows import BY_TRAINING, RowTable, stored_rows
 from .stored import SetKind, Stored, StoredSet, open_stored
 
@@ -247,7 +255,9 @@ class _Figures:
     def count_missing(self, missing: Mapping[str, Mapping[str, int]]) -> None:
         """Add why rewards are missing."""
         for component, counts in missing.items():
-            self._missing.update({(component, reason): n for reason, n in counts.items()})
+            found = {(component, reason): n for reason, n in counts.items()}
+            self._missing.update(found)
+            self._missing.pop((component, NOT_APPLICABLE), None)
 
     def look(self, frame: Frame) -> None:
         """Take examples from rows with verdicts; the first in order are wanted."""
@@ -512,6 +522,19 @@ def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -
     print_lines((*lines, *signal), console)
 
 
+def show_sources(path: AnyPath, console: Console) -> None:
+    """Print the pass rate and the reward of each `data_source` of a run, where it has several."""
+    try:
+        sets = open_stored(path).sets
+        bases = [one.base(0).column_names for one in sets if one.parts]
+        if not any("data_source" in names for names in bases):
+            return  # No row needs to be read.
+        found = joined_sources([source_figures(stored_rows(one)) for one in sets])
+    except (RejuiceError, OSError):  # Whatever of the run is gone: its report is not.
+        return
+    print_lines(map(visible, source_lines(found)), console)
+
+
 def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> None:
     """Print a line for each step; in a narrow terminal drop reasons are below the table."""
     is_narrow = console.width < LOG_WIDTH
@@ -749,3 +772,4 @@ def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
         for name, component in each.figures.components.items():
             missing[name].update(component.missing)
     yield from missing_line({name: dict(counts) for name, counts in missing.items() if counts})
+    yield from map(visible, source_lines(joined_sources([x.figures.sources for x in reports])))

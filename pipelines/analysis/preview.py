@@ -22,6 +22,7 @@ from ..console import figures_table, print_lines, widen_log
 from ..dataset.files import write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
+from ..engine.conditional_step import matching
 from ..engine.progress import Progress
 from ..engine.report import Report
 from ..engine.steps import AppliedStep
@@ -99,9 +100,14 @@ def preview(found: Replayed) -> Preview:
         _length_mass(advantage_N, kept_N, length_N),
         _refill(int(left_G.sum()), len(left_G)),
         tokens,
-        sum(each.before.num_rows for each in found.after if _asks(each)) / max(1, table.num_rows),
+        sum(_own_rows(each) for each in found.after if _asks(each)) / max(1, table.num_rows),
         _seconds(found.before, table.num_rows),
     )
+
+
+def _own_rows(applied: AppliedStep) -> int:
+    """Return how many rows a step is about."""
+    return matching(applied.step.operator, applied.before).num_rows
 
 
 def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
@@ -112,6 +118,7 @@ def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str,
     operator, before = last[-1].step.operator, last[-1].before
     if not isinstance(operator, GrpoAdvantageMapper):
         return {last[-1].step.name: _advantage_figures(advantage_N)}
+    before = matching(operator, before)
     view = before.select(operator.reads_of(before.column_names))
     found = {}
     for name, heading in _NORMALISATIONS.items():

@@ -15,6 +15,7 @@ from ...operators import Kind, Operator, RecipeError
 from ...operators.agents.flow import FLOWS, TOOLS
 from ...operators.config import Named
 from ...operators.errors import suggest
+from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import OPERATORS, Registry, load_all, owner
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
@@ -35,6 +36,9 @@ def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[st
     for name, operator in usable.items():
         fields = operator.model_json_schema(ref_template="#/$defs/{model}")
         definitions |= fields.pop("$defs", {})
+        for common in COMMON_FIELDS:  # Of all operators the same: defined once.
+            definitions[common] = fields["properties"].pop(common)
+            fields["properties"][common] = {"$ref": f"#/$defs/{common}"}
         definitions[name] = fields
         steps.append(_step(name, {"$ref": f"#/$defs/{name}"}))
     steps += [_step(name, {"type": "object"}) for name in catalogue.names()]
@@ -73,6 +77,11 @@ _TITLES = {
 _PARTS: dict[str, Registry[Any]] = {"Flows of agents": FLOWS, "Tools of agents": TOOLS}
 _REGISTRIES: tuple[Registry[Any], ...] = (OPERATORS, *_PARTS.values())
 _OURS = "rejuice "
+_CONDITION = "map of columns, each to a value, a list of values, or `{min, max}`"
+_COMMON = (
+    "They are carried out by whatever runs the step, and are listed here only; see "
+    "[Recipes](recipes.md#several-tasks-in-one-dataset)."
+)
 _HEADER = ("| field | type | default | meaning |", "|---|---|---|---|")
 
 
@@ -118,9 +127,22 @@ def page() -> str:
         "Written by `rejuice ops --markdown`; the suite fails when this page is stale.",
         "",
     ]
+    parts += ["## Every operator has two fields more", "", _COMMON, "", *_common_fields(), ""]
     for title, _, usable in _sections():
         parts += [f"## {title}", "", *(_entry(name, kind) for name, kind in usable.items())]
     return "\n".join(parts)
+
+
+def _common_fields() -> list[str]:
+    """Return the fields that every operator has, as a table."""
+    lines = {field: line for field, line in _schema_rows(Operator) if _is_common(field)}
+    meaning = lines["where"].partition(" | `null` | ")[2]
+    lines["where"] = f"| `where` | {_CONDITION} | `null` | {meaning}"
+    return [*_HEADER, *lines.values()]
+
+
+def _is_common(field: str) -> bool:
+    return field.partition(".")[0] in COMMON_FIELDS
 
 
 def entry(name: str) -> str:
@@ -143,7 +165,8 @@ def _entry(name: str, kind: type[Named]) -> str:
     operator = kind if issubclass(kind, Operator) else None
     if operator is not None:
         lines += [f"Scope: {operator.scope.value}.{_columns(operator)}", ""]
-    if kind.model_fields:
+    own = kind.model_fields if operator is None else operator.own_fields()
+    if own:
         lines += [*table(kind, nested_last=True), ""]
     if operator is not None and operator.reasons:
         lines += ["| reason | meaning |", "|---|---|"]
@@ -169,13 +192,22 @@ def _foreign_entry(name: str, theirs: ForeignKind) -> str:
 
 
 def table(model: type[BaseModel], *, nested_last: bool = False) -> list[str]:
-    """Return the fields of a model as a table in Markdown, those of its fields included."""
-    schema = model.model_json_schema()
-    rows = list(_rows(schema, schema.get("$defs", {})))
+    """Return the fields of a model as a table in Markdown, those of its fields included.
+
+    Those that every operator has are left out.
+    """
+    rows = _schema_rows(model)
+    if issubclass(model, Operator):
+        rows = [(field, line) for field, line in rows if not _is_common(field)]
     if nested_last:  # A stable sort keeps the rest of the order.
         nested = {field for field, line in rows if " | fields | " in line}
         rows.sort(key=lambda row: row[0].partition(".")[0] in nested)
     return [*_HEADER, *(line for _, line in rows)]
+
+
+def _schema_rows(model: type[BaseModel]) -> list[tuple[str, str]]:
+    schema = model.model_json_schema()
+    return list(_rows(schema, schema.get("$defs", {})))
 
 
 def _rows(

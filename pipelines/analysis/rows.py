@@ -27,6 +27,7 @@ from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
+from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
@@ -136,6 +137,7 @@ _FIXED = {
     "prompt_id": pa.string(),
     "fate": pa.int16(),
     "reason": _SLUGS,
+    "data_source": _SLUGS,
     "verdict": _SLUGS,
     "finish_reason": _SLUGS,
     "tokens": pa.int64(),
@@ -161,13 +163,13 @@ class RowTable(NamedTuple):
     """
 
     # `response_id`, `prompt_id`; `fate`, int16: the number of the step that dropped the row, `KEPT`
-    # or `BY_TRAINING`; `reason`, why; `verdict`, of a judgement whether it is the label
-    # (`no_answer` without one); `finish_reason`; `tokens` of the response, null without token ids;
-    # its `characters`, null in all rows where each response has token ids; `reward`, `advantage`;
-    # and for each component c `reward_c`,
-    # `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null where it is
-    # missing or nothing was summed. Where no reward is missing, contributions in the order of
-    # `weights` sum to it, from 0, to the bit.
+    # or `BY_TRAINING`; `reason`, why; `data_source`, that of the dataset; `verdict`, of a
+    # judgement whether it is the label (`no_answer` without one); `finish_reason`; `tokens` of the
+    # response, null without token ids; its `characters`, null in all rows where each response has
+    # token ids; `reward`, `advantage`; and for
+    # each component c `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to
+    # the reward, null where it is missing or nothing was summed. Where no reward is missing,
+    # contributions in the order of `weights` sum to it, from 0, to the bit.
     table: pa.Table
     groups: Groups  # by `prompt_id`
     # names, those of the reward's weights first and in their order, then others that the steps
@@ -308,8 +310,10 @@ class _PartRows:
             rows_N = np.flatnonzero(np.asarray(change.reasons.is_valid()))
             self._drop(self.lines.current_N[rows_N], each.step.number, change.reasons.drop_null())
         if isinstance(operator, RewardSumMapper) and each.before.num_rows:
+            own_N = matching_rows(operator, each.before)
             table = each.before.select(operator.reads_of(each.before.column_names))
-            self._contributions(operator, table, self.lines.current_N)
+            table = table if operator.where is None else table.take(pa.array(own_N))
+            self._contributions(operator, table, self.lines.current_N[own_N])
         before_N = self.lines.current_N
         self.lines.follow(change)
         lines_N = before_N if change.parents is None else self.lines.current_N

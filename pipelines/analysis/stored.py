@@ -231,7 +231,7 @@ def _set(
         "incomplete": incomplete,
         "final": final,
         "decisions": partial(read_decisions, run_folder(export)),
-        "fit": lambda other: steps_after_sampling(other.steps),
+        "fit": lambda other: steps_after_sampling(other.offline().steps),
     }
     if plan is None:
         run = f"`rejuice run {shlex.quote(str(recipe.path))}`"

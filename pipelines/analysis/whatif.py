@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...operators import Change, DataError, ResumableOperator
 from ...operators.arrow_compute import pc
+from ...operators.columns import columns_of
 from ...operators.groups import Array, Groups
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -135,11 +136,19 @@ class _KnownResults:
         return StepResult(change, frame.num_rows, 0.0, {})
 
 
+def _deciding(step: Step, frame: Frame) -> list[str]:
+    """Return the columns of a frame that decide what a step makes of it."""
+    operator, there = step.operator, frame.column_names
+    # Rows that the condition does not match keep what they have in the columns that it writes.
+    kept = [name for name in operator.writes() if name in there] if operator.where else []
+    return list(dict.fromkeys((*operator.needs_of(there), *kept)))
+
+
 def _reads_the_same(step: Step, frame: Frame, other: Frame) -> bool:
     if frame.num_rows != other.num_rows:
         return False
-    names = step.operator.reads_of(frame.column_names)
-    if names != step.operator.reads_of(other.column_names):
+    names = _deciding(step, frame)
+    if names != _deciding(step, other):
         return False
     ids = [name for name in ("response_id", "prompt_id") if name in frame.column_names]
     compared = list(dict.fromkeys([*ids, *names]))
@@ -153,7 +162,7 @@ def _aligned(frame: Frame, stored: AppliedStep, step: Step) -> Change:
             f"{step.label} adds rows, and was given others in the run",
             "leave what precedes it as it was",
         )
-    names = step.operator.reads_of(frame.column_names)
+    names = _deciding(step, frame)
     ids = frame.select(["response_id"])["response_id"]
     places = pc.index_in(ids, stored.before.select(["response_id"])["response_id"].combine_chunks())
     seen_N = np.array(places.is_valid())
@@ -189,6 +198,7 @@ def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
     Raises:
         RejuiceError: other responses would have to be sampled, or a step failed.
     """
+    recipe = recipe.offline() if one.training_step is None else recipe.in_training()
     steps = one.fit(recipe)
     if one.kind == "answers" and one.training_step is None:
         own = len(one.recipe.steps) - len(one.steps)
@@ -305,7 +315,8 @@ def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResu
 def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
     """Later steps that cannot do without a column that only this step writes."""
     writes = set(step.operator.writes())
-    return tuple(each.name for each in later if writes & set(each.operator.reads()))
+    reads = ((x.name, {*x.operator.reads(), *columns_of(x.operator.where or ())}) for x in later)
+    return tuple(name for name, columns in reads if writes & columns)
 
 
 # --- Sets -----------------------------------------------------------------------------

@@ -420,7 +420,7 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Print the funnel of a finished run and why rewards are missing; metrics of training, too."""
-    from ..analysis.funnel import show_funnel, show_training
+    from ..analysis.funnel import show_funnel, show_sources, show_training
     from ..console import Console
     from ..dataset.files import run_folder
     from ..engine.report import Report
@@ -433,6 +433,7 @@ def report(
         found = stored.report
     if found is not None:
         show_funnel(found, console, path)
+        show_sources(path, console)
         rows = found.rows_out
     else:
         if stored.kind == "training run":

@@ -100,7 +100,7 @@ def run(
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    loaded = load(recipe, _overrides(context, dataset_path, export_path, np))
+    loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
     progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
         loaded,
@@ -135,22 +135,24 @@ def check(
     """Check a recipe without running it: operators, fields, columns, dataset, training."""
     from ..recipe.columns import checked_schema
     from ..recipe.recipe import load
-    from ..recipe.steps import credit_line
+    from ..recipe.steps import credit_line, place_lines
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
     head, training = loaded.head, loaded.head.train
-    dataset = loaded.opened()
-    left_out = _check_training(loaded, dataset)
+    offline, dataset = loaded.offline(), loaded.opened()
+    left_out = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
     right, columns = "fields", list[str]()
     if dataset.spec.exists() or head.generated_part():
         try:
-            columns = checked_schema(loaded, dataset).names
+            columns = checked_schema(offline, dataset).names
+            if training is None and loaded.in_training() is not offline:
+                checked_schema(loaded.in_training(), dataset)
             right = "fields and columns"
             if not head.generated_part():
                 from ..engine.trial import tried
 
-                left_out += tried(loaded, dataset)
+                left_out += tried(offline, dataset)
         except RejuiceError as error:
             if training is None or training.replay is None:
                 raise
@@ -160,9 +162,9 @@ def check(
         left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
     for line in loaded.setting_warnings():
         warn(line)
-    warn_of_groups(loaded, columns)
+    warn_of_groups(offline if training is None else loaded.in_training(), columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
-    if line := credit_line(loaded.steps, trains=training is not None):
+    if line := credit_line(loaded.in_training().steps, trains=training is not None):
         typer.echo(line)
     for line in left_out:
         typer.echo(line)

@@ -156,5 +156,8 @@ def tell_of_credit(recipe: Recipe, *, quiet: bool, err: bool = False) -> None:
     """Print that training adds the step that gives the advantage, if it does."""
     from ..recipe.steps import credit_line, credit_step
 
-    if not quiet and recipe.head.train is not None and credit_step(recipe.steps) is None:
-        typer.echo(credit_line(recipe.steps, trains=True), err=err)
+    if quiet or recipe.head.train is None:
+        return
+    steps = recipe.in_training().steps
+    if credit_step(steps) is None:
+        typer.echo(credit_line(steps, trains=True), err=err)

@@ -18,11 +18,11 @@ import pyarrow as pa
 from pydantic import ConfigDict
 from typing_extensions import Self
 
-from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope
+from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope, build
 from ...operators.cache_key import cache_key_json
 from ...operators.errors import suggest
 from ...operators.logs import SHORTEST
-from ...operators.operator import CALL_FAILED
+from ...operators.operator import CALL_FAILED, COMMON_FIELDS
 from ..dataset.write import META, STATS
 from .catalogue import KINDS, OF_ALL, OTHER_KINDS, ForeignKind, Plugin, find, names
 from .run_operator import PACKAGE as RAY
@@ -338,6 +338,8 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
             f"it is of Data-Juicer's kind {found.kind}, whose rows come from several rows each",
             "run this recipe with dj-process",
         )
+    common = {field: fields[field] for field in COMMON_FIELDS if field in fields}
+    fields = {field: value for field, value in fields.items() if field not in common}
     check_fields(found, fields)
     refuse_credentials(fields)
     checked = check(found.cls, arguments(fields))
@@ -355,7 +357,7 @@ def step(name: str, fields: Mapping[str, Any], text_key: str = "text") -> Operat
     is_numbered = given.get("index_key") is not None
     sees_all = is_numbered or on_ray or _sees_batch(name, fields)
     scope = Scope.DATASET if sees_all else _SCOPES[found.kind]
-    return _kind(name, found.kind, scope, found.plugin)(**given)
+    return build(_kind(name, found.kind, scope, found.plugin), {**given, **common})
 
 
 class ForeignOperator(Operator):
@@ -376,7 +378,8 @@ class ForeignOperator(Operator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The class is made at run time, so a worker has to make it, too.
-        return step, (self.name(), self.model_extra)
+        common = {field: getattr(self, field) for field in COMMON_FIELDS}
+        return step, (self.name(), {**(self.model_extra or {}), **common})
 
     @property
     def asks_server(self) -> bool:

@@ -26,6 +26,7 @@ from data_juicer.utils.constant import Fields, HashKeys, StatsKeysConstant
 from loguru import logger
 
 from ...operators import DataError, RecipeError, RejuiceError
+from ...operators.operator import COMMON_FIELDS
 from ..data_juicer.catalogue import KINDS, find
 from ..data_juicer.static_checks import definition
 from ..data_juicer.steps import unchecked
@@ -157,7 +158,15 @@ def _entry(
 ) -> ProcessEntry:
     """Return an entry of `process` with all of its fields."""
     name, given = next(iter(entry.items()))
-    own = deepcopy(dict(given or {}))
+    # In YAML 1.1, a bare `on` is the value true.
+    given = {"on" if field is True else field: value for field, value in (given or {}).items()}
+    own = deepcopy(given)
+    if operator_of(name) is None and (common := [f for f in COMMON_FIELDS if f in own]):
+        raise RecipeError(
+            f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know",
+            "leave it out, or run the recipe with rejuice",
+            where="process",
+        )
     whole = dict[str, str]()
     for (field, *inner), text in _options(name, words):
         if not inner:
@@ -331,6 +340,8 @@ def _steps(ops: Sequence[Any], skipped: Sequence[str]) -> Iterator[Step]:
     names = step_names([*skipped, *kinds])[len(skipped) :]
     steps = zip(kinds, names, ops, strict=True)
     for number, (kind, name, op) in enumerate(steps, len(skipped) + 1):
+        if is_ours(op) and op.operator.on == "train":
+            continue
         if is_ours(op):
             yield Step(number, name, op.operator)
             continue

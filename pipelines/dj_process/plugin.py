@@ -41,7 +41,7 @@ from ...operators import (
 from ...operators.cache_key import cache_key_json, code_version
 from ...operators.config import field_docs
 from ...operators.groups import Array
-from ...operators.operator import on_definition
+from ...operators.operator import COMMON_FIELDS, on_definition
 from ...operators.registry import conflicts
 from ..data_juicer.tables import plain, rows_of
 from ..dataset.write import filled
@@ -60,7 +60,7 @@ from ..engine.steps import (
 from ..recipe.columns import check_replaced
 from ..recipe.steps import Step, step_names
 from .patches import change_data_juicer, change_runs
-from .step_in_run import StepInRun, current_run, operator_of, stop
+from .step_in_run import StepInRun, current_run, is_skipped, operator_of, stop
 
 # --- The source of classes ------------------------------------------------------------
 # Where Data-Juicer's tools find the source of a class that stands for an operator of ours.
@@ -147,7 +147,7 @@ def register(kind: type[Operator]) -> type[Any]:
 
 
 def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    names = list(kind.model_fields)
+    names = _parameters(kind)
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     Pipeline.__init__(self, **{k: v for k, v in given.items() if k not in names})
     try:
@@ -155,6 +155,11 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
     except RejuiceError as error:
         stop(error.at(kind.name()))
     change_runs()  # An executor can be given a configuration that no parser of its has read.
+
+
+def _parameters(kind: type[Operator]) -> list[str]:
+    """Return the fields of an operator; those that all operators have come last."""
+    return [*kind.own_fields(), *COMMON_FIELDS]
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,17 +174,19 @@ def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any
 
 
 def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
-    """Yield the steps of ours in the `process` of a run."""
+    """Yield the steps of ours in the `process` of a run that it does not skip."""
     kinds = [next(iter(entry)) for entry in process]
     for at, (kind, name) in enumerate(zip(kinds, step_names(kinds), strict=True)):
         operator = operator_of(kind)
-        if operator is not None:
+        if operator is not None and not is_skipped(process[at]):
             fields = _own_fields(operator, process[at][kind] or {})
             yield Step(at + 1, name, build(operator, fields))
 
 
 def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -> Any:
     """Apply the operator to all rows, and write its audit log beside the export."""
+    if self.operator.on == "train":
+        return dataset
     # An operator of Data-Juicer keeps the entry of `process` that it was built from.
     entry = getattr(self, "_op_cfg", None)
     step_in_run = StepInRun(self.operator, entry, current_run())
@@ -220,7 +227,8 @@ def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
 def _signature(kind: type[Operator]) -> inspect.Signature:
     parameter, keyword = inspect.Parameter, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [parameter("self", keyword)]
-    for name, field in kind.model_fields.items():
+    for name in _parameters(kind):
+        field = kind.model_fields[name]
         default = None if field.is_required() else _default(field)
         annotation = _annotation(field.annotation)
         if default is None:
@@ -251,7 +259,7 @@ def _annotation(kind: Any) -> Any:
 
 def _docstring(kind: type[Operator]) -> str:
     docs = field_docs(kind)
-    lines = [f":param {name}: {docs.get(name, name)}" for name in kind.model_fields]
+    lines = [f":param {name}: {docs.get(name, name)}" for name in _parameters(kind)]
     return "\n".join(["Initialization method.", "", *lines])
 
 

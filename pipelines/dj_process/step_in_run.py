@@ -78,6 +78,12 @@ def operator_of(name: str) -> type[Operator] | None:
     return operator
 
 
+def is_skipped(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry of `process` is a step of ours that exists only in training."""
+    ((name, fields),) = entry.items()
+    return operator_of(name) is not None and (fields or {}).get("on") == "train"
+
+
 def is_ours(op: Any) -> bool:
     """Return whether an operator that Data-Juicer has built stands for one of ours."""
     return hasattr(op, "operator_class")
@@ -136,7 +142,9 @@ class StepInRun:
         names = step_names(kinds)
         number, name = (1, operator.name()) if at is None else (at + 1, names[at])
         self.step = Step(number, name, operator)
-        before = list(zip(names, kinds, strict=True))[:at]
+        skipped = {name for name, each in zip(names, self.process, strict=True) if is_skipped(each)}
+        before = [each for each in zip(names, kinds, strict=True) if each[0] not in skipped]
+        before = before[: next((n for n, each in enumerate(before) if each[0] == name), 0)]
         ours = {name: each for name, kind in before if (each := operator_of(kind)) is not None}
         self._before = list(ours)
         self.is_first = not ours

@@ -40,6 +40,7 @@ from .steps import (
     digest,
     prefix_errors_with_file,
     prefix_errors_with_step,
+    whole_result,
 )
 from .workers import Workers
 
@@ -306,6 +307,9 @@ def commit_decisions(
         if rows_N is not None:
             change = interleave(changes, [rows_N[kept.within(shard)] for shard in shards])
         result = StepResult.of(change, kept.num_rows, seconds if chunk == 0 else 0.0)
+        if step.operator.where is not None:  # Else nothing of the chunk is read again.
+            with prefix_errors_with_file(plan.recipe, step):
+                result = whole_result(step, plan.frame_before(chunk, step), result)
         save(plan.path(step, chunk), result)
     # Those of an earlier run that was killed included: of other shards, or of version 0.5.
     for path in plan.digest_path(step, 0).parent.iterdir():

@@ -28,7 +28,7 @@ from . import paid_rows_format as kept_chunk
 from .commit import retry_count
 from .frame import Frame
 from .paid_rows import kept_name
-from .steps import RunStep, StepResult, apply_steps
+from .steps import RunStep, StepResult, apply_steps, whole_result
 
 # --- How many rows are worked on at once ----------------------------------------------
 
@@ -255,21 +255,34 @@ class Plan(NamedTuple):
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
-        return lambda step, _: self.load(step, chunk)
+
+        def load(step: Step, frame: Frame) -> StepResult:
+            result, is_kept = self._load(step, chunk)
+            is_part = is_kept and step.operator.where is not None
+            return whole_result(step, frame, result) if is_part else result
+
+        return load
 
     def load(self, step: Step, chunk: int) -> StepResult:
         """Return what a step did to a chunk, as it was committed.
+
+        Of a resumable step it is what it did to the rows that its condition matches: their results
+        are kept, and found again, without the others.
 
         Raises:
             DamagedError: it is not as it was saved, or what it links to is gone.
             FileNotFoundError: it is not committed.
         """
+        return self._load(step, chunk)[0]
+
+    def _load(self, step: Step, chunk: int) -> tuple[StepResult, bool]:
+        """As `load`, and whether it is a kept result of a resumable step."""
         path = self.path(step, chunk)
         found = commit.load_or_target(path)
         if isinstance(found, StepResult):
-            return found
+            return found, False
         try:
-            return kept_chunk.load(found)
+            return kept_chunk.load(found), True
         except FileNotFoundError:
             raise damaged(path, f"a link to {found}, which is gone") from None
 
@@ -319,10 +332,12 @@ def _kept(cache: AnyPath, operator: ResumableOperator) -> _Kept:
 
 
 def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _Kept:
-    return _Kept(cache / kept_name(operator.name(), _hash("", operator, version)), version)
+    key = _hash("", operator, version, of_row=True)
+    return _Kept(cache / kept_name(operator.name(), key), version)
 
 
-def _hash(key: str, operator: Operator, version: str | None = None) -> str:
+def _hash(key: str, operator: Operator, version: str | None = None, *, of_row: bool = False) -> str:
     """Return a key, for a version of the operator's code; None: the present one."""
-    parts = [key, cache_key_json(operator), version or code_version(type(operator))]
+    fields = cache_key_json(operator, of_row=of_row)
+    parts = [key, fields, version or code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

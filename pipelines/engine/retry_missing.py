@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ...operators import Change, Operator, RecipeError, ResumableOperator
 from ...operators.arrow_compute import pc
-from ...operators.columns import BoolArray, flat
+from ...operators.columns import NOT_APPLICABLE, BoolArray, flat, is_text
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
@@ -25,9 +25,10 @@ from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from . import paid_rows_format as kept_chunk
 from .commit import count_retry, load, retry_count, save
+from .conditional_step import matching_rows
 from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
 from .plan import Plan, kept_folder
-from .report import MISSING, may_fail
+from .report import MISSING, may_fail, summarise
 from .steps import StepResult, apply_operator, read_columns
 
 _OPTION = "--retry_missing"
@@ -145,10 +146,14 @@ def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
             is_first = False
-        table = read_columns(step.operator, plan.frame_before(chunk, step))
+        # All of these rows match the condition of the step: in others nothing fails.
+        frame = plan.frame_before(chunk, step)
+        table = read_columns(step.operator, frame)
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
-        result = StepResult.of(change, commit.rows_in, commit.seconds)
+        own = pa.array(matching_rows(step.operator, frame))
+        summary = summarise({name: column.take(own) for name, column in change.columns.items()})
+        result = StepResult(change, commit.rows_in, commit.seconds, summary)
         save(path, result, retry_count(path.parent))
         yield len(rows)
 
@@ -163,6 +168,9 @@ def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
         failures = operator.retryable if name.endswith(MISSING) else known
         if failures is None:  # Any reason.
             failed = pc.is_valid(column)
+            if is_text(column.type):
+                failed = pc.and_(failed, pc.not_equal(column, NOT_APPLICABLE))
+                failed = pc.fill_null(failed, False)
         elif failures:
             failed = pc.is_in(column, pa.array(sorted(failures), pa.string()))
         else:

@@ -37,6 +37,7 @@ from ..recipe.recipe import Recipe, dump
 from ..recipe.steps import Step
 from .cache import use_cache
 from .commit import RetriesGoneError, save
+from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
@@ -86,6 +87,7 @@ def run(
     Raises:
         RejuiceError: bad recipe, bad data, a failing operator or a full disk, in one line.
     """
+    recipe = recipe.offline()
     export = recipe.head.export_path
     this = Run(
         recipe,
@@ -279,7 +281,8 @@ class Run:
         plan, rows, found = self.plan, list[int](), list[GroupStarts]()
         for chunk, offset in enumerate(accumulate(plan.source.rows[:-1], initial=0)):
             frame = plan.frame_before(chunk, step)
-            rows.append(frame.num_rows)
+            with prefix_errors_with_file(plan.recipe, step), prefix_errors_with_step(step):
+                rows.append(matching(operator, frame).num_rows)
             found.append(GroupStarts.of(frame, offset) if step.number == 1 else NO_GROUP_STARTS)
         self.check_contiguous(found)  # Before anything is paid for.
         with (
@@ -450,7 +453,12 @@ def _chunks_to_run(
         if chunk in committed:
             task.find(rows[chunk])
         else:
-            yield ChunkToRun(partial(plan.frame_before, chunk, step), path, first)
+            yield ChunkToRun(partial(_rows_of_step, plan, chunk, step), path, first)
+
+
+def _rows_of_step(plan: Plan, chunk: int, step: Step) -> Frame:
+    """Return the rows of a chunk that a step is about, as they are before it."""
+    return matching(step.operator, plan.frame_before(chunk, step))
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:

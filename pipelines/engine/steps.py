@@ -44,6 +44,7 @@ from ...operators.sampling.rollout import RolloutMapper
 from ..dataset.write import exported, filled
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step, number_steps
+from .conditional_step import matching, over_all_rows
 from .frame import Frame
 from .report import NEW_ROW, AuditLog, Summary, decisions, summarise
 
@@ -54,7 +55,8 @@ class StepResult(NamedTuple):
     change: Change  # to the rows
     rows_in: int  # rows before the step
     seconds: float  # that the operator took
-    summary: Summary  # figures of each written column, see `summarise`
+    # figures of each written column, see `summarise`, over the rows that the step is about
+    summary: Summary
 
     @classmethod
     def of(cls, change: Change, rows_in: int, seconds: float = 0.0) -> StepResult:
@@ -89,11 +91,11 @@ def run_step(
     """
     start = clock()
     with prefix_errors_with_step(step):
-        change = compute_change(step.operator, frame, first_row)
+        own = compute_change(step.operator, matching(step.operator, frame), first_row)
+        change = over_all_rows(step.operator, frame, own)
     seconds = clock() - start
-    if not summary:
-        return StepResult(change, frame.num_rows, seconds, {})
-    return StepResult.of(change, frame.num_rows, seconds)
+    figures = summarise(own.columns) if summary else {}
+    return StepResult(change, frame.num_rows, seconds, figures)
 
 
 def iterate_steps(
@@ -159,8 +161,19 @@ def run_in_memory(
 
 
 def known_change(change: Change) -> RunStep:
-    """For `apply_steps`: a change that was computed before."""
-    return lambda _, frame: StepResult.of(change, frame.num_rows)
+    """For `apply_steps`: a change that was computed before, to the rows that a step is about."""
+    return lambda step, frame: whole_result(step, frame, StepResult.of(change, 0))
+
+
+def whole_result(step: Step, frame: Frame, result: StepResult) -> StepResult:
+    """Return what a step did to a frame, from what it did to the rows that its condition matches.
+
+    Raises:
+        RejuiceError: what they were does not fit the other rows.
+    """
+    with prefix_errors_with_step(step):
+        change = over_all_rows(step.operator, frame, result.change)
+    return result._replace(change=change, rows_in=frame.num_rows)
 
 
 @contextmanager
@@ -190,7 +203,7 @@ _LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are compu
 
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
-    """Return the columns an operator reads.
+    """Return the columns an operator reads, whether its condition matches or not.
 
     Raises:
         DataError: a column is missing.
@@ -208,11 +221,15 @@ def read_columns(operator: Operator, frame: Frame) -> pa.Table:
 
 
 def digest(operator: Operator, frame: Frame) -> pa.Table:
-    """Return what an operator of dataset scope keeps of some rows.
+    """Return what an operator of dataset scope keeps of some rows: of those that it is about.
 
     Raises:
         RejuiceError: as `apply_operator` does; also where the digest has not one row for each row.
     """
+    return _digest(operator, matching(operator, frame))
+
+
+def _digest(operator: Operator, frame: Frame) -> pa.Table:
     table = read_columns(operator, frame)
     with attribute_operator_errors(operator):
         kept = operator.digest(table)
@@ -261,12 +278,12 @@ def decide(operator: Operator, digests: Sequence[pa.Table]) -> Change:
 
 
 def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Change:
-    """Return the change an operator makes to a whole frame, whatever its scope.
+    """Return the change an operator makes to the rows that it is about, whatever its scope.
 
     Raises:
         RejuiceError: what the operator raised; where its code failed, with the row.
     """
-    reduce = digest if operator.scope is Scope.DATASET else read_columns
+    reduce = _digest if operator.scope is Scope.DATASET else read_columns
     table = reduce(operator, frame)
     start = time.perf_counter()
     try:

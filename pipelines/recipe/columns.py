@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
 from ...operators.columns import SHARED_IN_GROUP, columns_of
+from ...operators.condition import Where, exclude_each_other, matches
 from ...operators.errors import suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -46,13 +47,17 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if not isinstance(operator, PromptTemplateMapper):
         return
     there = rows.column_names
-    if operator.reference is None or not set(operator.reads_of(there)) <= set(there):
+    if operator.reference is None or not set(operator.needs_of(there)) <= set(there):
         return  # There are none, or a column begins further down.
     try:
+        rows = rows.filter(pa.array(matches(operator.where or {}, rows)))
         references = operator.first_references(rows)
     except DataError as error:
         raise error.at(f"{path}, step {step.number} {step.name}") from None
-    verifies = any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps)
+    if not rows.num_rows:
+        return  # Those that the step is about come further down.
+    verifiers = (s.operator for s in recipe.steps if isinstance(s.operator, MathVerifyMapper))
+    verifies = any(not exclude_each_other(operator.where, each.where) for each in verifiers)
     found = _problem(operator, references, verifies=verifies)
     if found is not None:
         what, right = found
@@ -151,12 +156,14 @@ class _Followed:
         self.there = set(columns)
         self.origins = {name: frozenset(of) for name, of in origins.items()}
         self.stale = dict[str, tuple[str, Step]]()  # with what was replaced, and by which step
+        # of columns that a step has written, its condition; None: all rows, or several steps
+        self.conditions = dict[str, Where | None]()
 
     def apply(self, step: Step) -> None:
         """Follow the columns through a step."""
         operator = step.operator
-        reads = [name for name in operator.reads_of(self.there) if name in self.there]
-        writes, removed = frozenset(operator.writes()), frozenset(operator.removes())
+        reads = [name for name in operator.needs_of(self.there) if name in self.there]
+        writes, removed = frozenset(operator.writes()), frozenset(operator.removes_of_all())
         of = frozenset(reads).union(*(self.origins.get(name, ()) for name in reads))
         if "prompt" in writes and "response" in of:
             # The new prompts are about the responses, and so is what was computed of these.
@@ -169,12 +176,18 @@ class _Followed:
             if name in reads and not about:
                 continue
             for other, its in self.origins.items():
-                if name in its and other not in writes | removed and other in self.there:
+                # Computed in rows that this step is not about, it is as current as before.
+                apart = exclude_each_other(operator.where, self.conditions.get(other))
+                is_left = other not in writes | removed and other in self.there
+                if name in its and is_left and not apart:
                     self.stale.setdefault(other, (name, step))
+        before = {name: self.origins.get(name, frozenset()) for name in writes}
         for name in removed | writes:
             self.origins.pop(name, None)
             self.stale.pop(name, None)
-        self.origins.update(dict.fromkeys(operator.writes(), of))
+        for name in operator.writes():  # In the other rows, it is what it was.
+            self.origins[name] = of | before[name] if operator.where else of
+            self.conditions[name] = None if name in self.conditions else operator.where
         self.there = (self.there - removed) | writes
 
 
@@ -195,7 +208,7 @@ def check_current(
             if isinstance(step.operator, ForeignOperator) and step.operator.keeps_columns:
                 continue
             return  # What it adds and removes is only known once it has run.
-        for name in step.operator.reads_of(followed.there):
+        for name in step.operator.needs_of(followed.there):
             if name in followed.stale:
                 raise _error(name, followed.stale, steps[:at], where, f", and {step.name} reads it")
         followed.apply(step)
@@ -333,7 +346,7 @@ def check_reads(
                 continue
         if operator.reads() == ALL:
             return  # What it adds and removes is only known once it has run.
-        for name in operator.reads_of(columns):
+        for name in operator.needs_of(columns):
             if name not in columns:
                 # What a tool reads distinguishes prompts, but it is the tool that needs it.
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
@@ -353,7 +366,7 @@ def check_reads(
                     f"{_remedy(statistic, columns)}, or rename it in the dataset",
                     where=where(step),
                 )
-        columns.difference_update(operator.removes())
+        columns.difference_update(operator.removes_of_all())
         columns.update(operator.writes())
         written.update(operator.writes())
 
@@ -380,20 +393,21 @@ def check_replaced(
     that was computed of what is replaced.
 
     A step may replace what it reads, and compute again what an earlier step of the same operator or
-    the run that made the dataset has written.
+    the run that made the dataset has written. Steps whose conditions exclude each other may write
+    the same column, each in its own rows.
 
     Raises:
         RecipeError: a step would replace another column, or what another one was computed from.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
     columns, written = list(columns), None
-    writers = dict[str, Step | None].fromkeys(columns)
+    writers: dict[str, tuple[Step | None, ...]] = dict.fromkeys(columns, (None,))
     for step in steps:
         operator = step.operator
         known = [name for name in operator.writes() if name in writers]
         taken = [name for name in known if name not in operator.replaces()]
         _check_of_steps(step, {name: writers[name] for name in taken}, where)
-        of_dataset = [name for name in known if writers[name] is None]
+        of_dataset = [name for name in known if None in writers[name]]
         if of_dataset:
             if written is None:  # Only now, and once: files are opened for it.
                 there = DatasetSpec.of(dataset).exists()
@@ -407,23 +421,29 @@ def check_replaced(
                 f"rename {them} there, or drop {them} there to have {them} computed again",
                 where=where(step),
             )
-        for name in operator.removes():
+        for name in operator.removes_of_all():
             writers.pop(name, None)
-        writers.update(dict.fromkeys(operator.writes(), step))
+        for name in operator.writes():
+            writers[name] = (*(writers.get(name, ()) if operator.where else ()), step)
     check_current(steps, columns, written.origins if written else {}, where)
 
 
 def _check_of_steps(
-    step: Step, writers: Mapping[str, Step | None], where: Callable[[Step], str]
+    step: Step, writers: Mapping[str, Sequence[Step | None]], where: Callable[[Step], str]
 ) -> None:
-    """Refuse to replace a column of another operator before it."""
-    for name, writer in writers.items():
-        if writer is not None and writer.operator.name() != step.operator.name():
-            raise RecipeError(
-                f"would replace {_named([name])} of step {writer.number} {writer.name}",
-                "leave one of the two steps out",
-                where=where(step),
-            )
+    """Refuse to replace a column of another operator before it, in a row that both are about."""
+    operator = step.operator
+    for name, of_column in writers.items():
+        for writer in of_column:
+            if writer is None or writer.operator.name() == operator.name():
+                continue
+            if not exclude_each_other(writer.operator.where, operator.where):
+                raise RecipeError(
+                    f"would replace {_named([name])} of step {writer.number} {writer.name}",
+                    "leave one of the two steps out, or give both a `where` of which no row "
+                    "matches both",
+                    where=where(step),
+                )
 
 
 def _named(columns: Sequence[str]) -> str:
@@ -435,17 +455,27 @@ def _named(columns: Sequence[str]) -> str:
 def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
     """Return columns of the dataset whose consecutive equal values make a group.
 
-    They are what the step that writes `prompt_id` reads. Where a step uses the dataset's own
-    `prompt_id` before it is overwritten, or where no step writes it, it is that column.
+    They are what the step that writes `prompt_id` reads; of several, each with a condition, what
+    all of them read. Where a step uses the dataset's own `prompt_id` before it is overwritten, or
+    where no step writes it, it is that column.
     """
     own = ("prompt_id",) if "prompt_id" in schema.names else ()
+    found = list[tuple[str, ...]]()
     for step in recipe.steps:
         operator = step.operator
-        if own and operator.scope is not Scope.ROW and "prompt_id" in operator.reads():
+        is_group_step = operator.scope is not Scope.ROW and "prompt_id" in operator.reads()
+        if not found and own and is_group_step:
             return own
         if "prompt_id" in operator.writes():
-            return tuple(name for name in operator.reads_of(schema.names) if name in schema.names)
-    return own
+            reads = operator.reads_of(schema.names)
+            found.append(tuple(name for name in reads if name in schema.names))
+            if not operator.where:
+                break
+    if not found:
+        return own
+    # Of fewer columns, more rows are equal: a part of the dataset may end between no two of them.
+    shared = tuple(name for name in found[0] if all(name in reads for reads in found[1:]))
+    return shared or found[0]
 
 
 def _may_be_text(kind: pa.DataType) -> bool:

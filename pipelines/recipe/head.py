@@ -42,17 +42,18 @@ from .train import Train
 # --- Generated ------------------------------------------------------------------------
 # Datasets that a recipe describes instead of asking for them: they are written when missing.
 
-_ONLY = {"levels": ("arithmetic", "trajectories"), "trajectories": ("trajectories",)}
+_ONLY = {"levels": ("arithmetic", "mixed", "trajectories"), "trajectories": ("trajectories",)}
 """The types that have a field which others lack."""
 
 
 class GeneratedDataset(Config):
     """A dataset that is generated. Those of `arithmetic` are options of `rejuice data`, too."""
 
-    type: Literal["arithmetic", "code", "lookup", "trajectories"]
+    type: Literal["arithmetic", "code", "lookup", "mixed", "trajectories"]
     """What its rows are. `arithmetic`: worded arithmetic problems with their solutions. `code`:
     programming problems with their tests and eight recorded responses. `lookup`: questions for an
-    agent that searches and calculates, each with 13 documents of its own.
+    agent that searches and calculates, each with 13 documents of its own. `mixed`: arithmetic, code
+    and solutions to be judged in turn, distinguished by `data_source`, with recorded responses.
     `trajectories`: what simulated agents with a calculator did with the same problems, for
     `agent_rollout_mapper` with the engine `recorded`."""
     prompts: PositiveInt = 200
@@ -60,7 +61,7 @@ class GeneratedDataset(Config):
     split: Literal["train", "validation", "test"] = "train"
     """No two splits share a problem or a question."""
     levels: tuple[Literal[1, 2, 3, 4], ...] = Field((1, 2, 3), min_length=1)
-    """Numbers of steps that a problem may take; of `arithmetic` and `trajectories` only."""
+    """Numbers of steps that a problem may take; not of `code` and `lookup`."""
     seed: NonNegativeInt = 0
     """Each seed gives other problems or questions."""
     trajectories: PositiveInt = 8
@@ -83,6 +84,7 @@ class GeneratedDataset(Config):
         """
         from ..demo.code_problems import first_code_problems
         from ..demo.lookup import first_lookups
+        from ..demo.mixed import first_mixed
         from ..demo.recorded import check_format, first_prompts
 
         check_format(path)
@@ -90,6 +92,8 @@ class GeneratedDataset(Config):
             return first_code_problems(**self._options())
         if self.type == "lookup":
             return first_lookups(**self._options())
+        if self.type == "mixed":
+            return first_mixed(**self._options())
         return first_prompts(**self._options("trajectories"))
 
     def write(self, path: Path) -> None:
@@ -101,12 +105,14 @@ class GeneratedDataset(Config):
         from ..demo.agents import write_trajectories
         from ..demo.code_problems import write_code_problems
         from ..demo.lookup import write_lookups
+        from ..demo.mixed import write_mixed
         from ..demo.recorded import write_prompts
 
         writers = {
             "arithmetic": write_prompts,
             "code": write_code_problems,
             "lookup": write_lookups,
+            "mixed": write_mixed,
             "trajectories": write_trajectories,
         }
         writers[self.type](path, **self._options())

@@ -145,6 +145,34 @@ class Recipe:
         _fill(recipe, *(changes.get(f.name, getattr(self, f.name)) for f in fields(self)))
         return recipe
 
+    def offline(self) -> Self:
+        """Return the recipe of `rejuice run`: without the steps that are `on: train`.
+
+        Raises:
+            RecipeError: it has no other.
+        """
+        return self._without("train")
+
+    def in_training(self) -> Self:
+        """Return the recipe of `rejuice train`: without the steps that are `on: run`.
+
+        Raises:
+            RecipeError: it has no other.
+        """
+        return self._without("run")
+
+    def _without(self, place: str) -> Self:
+        """Return the recipe without the steps that are only there; the others are counted anew."""
+        kept = [step for step in self.steps if step.operator.on != place]
+        if len(kept) == len(self.steps):
+            return self
+        if not kept:
+            found, right = f"every step is `on: {place}`", "leave `on` out of one of them"
+            raise RecipeError(found, right, where=str(self.path))
+        lines = tuple(self.step_lines[s.number - 1] for s in kept) if self.step_lines else ()
+        steps = tuple(step._replace(number=at) for at, step in enumerate(kept, 1))
+        return self.replace(steps=steps, step_lines=lines)
+
     @property
     def from_file(self) -> bool:
         """Whether it was read from a file, which `path` is."""

@@ -25,6 +25,7 @@ from ...operators import (
 )
 from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.errors import shortened, shown, suggest
+from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ..data_juicer import catalogue
@@ -63,7 +64,8 @@ class StoredOperator(Operator):
     def with_written(self, columns: Sequence[str]) -> StoredOperator:
         """This operator, with the columns that it has written in a run."""
         kind = _kind(self.name(), self.samples, tuple(columns))
-        return build(kind, self.model_extra or {})
+        common = {name: getattr(self, name) for name in COMMON_FIELDS}
+        return build(kind, {**(self.model_extra or {}), **common})
 
     def reads(self) -> Columns:
         return ALL
@@ -139,6 +141,16 @@ def of_files(steps: Sequence[Step]) -> list[Step]:
     Data-Juicer's loader adds it for them alone, and its exporter keeps it.
     """
     return [step for step in steps if step.operator.name() == "suffix_filter"]
+
+
+PLACES = {"run": "offline: training skips it", "train": "in training: an offline run skips it"}
+"""Where a step exists that does not exist everywhere, by its `on`."""
+
+
+def place_lines(steps: Sequence[Step]) -> list[str]:
+    """Return a line for each step that exists only offline, or only in training."""
+    named = [(step, step.operator.on) for step in steps]
+    return [f"step {s.number} {s.name} is only {PLACES[place]}." for s, place in named if place]
 
 
 def step_names(kinds: list[str]) -> list[str]:
@@ -219,11 +231,13 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
             "write `field: value`",
             where=where,
         )
-    for field in fields or ():
+    # In YAML 1.1, a bare `on` is the value true.
+    fields = {"on" if field is True else field: value for field, value in (fields or {}).items()}
+    for field in fields:
         if not isinstance(field, str):
             found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
             raise RecipeError(found, "write `field: value`", where=where)
-    return str(name), dict(fields or {})
+    return str(name), fields
 
 
 class MissingPackages:

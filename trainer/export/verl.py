@@ -88,7 +88,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         raise
     if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
-    columns = dict.fromkeys(checked_schema(recipe).names)
+    columns = dict.fromkeys(checked_schema(recipe.in_training()).names)
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
     found = scoring(parts.after, list(columns), leave_out, for_survivors)

@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.feather as feather
 
 from ...operators import ALL, DataError, Filter, Kind, RecipeError, Scope
-from ...operators.columns import CREDIT, ROW_CONTRACT, component_columns, content_ids, numbers
+from ...operators.columns import (
+    CREDIT,
+    ROW_CONTRACT,
+    columns_of,
+    component_columns,
+    content_ids,
+    numbers,
+)
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -159,7 +166,7 @@ def _objections(step: Step, known: set[str]) -> Iterator[str]:
         yield "looks at more than one response"
     elif isinstance(operator, Filter):
         yield "drops rows"
-    for name in operator.reads():
+    for name in dict.fromkeys((*operator.reads(), *columns_of(operator.where or (), known))):
         if name not in known and name not in ALL:
             yield f"reads column '{name}'"
 

@@ -18,7 +18,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators import DataError, Filter, RecipeError, RejuiceError
-from ...operators.columns import flat
+from ...operators.columns import columns_of, flat
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
@@ -213,6 +213,7 @@ def _steps_of_reward(recipe: Recipe, known: set[str], leave_out: Sequence[str]) 
 
     Filters are not among them: they have done their work on these rows.
     """
+    recipe = recipe.in_training()
     samples = [at for at, s in enumerate(recipe.steps) if isinstance(s.operator, RolloutMapper)]
     if samples and isinstance(recipe.steps[samples[0]].operator, AgentRolloutMapper):
         raise RecipeError("stock verl samples single responses, and the recipe trajectories")
@@ -225,8 +226,9 @@ def _steps_of_reward(recipe: Recipe, known: set[str], leave_out: Sequence[str]) 
             continue
         kept.append(step)
         if step.name not in leave_out:
-            wanted.difference_update(written)
-            wanted.update(set(operator.reads()) - known)
+            if not operator.where:  # Else other steps may write it in the other rows.
+                wanted.difference_update(written)
+            wanted.update({*operator.reads(), *columns_of(operator.where or ())} - known)
     if not kept:
         raise RecipeError("no step writes the column reward")
     return kept[::-1]

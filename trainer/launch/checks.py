@@ -52,7 +52,7 @@ def check_training(
     head = run.recipe.head
     there = head.dataset_spec.exists() or head.generated_part() is not None
     if run.config.replay is None and (there or not may_lack_data):
-        checked_schema(run.recipe, dataset)
+        checked_schema(run.recipe.in_training(), dataset)
     left_out = [*_other_datasets(run, may_lack=may_lack_data)]
     if not run.config.verl:
         return left_out

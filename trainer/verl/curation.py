@@ -33,6 +33,7 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import drop
 from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.analysis.rows import Lines
+from ...pipelines.engine.conditional_step import matching_rows
 from ...pipelines.engine.frame import Frame
 from ...pipelines.engine.report import AuditLog, decisions
 from ...pipelines.engine.steps import StepResult, apply_steps, run_step
@@ -149,12 +150,21 @@ class _Part(NamedTuple):
                 # Processor time: a thread that waits for a judge costs the training step nothing.
                 result = run_step(step, frame, clock=time.thread_time, summary=False)
             if "verdict" in result.change.columns:
-                verdicts.update(result.change.columns["verdict"].to_pylist())
+                verdicts.update(_own_values(step, frame, result.change, "verdict"))
             written.append(StepValues.of(step.name, frame, result.change))
             return result
 
         frame = apply_steps(steps, Frame.of(rollouts), run=run, log=log)
         return cls(frame.table(), log, verdicts, tuple(each for each in written if each))
+
+
+def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[Any]:
+    """Return what a step wrote to the rows that it is about: others have what they had before."""
+    written = change.columns[column]
+    if step.operator.where is not None and change.parents is None:
+        written = written.take(pa.array(matching_rows(step.operator, frame)))
+    values: list[Any] = written.to_pylist()
+    return values
 
 
 def _turn(operator: Operator) -> AbstractContextManager[object]:

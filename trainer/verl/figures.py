@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, TOOL
 from ...operators.arrow_compute import pc
-from ...operators.columns import RIGHT, WRONG, numbers, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, RIGHT, WRONG, is_text, numbers, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
+from ...pipelines.analysis.figures import MOST_SOURCES
 from ...pipelines.dataset.write import filled, mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
@@ -61,6 +62,35 @@ def response_figures(
         found[f"dropped/{count['values']}"] = count["counts"]
     found.update(missing_figures(rollouts, steps, curated.written))
     found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+    return found | source_figures(rollouts, steps, curated.written)
+
+
+def source_figures(
+    rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
+) -> dict[str, float]:
+    """Return `source/NAME/pass_rate` and `source/NAME/reward` of each `data_source` of the prompts.
+
+    They are those of the responses as sampled, as far as they were graded and have a reward. There
+    are none where the prompts have no such column, or not some few values in it.
+    """
+    if "data_source" not in rollouts.column_names or not is_text(rollouts["data_source"].type):
+        return {}
+    sources, found = rollouts["data_source"], dict[str, float]()
+    names = sorted(pc.unique(sources).drop_null().to_pylist())
+    if not MOST_SOURCES >= len(names) > 1:
+        return {}
+    values = values_table(rollouts, steps, written)
+    for name in names:
+        own = values.filter(pc.equal(sources, name))
+        if "verdict" in own.column_names:
+            right_N, wrong_N = right_and_wrong(own["verdict"])
+            if graded := int(right_N.sum() + wrong_N.sum()):
+                found[f"source/{name}/pass_rate"] = int(right_N.sum()) / graded
+        if "reward" in own.column_names:
+            reward_N = numbers(own, "reward")
+            reward_N = reward_N[np.isfinite(reward_N)]
+            if len(reward_N):
+                found[f"source/{name}/reward"] = float(reward_N.mean())
     return found
 
 
@@ -123,7 +153,10 @@ def figure_name(part: str, name: str) -> str:
 def missing_figures(
     rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
 ) -> dict[str, float]:
-    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count."""
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
+
+    Rows that a component is not meant for lack nothing.
+    """
     reasons = [
         each._replace(columns={n: c for n, c in each.columns.items() if _is_reason(n)})
         for each in written
@@ -131,7 +164,8 @@ def missing_figures(
     table, found = values_table(rollouts, steps, reasons), dict[str, float]()
     for name in filter(_is_reason, table.column_names):
         component = name.removeprefix(_REWARD).removesuffix(_MISSING)
-        for count in pc.drop_null(table[name]).value_counts().to_pylist():
+        reasons = table[name].filter(pc.not_equal(table[name], NOT_APPLICABLE))
+        for count in reasons.value_counts().to_pylist():
             found[f"missing/{component}/{count['values']}"] = float(count["counts"])
     return found
 

@@ -16,6 +16,7 @@ from ....operators.groups import Array, hash_each, mix
 from ....operators.operator import surviving_rows
 from ....operators.text.embedding import hashed_ngram
 from ...dataset.remote import AnyPath
+from ...engine.conditional_step import matching_rows
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
@@ -274,7 +275,8 @@ def _add(
         return
     for each, part, start in zip(parts, values, starts, strict=False):
         places_I = part.inputs[step.number] + start
-        rows = np.flatnonzero(sampled_N[places_I])
+        own = matching_rows(step.operator, each.before)
+        rows = np.intersect1d(np.flatnonzero(sampled_N[places_I]), own)
         if not len(rows):
             continue
         change = each.result.change

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from each import check_each
 
-from rejuice.operators import RecipeError, get, installed
+from rejuice.operators import Operator, RecipeError, get, installed
 from rejuice.operators.agents.flow import FLOWS, TOOLS
+from rejuice.operators.operator import COMMON_FIELDS
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.analysis.reference import recipe_schema
 from rejuice.pipelines.data_juicer import catalogue, static_checks
@@ -26,9 +27,22 @@ def test_everything_is_listed_once_with_what_it_does():
             assert line.endswith((".", "?")), f"the first line of a docstring is a sentence: {line}"
 
 
+def own_fields(kind):
+    """Those that every operator has are at the head of the page."""
+    return kind.own_fields() if issubclass(kind, Operator) else kind.model_fields
+
+
+def test_fields_of_every_operator_are_there_once():
+    page = reference.page()
+    for field in COMMON_FIELDS:
+        assert page.count(f"| `{field}` |") == 1
+        assert f"| `{field}` |" not in reference.entry("length_filter")
+
+
 def check_fields(kind, text):
     """Its entry has a row for each field, with its docstring and whether it is required."""
-    for field, info in kind.model_fields.items():
+    for field in own_fields(kind):
+        info = kind.model_fields[field]
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{field}` |")]
         cells = row.replace("\\|", "").split("|")
         assert len(cells) == 6, f"a pipe breaks the table: {row}"

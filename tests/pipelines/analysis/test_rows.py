@@ -37,7 +37,7 @@ def set_of(folder):
 def test_each_row_as_sampled_has_its_line(tiny):
     rows = stored_rows(set_of(tiny))
     assert rows.table.column_names == [
-        "response_id", "prompt_id", "fate", "reason", "verdict", "finish_reason", "tokens",
+        "response_id", "prompt_id", "fate", "reason", "data_source", "verdict", "finish_reason", "tokens",
         "characters", "reward", "advantage", "reward_accuracy", "reward_accuracy_missing",
         "contribution_accuracy", "reward_format", "reward_format_missing", "contribution_format",
     ]  # fmt: skip

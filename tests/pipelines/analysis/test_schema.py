@@ -27,10 +27,20 @@ def validator():
     return jsonschema.Draft202012Validator(schema)
 
 
+class Yaml12(yaml.SafeLoader):
+    """YAML as editors read it: `on` is a text."""
+
+
+Yaml12.yaml_implicit_resolvers = {
+    first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:bool" or first in "tTfF"]
+    for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 @pytest.mark.slow
 def test_every_recipe_is_valid(validator):
     def check(path):
-        validator.validate(yaml.safe_load(path.read_text("utf-8")))
+        validator.validate(yaml.load(path.read_text("utf-8"), Yaml12))
 
     check_each(RECIPES, check)
 
@@ -109,7 +119,11 @@ def test_every_operator_and_field_is_described_for_the_editor():
         fields = schema["$defs"][name]
         assert fields["description"]
         assert fields["additionalProperties"] is False
-        assert all(field["description"] for field in fields.get("properties", {}).values()), name
+        described = [
+            schema["$defs"][field["$ref"].rsplit("/", 1)[-1]] if set(field) == {"$ref"} else field
+            for field in fields["properties"].values()
+        ]
+        assert all(field["description"] for field in described), name
     for name in Head.model_fields:
         assert name == "project_name" or schema["properties"][name]["description"]
     for section in ("Train", "Gpu", "Verification"):

@@ -315,3 +315,22 @@ def test_a_recipe_of_theirs_gives_what_data_juicer_gives():
     key = str
     assert sorted(ours.to_pylist(), key=key) == sorted(expected.to_list(), key=key)
     assert 20 < ours.num_rows < 400
+
+
+def test_a_step_is_about_the_rows_of_its_condition():
+    fields = {"min_len": 4, "text_key": "text", "where": {"n": {"max": 3}}}
+    step = steps.step("text_length_filter", fields)
+    again = pickle.loads(pickle.dumps(step))
+    for each in (step, again, build(type(step), step.model_dump(mode="json"))):
+        found = run_in_memory([each], table())
+        # Of the rows with an n of 3 or less, the short text is gone; another short one stays.
+        assert found["n"].to_pylist() == [5, 1, 4, 3]
+    assert "where" not in step.model_extra
+    with pytest.raises(RecipeError, match="field 'where' is"):
+        steps.step("text_length_filter", {"where": {}})
+
+
+def test_a_mapper_leaves_the_other_rows_as_they_are():
+    step = steps.step("whitespace_normalization_mapper", {"where": {"n": 5}})
+    rows = table().set_column(0, "text", pa.array([" a"] * 5))
+    assert run_in_memory([step], rows)["text"].to_pylist() == ["a", *[" a"] * 4]

@@ -421,6 +421,24 @@ def test_default_executor_gives_the_rows_of_the_reference(tmp_path):
     assert set(first["step"].to_pylist()) == {"pass_rate_filter"}
 
 
+def test_ray_executor_keeps_the_rows_that_no_condition_matches(dj_process, tmp_path):
+    some = {"verdict": "correct"}
+    process = [
+        {"length_filter": {"min": 5, "unit": "characters", "where": some}},
+        {"exact_deduplicator": {"within": "all", "where": {"verdict": ["wrong_answer", None]}}},
+        {"format_reward_mapper": {"where": some}},
+        {"grpo_advantage_mapper": {"where": some}},
+        {"pass_rate_filter": {"min": 1.0, "on": "train"}},
+    ]
+    ran, path, table = dj_process(tmp_path, process, executor="ray")
+    assert ran.returncode == 0, ran.log
+    kept = recipe.load(path).offline()
+    expected = run_in_memory([step.operator for step in kept.steps], table)
+    found = exported(tmp_path)
+    assert found.select(expected.column_names).to_pylist() == expected.to_pylist()
+    assert 0 < expected.num_rows < table.num_rows
+
+
 def test_ray_executor_gives_the_rows_of_the_reference(dj_process, tmp_path):
     theirs = [{"whitespace_normalization_mapper": {"text_key": "response"}}]
     more = [{"text_length_filter": {"text_key": "response", "min_len": 4}}]

@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import DataError, Mapper, RecipeError
+from rejuice.operators import (
+    DataError,
+    GroupStatsMapper,
+    Mapper,
+    MathVerifyMapper,
+    RecipeError,
+)
 from rejuice.pipelines import Recipe, load, run
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.dataset.write import written_columns
@@ -188,8 +194,68 @@ def test_a_step_does_not_replace_what_another_operator_wrote():
     table = pa.Table.from_pylist([ROW])
     assert refusal(run, Recipe([VERIFY, LONG, OtherVerifierMapper()], table)) == (
         "Recipe, step 3 other_verifier_mapper: would replace column 'verdict' of step 1 "
-        "math_verify_mapper; leave one of the two steps out"
+        "math_verify_mapper; leave one of the two steps out, or give both a `where` of which no row "
+        "matches both"
     )
+
+
+A, B = {"source": ["a", None]}, {"source": "b", "level": {"min": 2}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_right"),
+    [
+        (A, B, True),
+        ({"level": {"max": 1}}, B, True),
+        (A, {"source": [None, "c"]}, False),
+        (A, {"level": 1}, False),
+        (A, None, False),
+        (None, B, False),
+    ],
+)
+def test_two_operators_write_a_column_where_no_row_is_of_both(one, other, is_right):
+    rows = [{**ROW, "source": "a", "level": 1}, {**ROW, "source": "b", "level": 3}]
+    rows = pa.Table.from_pylist([{**each, "response": "It is 3."} for each in rows])
+    recipe = Recipe([MathVerifyMapper(where=one), OtherVerifierMapper(where=other)], rows)
+    if is_right:
+        assert run(recipe).table["verdict"].to_pylist() == ["wrong_answer", "correct"]
+    else:
+        found = "step 2 other_verifier_mapper: would replace column 'verdict'"
+        assert found in refusal(run, recipe)
+
+
+def test_a_third_operator_must_exclude_both():
+    rows = pa.Table.from_pylist([{**ROW, "source": source} for source in "abc"])
+    steps = [
+        MathVerifyMapper(where={"source": "a"}),
+        OtherVerifierMapper(where={"source": "b"}),
+        MathVerifyMapper(where={"source": ["b", "c"]}),
+    ]
+    assert "step 3 math_verify_mapper_2: would replace column 'verdict' of step 2" in refusal(
+        run, Recipe(steps, rows)
+    )
+
+
+def test_what_a_condition_reads_must_be_there():
+    recipe = Recipe([MathVerifyMapper(where={"sauce": 1})], pa.Table.from_pylist([ROW]))
+    assert "column 'sauce' is missing" in refusal(run, recipe)
+
+
+def test_a_statistic_of_other_rows_stays_current():
+    """A step replaces verdicts of its own rows, and what was computed of others is as it was."""
+    rows = pa.Table.from_pylist([{**ROW, "source": source} for source in "ab"])
+    a, b = {"source": "a"}, {"source": "b"}
+
+    def recipe(where):
+        steps = [
+            MathVerifyMapper(where=a),
+            GroupStatsMapper(where=where),
+            OtherVerifierMapper(where=b),
+        ]
+        return Recipe(steps, rows)
+
+    assert run(recipe(a)).table["pass_rate"].null_count == 1
+    assert "of which step 2 group_stats_mapper computed" in refusal(run, recipe(None))
 
 
 def test_an_operator_computes_again_what_it_wrote():

@@ -32,7 +32,21 @@ function overviewSection({ head, columns }) {
     tile(groups.without_signal, "groups without signal", groups.groups, groups.without_signal === null ? NOT_ON_FILE : ""));
   const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
     groups.pass_rates, "pass rate", "share", "groups");
-  return section("overview", "Overview", tiles, ...panelGrid(funnelPanel(funnel), rates));
+  return section("overview", "Overview", tiles, ...panelGrid(funnelPanel(funnel), rates), sourcesPanel(head.figures.sources));
+}
+
+function sourcesPanel(sources) {
+  const names = Object.keys(sources || {});
+  if (!names.length) return null;
+  const rows = names.map((name) => {
+    const each = sources[name];
+    return [name, each.prompts, each.responses, each.pass_rate, each.reward];
+  });
+  const panel = make("div", { class: "panel" }, make("h3", { text: "By source" }),
+    make("div", { class: "hint", text: "The pass rate is the mean over prompts of the share of right responses." }),
+    figureTable(["data_source", ["prompts", "count"], ["responses", "count"], ["pass rate", "share"], "reward"], rows));
+  panel.dataset.figure = "By source";
+  return panel;
 }
 
 function funnelPanel(funnel) {

@@ -8,6 +8,7 @@ import page_fixture
 import pyarrow as pa
 import pytest
 
+from rejuice.pipelines.analysis.figures import SourceFigures
 from rejuice.pipelines.analysis.page.build import PageCurves, PageRun, PageStep, build_page
 from rejuice.pipelines.analysis.page.tokens import COLUMN as TOKENS
 from rejuice.pipelines.analysis.rows import BY_TRAINING
@@ -707,3 +708,24 @@ def test_a_browser_is_used_where_it_must_be(monkeypatch):
     monkeypatch.delitem(os.environ, "REJUICE_NEED_BROWSER")
     with pytest.raises(pytest.skip.Exception, match="apt-get install chromium"):
         browsers.start()
+
+
+def test_sources_have_a_table_where_there_are_several(page, tmp_path):
+    count = "return document.querySelectorAll('[data-figure=\"By source\"]').length"
+    assert page.run(count) == 0
+    data = page_fixture.page_data(hostile=False)
+    sources = {
+        "math": SourceFigures(4, 32, 4, 0.5, 32, 0.75)._asdict(),
+        "<b>judged": SourceFigures(4, 30, 0, None, 30, -0.25)._asdict(),
+    }
+    only = data.sets[0]
+    changed = only._replace(figures={**only.figures, "sources": sources})
+    build_page(data._replace(sets=(changed, *data.sets[1:])), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("By source") == [
+        ["math", "4", "32", "0.5", "0.75"],
+        ["<b>judged", "4", "30", "null", "-0.25"],
+    ]
+    assert "<b>judged" in page.run(
+        "return document.querySelector('[data-figure=\"By source\"]').textContent"
+    )

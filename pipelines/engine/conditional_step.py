@@ -1,0 +1,144 @@
+"""Steps with a condition: an operator is given the rows that match, and its change becomes one to
+all rows.
+
+    rows ──matching──> rows of `where` ──operator──> change ──over_all_rows──> change to all rows
+      └── the others: a column that is there keeps its values, a new one is null, and a new reward
+          component is missing as `not_applicable`
+
+The rows that match are whole rows in their order, so that of a group these rows are the group.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ...operators import Change, Groups, Operator, OperatorError
+from ...operators.arrow_compute import pc
+from ...operators.columns import NOT_APPLICABLE, columns_of, common_type, flat
+from ...operators.condition import matches
+from .frame import Frame
+
+_MISSING = "_missing"
+_RowNumbers = NDArray[np.int64]
+
+
+def matching_rows(operator: Operator, frame: Frame) -> _RowNumbers:
+    """Return the rows that the condition of an operator matches, int64[R], ascending.
+
+    Raises:
+        DataError: a column of the condition is missing, or of another type than its values.
+    """
+    if operator.where is None:
+        return np.arange(frame.num_rows)
+    columns = columns_of(operator.where, frame.column_names)
+    there = [name for name in columns if name in frame.column_names]
+    # All columns are named in the error where one is missing.
+    table = frame.select(there) if len(there) == len(columns) else frame.table()
+    return np.flatnonzero(matches(operator.where, table))
+
+
+def matching(operator: Operator, frame: Frame) -> Frame:
+    """Return the rows that the condition of an operator matches; all, where it has none.
+
+    Raises:
+        DataError: as `matching_rows` does.
+    """
+    if operator.where is None:
+        return frame
+    return frame.after(Change(parents=matching_rows(operator, frame)))
+
+
+def over_all_rows(operator: Operator, frame: Frame, change: Change) -> Change:
+    """Return the change to all rows of a frame, from the change to those that match.
+
+    Raises:
+        RejuiceError: as `matching_rows` does, or a column of both cannot have one type.
+    """
+    if operator.where is None:
+        return change
+    rows_R = matching_rows(operator, frame)
+    places = _places(frame, rows_R, change)
+    columns = {
+        name: _column(frame, name, flat(column), places) for name, column in change.columns.items()
+    }
+    for name in set(columns) - set(frame.column_names):
+        value = name.removesuffix(_MISSING)
+        if name.startswith("reward_") and name.endswith(_MISSING) and value in columns:
+            columns[name] = _not_applicable(columns[name], columns[value], places)
+    for name in change.without:
+        if name in frame.column_names:  # It is taken away from these rows only.
+            nothing = pa.nulls(len(places.own_M), frame.schema.field(name).type)
+            columns[name] = _column(frame, name, nothing, places)
+    reasons = None
+    if change.reasons is not None:
+        at_N = np.full(frame.num_rows, -1)
+        at_N[rows_R] = np.arange(len(rows_R))
+        reasons = flat(change.reasons).take(pa.array(at_N, mask=at_N < 0))
+    failed = None if change.failed is None else rows_R[change.failed]
+    parents = None if change.parents is None else places.parent_M
+    return Change(columns, reasons, parents, (), change.notes, change.logged, failed)
+
+
+class _Places(NamedTuple):
+    """Where the rows of the output come from, axis _M: one of two is not -1, or neither."""
+
+    own_M: _RowNumbers  # the row of the change to the rows that match
+    parent_M: _RowNumbers  # the row of the frame; -1: an operator made the row
+
+
+def _places(frame: Frame, rows_R: _RowNumbers, change: Change) -> _Places:
+    if change.parents is None:
+        own_M = np.full(frame.num_rows, -1)
+        own_M[rows_R] = np.arange(len(rows_R))
+        return _Places(own_M, np.arange(frame.num_rows))
+    given_K = np.asarray(change.parents, np.int64)
+    parent_K = np.append(rows_R, -1)[given_K]
+    others = np.setdiff1d(np.arange(frame.num_rows), rows_R)
+    # A new row goes with the row before it, and behind the last row of that one's group: rows of
+    # the group that do not match must not be cut off from it.
+    nearest_K = np.maximum.accumulate(np.append(0, given_K))[1:]
+    at_K = rows_R[nearest_K] if len(rows_R) else np.zeros(len(given_K), np.int64)
+    is_new_K = given_K < 0
+    if is_new_K.any() and "prompt_id" in frame.column_names and frame.num_rows:
+        groups = Groups.of(frame.select(["prompt_id"]))
+        ends_G = groups.starts_G + groups.sizes_G - 1
+        at_K = np.where(is_new_K, ends_G[groups.codes_N[at_K]], at_K)
+    order = np.lexsort(
+        (
+            np.append(np.arange(len(given_K)), np.zeros(len(others), np.int64)),
+            np.append(is_new_K, np.zeros(len(others), bool)),
+            np.append(at_K, others),
+        )
+    )
+    own = np.append(np.arange(len(given_K)), np.full(len(others), -1))
+    return _Places(own[order], np.append(parent_K, others)[order])
+
+
+def _column(frame: Frame, name: str, written: Any, places: _Places) -> Any:
+    """Return a column of the output: as written in rows that match, else as it was, or null."""
+    if name not in frame.column_names:
+        return written.take(pa.array(places.own_M, mask=places.own_M < 0))
+    old = flat(frame.select([name])[name])
+    if pa.types.is_dictionary(old.type):
+        old = old.cast(old.type.value_type)
+    try:
+        kind = common_type([old.type, written.type])
+        both = pa.concat_arrays([old.cast(kind), written.cast(kind)])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        raise OperatorError(
+            f"writes column '{name}' as {written.type}, which is {old.type} in the rows that "
+            "`where` does not match",
+            "let both have one type, or write another column",
+        ) from None
+    at_M = np.where(places.own_M >= 0, len(old) + places.own_M, places.parent_M)
+    return both.take(pa.array(at_M, mask=at_M < 0))
+
+
+def _not_applicable(reasons: Any, values: Any, places: _Places) -> Any:
+    """Return why values are missing: in rows that do not match, they are not meant to be there."""
+    lacks = pc.and_(pa.array(places.own_M < 0), pc.is_null(values))
+    return pc.if_else(lacks, NOT_APPLICABLE, reasons)

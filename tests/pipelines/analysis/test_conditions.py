@@ -1,0 +1,100 @@
+"""What is shown of steps with a condition, and figures by `data_source`."""
+
+import pyarrow as pa
+import pytest
+from command import runner
+
+from rejuice.operators import FormatRewardMapper, GrpoAdvantageMapper, RewardSumMapper
+from rejuice.pipelines.analysis.figures import SourceFigures, joined_sources, set_figures
+from rejuice.pipelines.analysis.rows import row_table
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.steps import iterate_steps
+from rejuice.pipelines.recipe.steps import number_steps
+
+RIGHT = "<think>a</think><answer>1</answer>"
+ROWS = [
+    {"prompt_id": prompt, "response_id": f"{prompt}{n}", "data_source": source,
+     "response": text, "verdict": verdict, "reward_accuracy": float(verdict == "correct")}
+    for prompt, source in (("p", "a"), ("q", "b"), ("r", "b"))
+    for n, (text, verdict) in enumerate([(RIGHT, "correct"), ("no", "wrong_answer")])
+]  # fmt: skip
+A = {"data_source": "a"}
+STEPS = [
+    FormatRewardMapper(where=A),
+    RewardSumMapper(weights={"accuracy": 1.0, "format": 1.0}),
+    GrpoAdvantageMapper(where=A),
+]
+PROCESS = [{each.name(): each.model_dump(mode="json")} for each in STEPS]
+
+
+def rows_of(steps, rows=ROWS):
+    base = Frame.of(pa.Table.from_pylist(rows))
+    return row_table(base, iterate_steps(number_steps(steps), base))
+
+
+def test_contributions_are_those_of_rows_that_are_summed():
+    table = rows_of(STEPS).table
+    assert table["contribution_format"].to_pylist() == pytest.approx([0.1, -0.1, 0, 0, 0, 0])
+    some = [STEPS[0], RewardSumMapper(weights={"accuracy": 1.0, "format": 1.0}, where=A)]
+    found = rows_of(some).table["contribution_accuracy"].to_pylist()
+    assert found == [1.0, 0.0, None, None, None, None]
+
+
+def test_figures_by_source():
+    found = set_figures(rows_of(STEPS), ())
+    assert found.sources == {
+        "a": SourceFigures(1, 2, 1, 0.5, 2, pytest.approx(0.5)),
+        "b": SourceFigures(2, 4, 2, 0.5, 4, 0.5),
+    }
+    assert found.components["format"].missing == {}
+    assert found.as_json()["sources"]["b"]["prompts"] == 2
+    one = [{**row, "data_source": "a"} for row in ROWS]
+    assert set_figures(rows_of(STEPS, one), ()).sources == {}
+    many = [{**ROWS[0], "prompt_id": str(n), "data_source": str(n)} for n in range(21)]
+    assert set_figures(rows_of(STEPS[:1], many), ()).sources == {}
+    none = [{k: v for k, v in row.items() if k != "data_source"} for row in ROWS]
+    assert set_figures(rows_of([], none), ()).sources == {}
+
+
+def test_sources_of_several_sets_are_weighed_by_what_they_are_means_over():
+    nan = float("nan")
+    sets = [
+        {"a": SourceFigures(2, 8, 2, 0.5, 8, 1.0)},
+        {"a": SourceFigures(1, 2, 1, 1.0, 2, 0.0), "b": SourceFigures(1, 4, 0, nan, 0, nan)},
+    ]
+    found = joined_sources(sets)
+    assert found["a"] == SourceFigures(3, 10, 3, 2 / 3, 10, 0.8)
+    assert found["b"][:3] == (1, 4, 0)
+    assert found["b"].pass_rate != found["b"].pass_rate
+
+
+@pytest.fixture
+def rejuice(monkeypatch, capsys, tmp_path):
+    return runner(monkeypatch, capsys, tmp_path)
+
+
+def test_report_view_and_explain_of_a_run(rejuice, recipe_file):
+    path = recipe_file(PROCESS, ROWS)
+    code, out, _ = rejuice("run", path)
+    assert (code, "not_applicable" in out, "missing rewards" in out) == (0, False, False)
+    export = "out/curated.parquet"
+    _, out, _ = rejuice("report", export)
+    assert out.splitlines()[-2:] == [
+        "source a: 1 prompts, 2 responses; pass rate 0.500, reward 0.500",
+        "source b: 2 prompts, 4 responses; pass rate 0.500, reward 0.500",
+    ]
+    assert rejuice("view", export, "--no_open")[0] == 0
+    _, out, _ = rejuice("explain", export, "q0")
+    assert "01_format_reward_mapper: is not about it, but where data_source is a" in out
+    assert "   reward: accuracy 1 x 1\n" in out
+    _, out, _ = rejuice("explain", export, "p0")
+    assert "   reward: accuracy 1 x 1 + format 1 x 0.1\n" in out
+
+
+def test_another_condition_is_compared_without_sampling(rejuice, recipe_file):
+    path = recipe_file(PROCESS, ROWS)
+    rejuice("run", path, "-q")
+    _, out, _ = rejuice("whatif", path, "--format_reward_mapper.where={data_source: [a, b]}")
+    assert "changed      format_reward_mapper.where.data_source a -> ['a', 'b']" in out
+    _, out, _ = rejuice("diff", "out/curated.parquet", "out/curated.parquet")
+    assert "0.0% -> 0.0%" in out
