@@ -187,9 +187,10 @@ def test_train(rejuice, recipe, verl, tmp_path):
     assert code == 0
     ((run, resume),) = verl.launched
     assert (run.folder, resume) == (tmp_path / "outputs" / "try", False)
-    assert err.splitlines()[0] == (
-        "starting verl (about a minute); its output is in outputs/try/verl.log"
-    )
+    assert err.splitlines()[:2] == [
+        "No step writes the advantage: in training, grpo_advantage_mapper is added.",
+        "starting verl (about a minute); its output is in outputs/try/verl.log",
+    ]
     assert err.splitlines()[-1].startswith("step 4/4: reward 0.500, accuracy 0.400, ")
     assert out.splitlines()[0] == "try: 4 steps in 8 s, 2.0 s per step; 9,000 tokens generated"
     assert [row.split() for row in out.splitlines()[1:]] == [
@@ -420,7 +421,7 @@ def test_the_lines_after_a_resume_go_on(rejuice, recipe, verl, tmp_path):
 
     verl.does = does
     _, _, err = rejuice("train", "outputs/try", "--resume")
-    assert [text.split(":")[0] for text in err.splitlines()[1:3]] == ["step 2/4", "step 3/4"]
+    assert [text.split(":")[0] for text in err.splitlines()[2:4]] == ["step 2/4", "step 3/4"]
     assert "training failed at step 4: " in err
 
 

@@ -88,7 +88,7 @@ class WrittenValues:
         base = one.base(0)
         values = cls(base)
         if one.training_step is not None and "response_id" in base.column_names:
-            values._write_by_id(one.final(), base.select(["response_id"])["response_id"])
+            values.write_by_id(one.final(), base.select(["response_id"])["response_id"])
         return values
 
     def add(self, applied: AppliedStep) -> None:
@@ -133,7 +133,7 @@ class WrittenValues:
         self.written.update(columns)
         self._add_pieces(columns, places)
 
-    def _write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
+    def write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
         found = pc.index_in(table["response_id"], value_set=flat(ids_N), skip_nulls=True)
         known = found.is_valid()
         columns = {name: table[name].filter(known) for name in table.column_names}
