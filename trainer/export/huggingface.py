@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import DataError, RejuiceError, __version__
-from ...operators.columns import MESSAGES, flat
+from ...operators.columns import MESSAGES, ROW_CONTRACT, flat
 from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import check_finished, is_folder, run_folder
 from ...pipelines.dataset.read import Dataset, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.schemas import conform
-from ...pipelines.dataset.write import parts_of
+from ...pipelines.dataset.write import parts_of, written_columns
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
 from .rows import check_is_empty, read_rows
@@ -52,16 +52,35 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
         raise error.at(str(dataset)) from None
     if form is not None and has_trajectories(rows):
         made = _with_tools(made, tools_of(dataset))
+    gone = _own_columns_left_out(dataset, rows, made.table)
+    if gone:
+        made = made._replace(notes=(*made.notes, f"Columns left out: {', '.join(gone)}."))
     card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
-    from datasets import Dataset
-    from datasets.table import InMemoryTable
-
-    written = Dataset(InMemoryTable(made.table))
     (folder / "data").mkdir(parents=True)
-    written.to_parquet(str(folder / "data" / "train.parquet"))
-    written.save_to_disk(str(folder / "arrow"))
+    _write(made.table, folder)
     (folder / "README.md").write_text(card, "utf-8")
     return made
+
+
+def _write(table: pa.Table, folder: Path) -> None:
+    """Write rows as `load_dataset` and `load_from_disk` read them, without progress bars."""
+    import datasets
+    from datasets.table import InMemoryTable
+
+    written, shown = datasets.Dataset(InMemoryTable(table)), datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        written.to_parquet(str(folder / "data" / "train.parquet"))
+        written.save_to_disk(str(folder / "arrow"))
+    finally:
+        if shown:
+            datasets.enable_progress_bars()
+
+
+def _own_columns_left_out(dataset: Path, rows: pa.Table, made: pa.Table) -> list[str]:
+    """Return the columns that no step has written, and that the rows have lost."""
+    known = {*ROW_CONTRACT, *written_columns(dataset), *made.column_names}
+    return [name for name in rows.column_names if name not in known]
 
 
 def _with_tools(made: Converted, tools: str | None) -> Converted:

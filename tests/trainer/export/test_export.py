@@ -584,6 +584,18 @@ def test_the_command_writes_correct_completions_and_counts_the_rest(curated, tmp
     assert [chat[0]["content"] for chat in written] == ["y", "u", "v"]
 
 
+def test_the_command_names_columns_that_are_left_out_and_draws_no_bars(curated, tmp_path, capfd):
+    table = TABLE.append_column("level", pa.array([1] * len(TABLE)))
+    pq.write_table(table, curated)
+    folder = tmp_path / "hf"
+    done = CliRunner().invoke(app, ["hf", str(curated), str(folder), "--as", "completions"])
+    assert done.stdout.splitlines()[-1] == "Columns left out: level."
+    assert "Columns left out: level." in (folder / "README.md").read_text()
+    done = CliRunner().invoke(app, ["hf", str(curated), str(tmp_path / "all")])
+    assert done.stdout.splitlines() == [f"{tmp_path / 'all'}: 6 rows."]
+    assert "examples" not in done.stderr + capfd.readouterr().err
+
+
 @pytest.mark.recommended("pipelines/cli/export.py", "--all is an option of completions")
 @pytest.mark.recommended("pipelines/cli/export.py", "add --as completions")
 def test_the_command_writes_all_completions_if_that_is_requested(curated, tmp_path):
