@@ -214,7 +214,7 @@ def _word(value: Any) -> str:
         return value
     # In Hydra's grammar, backslashes count only before a quote, and at the end: there they are
     # doubled, and the quote is escaped. Written here, as Hydra need not be installed.
-    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + (m[2] and "\\'"), value)
+    escaped = re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + (m[2] and "\\'"), value)
     return f"'{escaped}'"
 
 

@@ -112,6 +112,21 @@ def test_the_history_of_a_row_that_was_dropped_ends_there(ran):
     assert "   response = " + "7 " * 79 + "7 … (399 characters)\n" in text
 
 
+def test_what_a_drop_rests_on_is_below_the_step_that_dropped_the_row(recipe_file):
+    rows = [
+        {"question": "1 + 1?", "answer": "2", "response": "It is 2.", "response_id": name}
+        for name in ("first", "second")
+    ]
+    process = [{"prompt_template_mapper": {}}, {"length_filter": {"min": 1}}, "exact_deduplicator"]
+    recipe = load(recipe_file(process, rows))
+    engine.run(recipe)
+    assert explain_row(recipe, "second").splitlines()[-3:] == [
+        "02_length_filter: kept",
+        "03_exact_deduplicator: dropped, duplicate (an earlier response has the same text)",
+        "   repeats: first",
+    ]
+
+
 def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
     whole = history(ran, ids(ran)["It is 7."])
     prompt_id = whole.splitlines()[1].split()[1]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -351,9 +352,22 @@ def test_the_options_that_a_refusal_names_are_enough(recipe, tmp_path, given):
     assert made.scoring.components == ("diversity",)
 
 
+def test_settings_are_printed_where_hydra_is_not_installed(recipe, tmp_path, monkeypatch):
+    for name in [each for each in sys.modules if each.split(".")[0] in ("hydra", "omegaconf")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("hydra", "omegaconf"):
+        monkeypatch.setitem(sys.modules, name, None)  # An import fails, as if it were absent.
+    folder = tmp_path / "the model's"
+    done = CliRunner().invoke(app, ["verl", str(recipe().path), str(folder)])
+    assert done.exit_code == 0, done.output
+    reward = str(folder / "reward.py").replace("'", "\\'")
+    word = f"reward.custom_reward_function.path='{reward}'"
+    assert f"  {shlex.quote(word)}\n" in done.output
+
+
+@example("a\\\n")
 @given(st.text(st.sampled_from("ab\\' \"\n{},:=\u00e9"), max_size=9))
 def test_words_are_quoted_as_hydra_quotes_them(text):
-    """Hydra need not be installed to print them."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     assert override_words({"key": text}) == [
