@@ -126,19 +126,31 @@ def _scale(steps: Sequence[Step], recipe: str) -> str:
     operator = advantage_operator(steps)
     divides = operator.normalise == "std"
     lacking = {
-        "leave_one_out": operator.normalise == "leave_one_out",
+        operator.normalise: operator.normalise not in ("std", "none"),
         "std_floor": operator.std_floor > 0,
         "epsilon": divides and operator.epsilon != GrpoAdvantageMapper().epsilon,
+        "clip": operator.clip is not None,
     }
     for name, is_used in lacking.items():
         if is_used:
             step = next(step for step in steps if step.operator is operator)
             raise RecipeError(
                 f"TRL has no {name}",
-                "give normalise: std or none, without a floor and with the default epsilon",
+                "give normalise: std or none, without a floor or clip and with the default epsilon",
+                where=f"{recipe}, step {step.number} {step.name}",
+            )
+    for step in steps:
+        credit = _CREDIT.intersection(step.operator.writes())
+        if credit and not isinstance(step.operator, GrpoAdvantageMapper):
+            raise RecipeError(
+                f"TRL computes advantages itself, and would not use {min(credit)}",
+                f"leave it out, use {GrpoAdvantageMapper.name()}, or train with `rejuice train`",
                 where=f"{recipe}, step {step.number} {step.name}",
             )
     return "group" if divides else "none"
+
+
+_CREDIT = frozenset({"advantage", "turn_advantage", "token_weight", "loss_weight"})
 
 
 class RecipeReward:

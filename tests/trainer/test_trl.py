@@ -274,6 +274,9 @@ def test_the_settings_are_the_recipes(recipe):
     ("fields", "lacking"),
     [
         ({"normalise": "leave_one_out"}, "leave_one_out"),
+        ({"normalise": "mean"}, "mean"),
+        ({"normalise": "batch_std"}, "batch_std"),
+        ({"clip": 5.0}, "clip"),
         ({"std_floor": 0.1}, "std_floor"),
         ({"epsilon": 0.01}, "epsilon"),
     ],
