@@ -84,6 +84,22 @@ class Scope(str, Enum):
     """All rows, but only of what `digest` keeps of them."""
 
 
+class ScopeByField:
+    """A scope that depends on the value of a field; of the class itself it is the default.
+
+    Example:
+        >>> scope = ScopeByField("normalise", Scope.GROUP, {"batch_std": Scope.DATASET})
+    """
+
+    def __init__(self, field: str, default: Scope, scopes: Mapping[Any, Scope]) -> None:
+        self.field, self.default, self.scopes = field, default, scopes
+
+    def __get__(self, operator: object | None, owner: type) -> Scope:
+        if operator is None:
+            return self.default
+        return self.scopes.get(getattr(operator, self.field), self.default)
+
+
 class Kind(str, Enum):
     """What an operator is for: how lists and the reference group it."""
 

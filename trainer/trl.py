@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ..operators import ALL, DataError, OperatorError, RecipeError
 from ..operators.chats import prompt_ids
-from ..operators.columns import MESSAGES, ROW_CONTRACT, columns_of, content_ids, numbers
+from ..operators.columns import CREDIT, MESSAGES, ROW_CONTRACT, columns_of, content_ids, numbers
 from ..operators.groups import Groups
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..pipelines.dataset.read import read_all
@@ -124,27 +124,31 @@ def grpo_settings(recipe: PathLike) -> dict[str, Any]:
 
 def _scale(steps: Sequence[Step], recipe: str) -> str:
     """`scale_rewards`, for the advantage that the recipe would train with."""
+    for each in steps:
+        credit = {*CREDIT}.intersection(each.operator.writes())
+        if credit and not isinstance(each.operator, GrpoAdvantageMapper):
+            raise RecipeError(
+                f"TRL computes advantages itself, and would not use {min(credit)}",
+                f"leave it out, or use {GrpoAdvantageMapper.name()}",
+                where=f"{recipe}, step {each.number} {each.name}",
+            )
     step = credit_step(steps)
     if step is None:
         return "group"
     operator = step.operator
-    if not isinstance(operator, GrpoAdvantageMapper):
-        raise RecipeError(
-            f"TRL computes the advantage itself, and cannot take that of {step.name}",
-            f"put {GrpoAdvantageMapper.name()} in its place",
-            where=f"{recipe}, step {step.number} {step.name}",
-        )
+    assert isinstance(operator, GrpoAdvantageMapper)
     divides = operator.normalise == "std"
     lacking = {
-        "leave_one_out": operator.normalise == "leave_one_out",
+        operator.normalise: operator.normalise not in ("std", "none"),
         "std_floor": operator.std_floor > 0,
         "epsilon": divides and operator.epsilon != GrpoAdvantageMapper().epsilon,
+        "clip": operator.clip is not None,
     }
     for name, is_used in lacking.items():
         if is_used:
             raise RecipeError(
                 f"TRL has no {name}",
-                "give normalise: std or none, without a floor and with the default epsilon",
+                "give normalise: std or none, without a floor or clip and with the default epsilon",
                 where=f"{recipe}, step {step.number} {step.name}",
             )
     return "group" if divides else "none"

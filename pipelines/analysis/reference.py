@@ -15,7 +15,7 @@ from ...operators import Kind, Operator, RecipeError
 from ...operators.agents.flow import FLOWS, TOOLS
 from ...operators.config import Named
 from ...operators.errors import suggest
-from ...operators.operator import COMMON_FIELDS
+from ...operators.operator import COMMON_FIELDS, ScopeByField
 from ...operators.registry import OPERATORS, Registry, load_all, owner
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
@@ -174,7 +174,7 @@ def _entry(name: str, kind: type[Named]) -> str:
     lines = [f"### {name}", "", inspect.cleandoc(kind.__doc__ or ""), ""]
     operator = kind if issubclass(kind, Operator) else None
     if operator is not None:
-        lines += [f"Scope: {operator.scope.value}.{_columns(operator)}", ""]
+        lines += [f"Scope: {_scope(operator)}.{_columns(operator)}", ""]
     own = kind.model_fields if operator is None else operator.own_fields()
     if own:
         lines += [*table(kind, nested_last=True), ""]
@@ -183,6 +183,13 @@ def _entry(name: str, kind: type[Named]) -> str:
         lines += [f"| `{slug}` | {meaning} |" for slug, meaning in operator.reasons.items()]
         lines.append("")
     return "\n".join(lines) + "\n"
+
+
+def _scope(operator: type[Operator]) -> str:
+    declared = inspect.getattr_static(operator, "scope")
+    others = declared.scopes if isinstance(declared, ScopeByField) else {}
+    cases = [f"{each.value} with `{declared.field}: {value}`" for value, each in others.items()]
+    return ", ".join([operator.scope.value, *cases])
 
 
 def _foreign_entry(name: str, theirs: ForeignKind) -> str:

@@ -15,12 +15,14 @@ from rejuice.operators import (
     Operator,
     RecipeError,
     ResumableOperator,
+    Scope,
     build,
     drop,
     get,
 )
 from rejuice.operators.config import field_docs
 from rejuice.operators.filter.pass_rate_filter import PassRateFilter
+from rejuice.operators.operator import ScopeByField
 
 
 class LLMScore2Filter(Filter):
@@ -52,6 +54,23 @@ def test_the_kind_is_that_of_the_base_class_unless_it_is_declared():
     assert get("exact_deduplicator").kind is Kind.DEDUPLICATOR
     assert get("label_balance_selector").kind is Kind.SELECTOR
     assert "kind" not in PassRateFilter.model_fields
+
+
+class SpanMapper(Mapper):
+    """Write nothing."""
+
+    over: str = "prompt"
+    """What it sees at once."""
+    scope = ScopeByField("over", Scope.GROUP, {"all": Scope.DATASET})
+
+    def map(self, table):
+        return {}
+
+
+def test_a_scope_may_depend_on_a_field():
+    assert SpanMapper.scope is SpanMapper().scope is Scope.GROUP
+    assert SpanMapper(over="all").scope is Scope.DATASET
+    assert "scope" not in SpanMapper.model_fields
 
 
 def test_operators_declare_whether_they_drop_single_responses():

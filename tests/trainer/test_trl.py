@@ -274,6 +274,9 @@ def test_the_settings_are_the_recipes(recipe):
     ("fields", "lacking"),
     [
         ({"normalise": "leave_one_out"}, "leave_one_out"),
+        ({"normalise": "mean"}, "mean"),
+        ({"normalise": "batch_std"}, "batch_std"),
+        ({"clip": 5.0}, "clip"),
         ({"std_floor": 0.1}, "std_floor"),
         ({"epsilon": 0.01}, "epsilon"),
     ],
@@ -281,27 +284,6 @@ def test_the_settings_are_the_recipes(recipe):
 def test_an_advantage_that_trl_cannot_compute_is_refused(recipe, fields, lacking):
     with pytest.raises(RecipeError, match=f"step 6 grpo_advantage_mapper: TRL has no {lacking}"):
         grpo_settings(recipe(*REWARDS, {"grpo_advantage_mapper": fields}))
-
-
-def test_an_advantage_of_ones_own_is_refused(recipe, tmp_path):
-    code = """
-from rejuice.operators import Mapper
-
-
-class OwnAdvantageMapper(Mapper):
-    \'\'\'An advantage.\'\'\'
-
-    def writes(self):
-        return ("advantage",)
-
-    def map(self, table):
-        return {"advantage": table["reward"].combine_chunks()}
-"""
-    (tmp_path / "own.py").write_text(code)
-    path = recipe(*REWARDS, {"own_advantage_mapper": None}, custom_operator_paths=[str(tmp_path / "own.py")])  # fmt: skip
-    found = "step 6 own_advantage_mapper: TRL computes the advantage itself, and cannot take that"
-    with pytest.raises(RecipeError, match=found):
-        grpo_settings(path)
 
 
 def test_the_last_advantage_counts_as_in_training(recipe):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import DataError, RecipeError
+from rejuice.operators import DataError, RecipeError, Scope
 from rejuice.operators.check import check_operator
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.registry import build
@@ -51,8 +51,63 @@ def test_leave_one_out_is_the_distance_from_the_mean_of_the_others():
     assert advantages([3, 0, 0], [1, 0], normalise="leave_one_out") == [3, -1.5, -1.5, 1, -1]
 
 
-@pytest.mark.parametrize("normalise", ["std", "none", "leave_one_out"])
-@pytest.mark.parametrize("reward", [0.1, 0.3, -0.7, 1e9 / 3])
+def test_maxrl_divides_by_the_mean():
+    # One right of four: m = 1/4, so (1 - 1/4) / (1/4) = 3 and -1. Three right of four: 1/3 and -1.
+    # Algorithm 1 of arXiv 2602.02710; without a right response it has no gradient.
+    got = advantages([1, 0, 0, 0], [1, 1, 1, 0], [0, 0], [1, 1], normalise="mean")
+    assert got[:8] == pytest.approx([3, -1, -1, -1, 1 / 3, 1 / 3, 1 / 3, -1], abs=2e-5)
+    assert got[8:] == [0.0] * 4
+
+
+def test_maxrl_averages_the_gradient_over_the_right_responses():
+    # Theorem 2 there: the mean of A grad log p over the group is that over its right responses,
+    # minus the mean over all, which is a control variate.
+    scores_N = np.array([0.3, -1.2, 0.7, 2.0, -0.4])
+    reward_N = np.array([1.0, 0.0, 0.0, 1.0, 0.0])
+    found_N = np.array(advantages(reward_N.tolist(), [1, 0], normalise="mean")[:5])
+    expected = scores_N[reward_N == 1].mean() - scores_N.mean()
+    assert (found_N * scores_N).mean() == pytest.approx(expected, abs=1e-5)
+
+
+def test_maxrl_of_rewards_below_zero_is_an_error():
+    message = r"^the reward of response 1 of prompt 'p1' is -0.5, below 0, and normalise mean "
+    with pytest.raises(DataError, match=message):
+        GrpoAdvantageMapper(normalise="mean").apply(table([1, 0], [1, -0.5]))
+
+
+def test_the_deviation_of_the_batch():
+    # Distances 0.5, -0.5 and 1.5, -1.5: their squares sum to 5, and 5 / 3 is their variance.
+    std = math.sqrt(5 / 3) + 1e-6
+    expected = [0.5 / std, -0.5 / std, 1.5 / std, -1.5 / std]
+    got = advantages([1, 0], [3, 0], [None, 2], [7, 7], normalise="batch_std")
+    # The two of the last group count as well, the single one does not.
+    std = math.sqrt(5 / 5) + 1e-6
+    assert got == pytest.approx([0.5 / std, -0.5 / std, 1.5 / std, -1.5 / std, None, None, 0, 0])
+    assert advantages([1, 0], [3, 0], normalise="batch_std") == pytest.approx(expected)
+    assert advantages([1, 0], [3, 0], normalise="batch_std", std_floor=2)[2] == (
+        pytest.approx(1.5 / (2 + 1e-6))
+    )
+
+
+def test_the_deviation_of_the_batch_needs_all_rows():
+    assert GrpoAdvantageMapper(normalise="batch_std").scope is Scope.DATASET
+    assert GrpoAdvantageMapper().scope is GrpoAdvantageMapper.scope is Scope.GROUP
+
+
+def test_a_clip_bounds_advantages_on_both_sides():
+    std = math.sqrt(0.125)
+    got = advantages([1, 0, 0, 0, 0, 0, 0, 0], clip=2)
+    assert got[0] == 2.0
+    assert got[1] == pytest.approx(-0.125 / std, abs=1e-5)
+    assert advantages([0, 1, 1, 1, 1, 1, 1, 1], clip=2)[0] == -2.0
+    assert advantages([1, None, 0], clip=0.5) == [0.5, None, -0.5]
+
+
+ALL = ["std", "none", "leave_one_out", "mean", "batch_std"]
+
+
+@pytest.mark.parametrize("normalise", ALL)
+@pytest.mark.parametrize("reward", [0.1, 0.3, 0.7, 1e9 / 3])
 def test_equal_rewards_have_no_advantage_at_all(normalise, reward):
     for n in (2, 3, 6, 7, 16):
         assert advantages([reward] * n, [0, 1], normalise=normalise)[:n] == [0.0] * n
@@ -82,7 +137,7 @@ def test_a_group_of_one_is_dropped():
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("normalise", ["std", "none", "leave_one_out"])
+@pytest.mark.parametrize("normalise", ALL)
 def test_a_missing_reward_is_not_in_the_statistics(missing, normalise):
     full = advantages([1, 0, 0, 1], normalise=normalise)
     holed = advantages([1, 0, missing, 0, 1], normalise=normalise)
@@ -96,10 +151,16 @@ def test_a_missing_reward_is_not_in_the_statistics(missing, normalise):
             {"std_floor": 0.1, "normalise": "none"},
             r"^std_floor has no effect with normalise none$",
         ),
+        (
+            {"std_floor": 0.1, "normalise": "mean"},
+            r"^std_floor has no effect with normalise mean$",
+        ),
+        ({"clip": 0}, r"^field 'clip' is 0; input should be greater than 0$"),
         ({"epsilon": 0}, r"^field 'epsilon' is 0; input should be greater than 0$"),
         (
             {"normalise": "max"},
-            r"^field 'normalise' is 'max'; input should be 'std', 'none' or 'leave_one_out'$",
+            r"^field 'normalise' is 'max'; input should be 'std', 'none', 'leave_one_out', 'mean' "
+            r"or 'batch_std'$",
         ),
     ],
 )
@@ -117,7 +178,7 @@ def test_rewards_that_are_no_numbers_are_an_error():
 # Rewards in steps of 1/64, so that shifts and powers of two are exact.
 rewards = st.integers(-640, 640).map(lambda i: i / 64)
 groups_of_rewards = st.lists(st.lists(rewards, min_size=2, max_size=8), min_size=1, max_size=5)
-kinds = st.sampled_from(["std", "none", "leave_one_out"])
+kinds = st.sampled_from(["std", "none", "leave_one_out", "batch_std"])
 
 
 def of(groups, **fields):

@@ -27,6 +27,12 @@ def test_a_selector_that_sorts_leaves_groups_together(tmp_path, selector):
     assert 0 < len(rows) < rollouts().num_rows
 
 
+def test_an_advantage_over_all_rows_is_that_of_run(tmp_path):
+    over_all = {"grpo_advantage_mapper": {"normalise": "batch_std", "clip": 1.5}}
+    rows = check_equal(written(tmp_path, [SUM, over_all]))
+    assert any(row["advantage"] for row in rows)
+
+
 def test_without_a_step_of_ours_it_sorts(tmp_path):
     top = {"topk_specified_field_selector": {"field_key": "text_len", "topk": 6, "reverse": True}}
     rows = of_data_juicer(written(tmp_path, [top]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -26,12 +26,12 @@ REWARDS = st.sampled_from([-0.1, 0.0, 0.1, 0.3, 0.45, 0.9, 1.0, 1.1, 1.35])
 GROUPS = st.lists(st.lists(REWARDS, min_size=2, max_size=9), min_size=1, max_size=8)
 
 
-def by_verl(core, name, groups, **options):
-    """float32[N]: the advantage of each response."""
+def by_verl(core, name, groups, tokens=None, **options):
+    """float32[N]: the advantage of each response, of `tokens` each; None: of 1 to 3."""
     import torch
 
     reward_N = torch.tensor([reward for group in groups for reward in group], dtype=torch.float32)
-    lengths = [1 + row % 3 for row in range(len(reward_N))]
+    lengths = [tokens or 1 + row % 3 for row in range(len(reward_N))]
     rewards, mask = torch.zeros(len(reward_N), 3), torch.zeros(len(reward_N), 3)
     for row, length in enumerate(lengths):
         mask[row, :length] = 1
@@ -95,6 +95,40 @@ def test_leave_one_out_is_verls_rloo(core, groups):
     np.testing.assert_allclose(ours_N, by_verl(core, "rloo", groups), rtol=1e-6, atol=1e-6)
 
 
+def batch(groups):
+    """A batch whose rewards differ within groups by so much that what verl adds is little."""
+    distances = [reward - np.mean(group) for group in groups for reward in group]
+    assume(np.std(distances) > 0.05)
+    return len(distances)
+
+
+@given(groups=GROUPS)
+@settings(deadline=None)
+def test_batch_std_is_verls_where_each_response_has_one_token(core, groups):
+    batch(groups)
+    ours_N = by_recipe(GrpoAdvantageMapper(normalise="batch_std"), groups)
+    theirs_N = by_verl(core, "reinforce_plus_plus_baseline", groups, tokens=1)
+    np.testing.assert_allclose(ours_N, theirs_N, rtol=1e-4, atol=1e-5)
+
+
+@given(groups=GROUPS)
+@settings(deadline=None)
+def test_batch_std_is_verls_but_for_its_count_where_all_are_equally_long(core, groups):
+    rows = batch(groups)
+    ours_N = by_recipe(GrpoAdvantageMapper(normalise="batch_std"), groups)
+    theirs_N = by_verl(core, "reinforce_plus_plus_baseline", groups, tokens=3)
+    # Its variance is that of 3 N tokens, divided by 3 N - 1 where ours is divided by N - 1.
+    factor = np.sqrt(3 * (rows - 1) / (3 * rows - 1))
+    np.testing.assert_allclose(ours_N, theirs_N * factor, rtol=1e-4, atol=1e-5)
+
+
+def test_verl_whitens_over_tokens_so_that_long_responses_count_more(core):
+    groups = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    ours_N = by_recipe(GrpoAdvantageMapper(normalise="batch_std"), groups)
+    theirs_N = by_verl(core, "reinforce_plus_plus_baseline", groups)
+    assert np.abs(ours_N - theirs_N).max() > 0.1
+
+
 def test_verls_own_gives_equal_rewards_an_advantage(core):
     """Why training does not use it: all of it is rounding. If this fails, verl has fixed it."""
     noise_N = by_verl(core, "grpo", [[0.9] * 8])
@@ -108,6 +142,8 @@ OPERATORS = [
     GrpoAdvantageMapper(normalise="leave_one_out"),
     GrpoAdvantageMapper(std_floor=0.3),
     GrpoAdvantageMapper(epsilon=0.1),
+    GrpoAdvantageMapper(normalise="batch_std"),
+    GrpoAdvantageMapper(clip=0.7),
 ]
 
 
