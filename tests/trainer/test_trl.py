@@ -286,6 +286,13 @@ def test_an_advantage_that_trl_cannot_compute_is_refused(recipe, fields, lacking
         grpo_settings(recipe(*REWARDS, {"grpo_advantage_mapper": fields}))
 
 
+def test_weights_that_trl_would_not_use_are_refused(recipe):
+    weigh = {"loss_weight_mapper": {"where": {"finish_reason": "length"}}}
+    found = "step 6 loss_weight_mapper: TRL computes advantages itself, and would not use loss_weig"
+    with pytest.raises(RecipeError, match=found):
+        grpo_settings(recipe(*REWARDS, weigh, {"grpo_advantage_mapper": {}}))
+
+
 def test_the_last_advantage_counts_as_in_training(recipe):
     first, last = {"normalise": "leave_one_out"}, {"normalise": "none", "epsilon": 0.01}
     found = grpo_settings(recipe(*REWARDS, *({"grpo_advantage_mapper": f} for f in (first, last))))
