@@ -9,6 +9,7 @@ from page_fixture import Page
 from trained_run import tiny_rollouts, write_trained
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.analysis.page import live
 from rejuice.trainer.report.live import RunSoFar
 
 
@@ -58,6 +59,16 @@ def test_a_run_has_ended_when_its_processes_have_and_nothing_is_written(tmp_path
     assert live.is_running()
     now[0] = 1061.0
     assert not live.is_running()
+
+
+@pytest.mark.slow
+def test_the_address_is_followed_by_a_space(tmp_path, rejuice, monkeypatch):
+    """Terminals take a colon behind it for a part of the link."""
+    run = write_trained(tmp_path / "try", tiny_rollouts(tmp_path), (1,))
+    address = "http://127.0.0.1:8000/token/"
+    monkeypatch.setattr(live, "serve", lambda run, port, tell: tell(address))
+    status, out, _ = rejuice("view", run, "--live", "--no_open")
+    assert (status, out.splitlines()[0].split()[:3]) == (0, ["Open", address, "in"])
 
 
 @pytest.mark.recommended("pipelines/cli/analysis.py", "--live")
