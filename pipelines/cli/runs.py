@@ -5,6 +5,7 @@ With `--trust`, the code of a run folder is run once the user trusts it.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -181,8 +182,16 @@ def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
         return
     found = f"{visible(str(folder))} makes code run: {named}"
     if not trusted and not _confirmed(found, [visible(str(file)) for file in code.files]):
-        raise RecipeError(found, "add --trust if you trust whoever made it")
+        raise RecipeError(found, f"if you made it, or trust whoever did, run {_with_trust()}")
     trust(folder, code)
+
+
+def _with_trust() -> str:
+    """Return the command that was given, with `--trust`."""
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)  # After it come no options.
+    after = "".join(f" {shlex.quote(word)}" for word in words[end:])
+    return f"`rejuice {shlex.join(words[:end])} --trust{after}`"
 
 
 def _is_recipe(path: AnyPath) -> bool:

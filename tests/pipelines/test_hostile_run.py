@@ -1,6 +1,7 @@
 """The run of a stranger: looking at it runs none of its code, and other commands ask first."""
 
 import json
+import shlex
 import sys
 
 import pytest
@@ -162,7 +163,7 @@ NEEDING = (
 )
 
 
-@pytest.mark.recommended("pipelines/cli/runs.py", "add --trust if you trust whoever made it")
+@pytest.mark.recommended("pipelines/cli/runs.py", "`rejuice {…} --trust{…}`")
 @pytest.mark.parametrize("words", NEEDING)
 def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     words = hostile.words(words)
@@ -170,9 +171,10 @@ def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     assert not hostile.canary.exists()
     assert (code, out) == (2, "")
     folder = hostile.training if str(hostile.training) in words[1] else hostile.run
-    right = "add --trust if you trust whoever made it"
+    command = shlex.join(["rejuice", *words, "--trust"])
+    right = f"if you made it, or trust whoever did, run `{command}`"
     assert err == f"rejuice: {folder} makes code run: custom_operator_paths; {right}\n"
-    assert rejuice(*words, "--trust")[0] == 0
+    assert rejuice(*shlex.split(command)[1:])[0] == 0
     assert hostile.canary.exists()
     hostile.forget()
     assert rejuice(*words)[0] == 0, "the answer is remembered"
@@ -184,6 +186,14 @@ def test_commands_that_need_the_code_ask_once(rejuice, hostile, words):
     finally:
         hostile.mine.write_text(text)
     assert not hostile.canary.exists()
+
+
+def test_the_option_is_added_before_what_is_no_option(rejuice, hostile, tmp_path):
+    (tmp_path / "-x").symlink_to(hostile.folder, target_is_directory=True)
+    err = rejuice("ablate", "--", "-x/out.run")[2]
+    typed = err.partition("run `")[2].partition("`")[0]
+    assert typed == "rejuice ablate --trust -- -x/out.run"
+    assert rejuice(*shlex.split(typed)[1:])[0] == 0
 
 
 def test_a_recipe_of_ones_own_asks_nothing(rejuice, hostile):

@@ -3,6 +3,7 @@
 import json
 import shlex
 
+import command
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -262,7 +263,7 @@ def test_a_filter_where_training_has_none_names_the_command_too(recipe_file, tmp
     )
 
 
-def test_code_of_the_run_needs_trust(finished, tmp_path):
+def test_code_of_the_run_needs_trust(finished, tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.py").write_text(
         "from rejuice.operators import Mapper, component, component_columns\n\n\n"
         "class ShortRewardMapper(Mapper):\n    def reads(self):\n        return ('response',)\n\n"
@@ -271,10 +272,16 @@ def test_code_of_the_run_needs_trust(finished, tmp_path):
     )
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "short": 1.0}}}
     export = finished("short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine.py")])  # fmt: skip
-    done = CliRunner().invoke(app, ["verl", str(export), str(tmp_path / "a")])
-    assert "makes code run" in str(done.exception)
-    done = CliRunner().invoke(app, ["verl", str(export), str(tmp_path / "a"), "--trust"])
-    assert "scored by math_verify_mapper, short_reward_mapper, reward_sum_mapper." in done.output
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    rejuice = command.runner(monkeypatch, capsys, tmp_path)
+    code, _, err = rejuice("export", "verl", export.relative_to(tmp_path), "a")
+    typed = "rejuice export verl out/curated.parquet a --trust"
+    right = f"if you made it, or trust whoever did, run `{typed}`"
+    found = "out/curated.run makes code run: custom_operator_paths"
+    assert (code, err) == (2, f"rejuice: {found}; {right}\n")
+    code, out, _ = rejuice(*shlex.split(typed)[1:])
+    assert code == 0
+    assert "scored by math_verify_mapper, short_reward_mapper, reward_sum_mapper." in out
     info = pq.read_table(tmp_path / "a" / "train.parquet")["extra_info"][0].as_py()
     (tmp_path / "mine.py").unlink()
     assert RowReward(tmp_path / "a")(RIGHT, info)["score"] == 1.25

@@ -137,7 +137,8 @@ def test_a_checkpoint_of_other_objects_needs_trust(run, merger, rejuice, tmp_pat
     merger(PICKLED)
     words = ("checkpoint", run, tmp_path / "policy")
     found = "run makes code run: a checkpoint of pickled objects"
-    refused = f"rejuice: {found}; add --trust if you trust whoever made it\n"
+    command = "rejuice checkpoint run policy --trust"
+    refused = f"rejuice: {found}; if you made it, or trust whoever did, run `{command}`\n"
     assert rejuice(*words)[::2] == (2, refused)
     assert not list(tmp_path.glob("policy*"))
     assert rejuice(*words, "--trust")[0] == 0
@@ -150,7 +151,7 @@ def test_a_checkpoint_of_other_objects_needs_trust(run, merger, rejuice, tmp_pat
 
 def test_a_run_folder_is_resumed_from_checkpoints_that_are_trusted(run, rejuice):
     found = "run makes code run: its checkpoints, which verl unpickles"
-    right = "add --trust if you trust whoever made it"
+    right = "if you made it, or trust whoever did, run `rejuice train run --resume --trust`"
     assert rejuice("train", run, "--resume") == (2, "", f"rejuice: {found}; {right}\n")
 
 
