@@ -115,18 +115,9 @@ def differences(path: str, old: object, new: object) -> list[str]:
     if old == new:
         return []
     if isinstance(old, dict) and isinstance(new, dict):
-        found = list[str]()
-        for key in sorted(old.keys() | new.keys(), key=str):
-            name, given = f"{path}.{key}", new.get(key)
-            if key not in new:
-                found.append(f"{name} left out")
-            elif key not in old:
-                found.append(
-                    f"{name} added" if isinstance(given, dict) else f"{name} {given} added"
-                )
-            else:
-                found += differences(name, old[key], given)
-        return found
+        keys = sorted(old.keys() | new.keys(), key=str)
+        found = [differences(f"{path}.{key}", old.get(key), new.get(key)) for key in keys]
+        return [line for lines in found for line in lines]
     return [f"{path} {old} -> {new}"]
 
 

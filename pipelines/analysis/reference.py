@@ -145,29 +145,19 @@ def _is_common(field: str) -> bool:
     return field.partition(".")[0] in COMMON_FIELDS
 
 
-def entry(name: str, own: Mapping[str, type[Operator]] | None = None) -> str:
+def entry(name: str) -> str:
     """Return one operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
-
-    Args:
-        name: that of the recipe.
-        own: operators of the user's files, by name.
 
     Raises:
         RejuiceError: nothing has that name, or it cannot be used.
     """
-    if own is not None and name in own:
-        return _entry(name, own[name])
     found = [each.find(name) for each in _REGISTRIES]
     if ours := [_entry(name, kind) for kind in found if kind is not None]:
         return "\n".join(ours)
     if (theirs := catalogue.find(name)) is not None:
         return _foreign_entry(name, theirs)
-    known = [*(own or {}), *(name for each in _REGISTRIES for name in each.installed())]
-    near = suggest(name, known)
-    raise RecipeError(
-        f"unknown operator, flow or tool '{name}'",
-        near or "see `rejuice ops`; one of your own needs --custom FILE",
-    )
+    near = suggest(name, [known for each in _REGISTRIES for known in each.installed()])
+    raise RecipeError(f"unknown operator, flow or tool '{name}'", near or "see `rejuice ops`")
 
 
 def _entry(name: str, kind: type[Named]) -> str:

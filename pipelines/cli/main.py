@@ -180,36 +180,28 @@ def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
     return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
-Custom = Annotated[
-    list[Path] | None,
-    typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
-]
-
-
 @app.command()
 def ops(
     name: Annotated[str | None, typer.Argument(help="Show one of them in full.")] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
     ] = False,
-    custom: Custom = None,
 ) -> None:
     """List operators, flows and tools, or show one with its fields, columns and reasons."""
-    from ...operators.registry import load_files
     from ..analysis import reference
 
-    own = load_files(custom or ())
     if markdown:
         typer.echo(reference.page(), nl=False)
-    elif name is None:
-        typer.echo(reference.listing(), nl=False)
     else:
-        typer.echo(reference.entry(name, own), nl=False)
+        typer.echo(reference.listing() if name is None else reference.entry(name), nl=False)
 
 
 @app.command()
 def schema(
-    custom: Custom = None,
+    custom: Annotated[
+        list[Path] | None,
+        typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+    ] = None,
 ) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     import json

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 
-from rejuice.pipelines.analysis.comparison import (
-    differences,
-    new_responses,
-    recipe_differences,
-    set_change,
-)
+from rejuice.pipelines.analysis.comparison import new_responses, recipe_differences, set_change
 from rejuice.pipelines.analysis.diff import Side, diff_of, show_diff
 from rejuice.pipelines.analysis.explain import row_paths
 from rejuice.pipelines.analysis.figures import set_figures
@@ -76,17 +71,6 @@ def test_steps_and_training_in_words(tmp_path):
     three = write_tiny(tmp_path)
     assert recipe_differences(first, load(three)) == ["train left out"]
     assert recipe_differences(load(three), first) == ["train added"]
-
-
-def test_what_one_recipe_alone_has_is_named_without_its_values():
-    old = {"a.jsonl": {"type": "arithmetic", "prompts": 4}, "b.jsonl": {"type": "arithmetic"}}
-    new = {"a.jsonl": {"type": "arithmetic", "prompts": 5, "seed": 1}, "c.jsonl": {"type": "code"}}
-    assert differences("data", old, new) == [
-        "data.a.jsonl.prompts 4 -> 5",
-        "data.a.jsonl.seed 1 added",
-        "data.b.jsonl left out",
-        "data.c.jsonl added",
-    ]
 
 
 @pytest.mark.slow

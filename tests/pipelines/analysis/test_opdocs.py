@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 from each import check_each
-from typer.testing import CliRunner
 
 from rejuice.operators import Operator, RecipeError, get, installed
 from rejuice.operators.agents.flow import FLOWS, TOOLS
 from rejuice.operators.operator import COMMON_FIELDS
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.analysis.reference import recipe_schema
-from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.data_juicer import catalogue, static_checks
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -126,9 +124,7 @@ def test_an_operator_that_is_not_there():
         reference.entry("htp_search")
     with pytest.raises(RecipeError) as caught:
         reference.entry("zzz")
-    assert str(caught.value) == (
-        "unknown operator, flow or tool 'zzz'; see `rejuice ops`; one of your own needs --custom FILE"
-    )
+    assert str(caught.value) == "unknown operator, flow or tool 'zzz'; see `rejuice ops`"
 
 
 def test_the_page_holds_every_entry():
@@ -152,28 +148,3 @@ def test_the_docs_are_fresh(name, text):
     path = DOCS / name
     assert path.exists(), "run `make docs`"
     assert path.read_text("utf-8") == text(), "run `make docs`"
-
-
-@pytest.mark.recommended("pipelines/analysis/reference.py", "one of your own needs --custom FILE")
-def test_an_operator_of_ones_own_is_shown(tmp_path, capsys):
-    code = """
-from rejuice.operators import Mapper
-
-
-class LoudMapper(Mapper):
-    \'\'\'Write in capitals.\'\'\'
-
-    times: int = 2
-    \'\'\'How often.\'\'\'
-
-    def writes(self):
-        return ("loud",)
-
-    def map(self, table):
-        return {}
-"""
-    (tmp_path / "mine.py").write_text(code)
-    done = CliRunner().invoke(app, ["ops", "loud_mapper", "--custom", str(tmp_path / "mine.py")])
-    assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("### loud_mapper\n\nWrite in capitals.\n")
-    assert "| `times` | integer | `2` | How often. |" in done.stdout
