@@ -6,7 +6,8 @@ import inspect
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,7 @@ from ...operators.config import Named
 from ...operators.errors import suggest
 from ...operators.operator import COMMON_FIELDS, ScopeByField
 from ...operators.registry import OPERATORS, Registry, load_all, owner
+from ..console import path_text
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
 from ..data_juicer.settings import description
@@ -85,14 +87,18 @@ _COMMON = (
 _HEADER = ("| field | type | default | meaning |", "|---|---|---|---|")
 
 
-def listing() -> str:
-    """One line for each installed operator, by kind, and for each flow and tool; then those that
+def listing(custom: Sequence[Path] = ()) -> str:
+    """One line for each usable operator, by kind, and for each flow and tool; then those that
     cannot be used, and why.
 
-    Those of other distributions are listed with the name and version of theirs.
+    Those of other distributions are listed with the name and version of theirs, and those of
+    `custom`, Python files or folders of them, with their file.
+
+    Raises:
+        RecipeError: `custom` cannot be used.
     """
     lines: list[str] = []
-    for title, registry, usable in _sections():
+    for title, registry, usable in _sections(custom):
         lines += [title, *(_listed(name, usable[name], registry) for name in usable), ""]
     unusable = {name: why for each in _REGISTRIES for name, why in each.load_all()[1].items()}
     if unusable:
@@ -100,9 +106,11 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def _sections() -> Iterator[tuple[str, Registry[Any], dict[str, type[Named]]]]:
+def _sections(
+    custom: Sequence[Path] = (),
+) -> Iterator[tuple[str, Registry[Any], dict[str, type[Named]]]]:
     """Yield the usable classes under their titles: operators by kind, then flows and tools."""
-    operators, _ = OPERATORS.load_all()
+    operators = {**OPERATORS.load_all()[0], **OPERATORS.load_files(custom)}
     for kind, title in _TITLES.items():
         yield (
             title,
@@ -110,17 +118,18 @@ def _sections() -> Iterator[tuple[str, Registry[Any], dict[str, type[Named]]]]:
             {name: each for name, each in operators.items() if each.kind is kind},
         )
     for title, registry in _PARTS.items():
-        yield title, registry, registry.load_all()[0]
+        yield title, registry, {**registry.load_all()[0], **registry.load_files(custom)}
 
 
 def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
-    dist = owner(registry.installed()[name])
-    origin = "" if dist.startswith(_OURS) else f"  [{dist}]"
-    return f"  {name:<28}{_first_sentence(kind)}{origin}"
+    point = registry.installed().get(name)
+    origin = path_text(inspect.getfile(kind)) if point is None else owner(point)
+    shown = "" if point is not None and origin.startswith(_OURS) else f"  [{origin}]"
+    return f"  {name:<28}{_first_sentence(kind)}{shown}"
 
 
-def page() -> str:
-    """`docs/operators.md`."""
+def page(custom: Sequence[Path] = ()) -> str:
+    """`docs/operators.md`; with what `custom` defines, as in `listing`."""
     parts = [
         "# Operators",
         "",
@@ -128,7 +137,7 @@ def page() -> str:
         "",
     ]
     parts += ["## Every operator has two fields more", "", _COMMON, "", *_common_fields(), ""]
-    for title, _, usable in _sections():
+    for title, _, usable in _sections(custom):
         parts += [f"## {title}", "", *(_entry(name, kind) for name, kind in usable.items())]
     return "\n".join(parts)
 
@@ -145,19 +154,25 @@ def _is_common(field: str) -> bool:
     return field.partition(".")[0] in COMMON_FIELDS
 
 
-def entry(name: str) -> str:
+def entry(name: str, custom: Sequence[Path] = ()) -> str:
     """Return one operator, flow or tool in Markdown: what it does, its fields, columns and reasons.
 
+    Args:
+        name: the recipe key.
+        custom: Python files, or folders of them, that define further ones.
+
     Raises:
-        RejuiceError: nothing has that name, or it cannot be used.
+        RejuiceError: `custom` cannot be used, nothing has that name, or it cannot be used.
     """
-    found = [each.find(name) for each in _REGISTRIES]
+    found = [each.find(name, each.load_files(custom)) for each in _REGISTRIES]
     if ours := [_entry(name, kind) for kind in found if kind is not None]:
         return "\n".join(ours)
     if (theirs := catalogue.find(name)) is not None:
         return _foreign_entry(name, theirs)
-    near = suggest(name, [known for each in _REGISTRIES for known in each.installed()])
-    raise RecipeError(f"unknown operator, flow or tool '{name}'", near or "see `rejuice ops`")
+    known = [{**each.installed(), **each.load_files(custom)} for each in _REGISTRIES]
+    near = suggest(name, [each for names in known for each in names])
+    right = near or "see `rejuice ops`; give the file of one of your own with --custom FILE"
+    raise RecipeError(f"unknown operator, flow or tool '{name}'", right)
 
 
 def _entry(name: str, kind: type[Named]) -> str:

@@ -23,6 +23,7 @@ from .options import (
     AllowEmpty,
     CacheDir,
     ChunkRows,
+    CustomFiles,
     DatasetPath,
     Debug,
     EngineOption,
@@ -186,23 +187,21 @@ def ops(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all of them as one Markdown page.")
     ] = False,
+    custom: CustomFiles = None,
 ) -> None:
     """List operators, flows and tools, or show one with its fields, columns and reasons."""
     from ..analysis import reference
 
+    files = custom or ()
     if markdown:
-        typer.echo(reference.page(), nl=False)
+        text = reference.page(files)
     else:
-        typer.echo(reference.listing() if name is None else reference.entry(name), nl=False)
+        text = reference.listing(files) if name is None else reference.entry(name, files)
+    typer.echo(text, nl=False)
 
 
 @app.command()
-def schema(
-    custom: Annotated[
-        list[Path] | None,
-        typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
-    ] = None,
-) -> None:
+def schema(custom: CustomFiles = None) -> None:
     """Print the JSON Schema of a recipe, for editors."""
     import json
 

@@ -22,6 +22,10 @@ DatasetPath = Annotated[
 ExportPath = Annotated[
     str | None, typer.Option("--export_path", help="Write here instead of the recipe's export.")
 ]
+CustomFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--custom", help="A Python file, or a folder of them, with your operators."),
+]
 CacheDir = Annotated[
     Path | None,
     typer.Option(

@@ -60,6 +60,30 @@ def test_the_list_of_operators(rejuice, recipe_file):
         assert "pass_rate_filter" in rejuice(command)
 
 
+@pytest.mark.recommended(
+    "pipelines/analysis/reference.py", "give the file of one of your own with --custom FILE"
+)
+def test_an_operator_of_a_file_is_shown_with_the_file(rejuice, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from rejuice.operators import Filter\n\n\nclass QqqqqqFilter(Filter):\n"
+        "    'Keep short ones.'\n\n    most: int = 3\n    'Most characters.'\n\n"
+        "    def reads(self):\n        return ('response',)\n\n"
+        "    def decide(self, table):\n        return None\n"
+    )
+    err = rejuice("rejuice ops qqqqqq_filter", fails=True)
+    assert "give the file of one of your own with --custom FILE" in err
+    assert rejuice("rejuice ops qqqqqq_filter --custom mine.py") == (
+        "### qqqqqq_filter\n\nKeep short ones.\n\nScope: row. Reads `response`.\n\n"
+        "| field | type | default | meaning |\n|---|---|---|---|\n"
+        "| `most` | integer | `3` | Most characters. |\n\n"
+    )
+    line = "  qqqqqq_filter               Keep short ones.  [mine.py]\n"
+    assert line in rejuice("rejuice ops --custom mine.py")
+    assert "\n### qqqqqq_filter\n" in rejuice("rejuice ops --markdown --custom mine.py")
+    near = rejuice("rejuice ops qqqqq_filter --custom mine.py", fails=True)
+    assert "did you mean 'qqqqqq_filter'?" in near
+
+
 @pytest.mark.slow
 @pytest.mark.recommended("pipelines/analysis/reference.py", "Written by `rejuice ops --markdown`")
 def test_the_page_of_operators(rejuice):

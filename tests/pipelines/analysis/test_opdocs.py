@@ -124,7 +124,10 @@ def test_an_operator_that_is_not_there():
         reference.entry("htp_search")
     with pytest.raises(RecipeError) as caught:
         reference.entry("zzz")
-    assert str(caught.value) == "unknown operator, flow or tool 'zzz'; see `rejuice ops`"
+    assert str(caught.value) == (
+        "unknown operator, flow or tool 'zzz'; see `rejuice ops`; give the file of one of your own "
+        "with --custom FILE"
+    )
 
 
 def test_the_page_holds_every_entry():
