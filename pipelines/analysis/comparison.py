@@ -33,6 +33,7 @@ from .rows import KEPT, RowTable
 # --- Recipes in words: the fields that differ, and what they mean ---------------------
 
 _WIDEST_FIELD = 100
+_GENERATED = "generated_datasets"
 _PLACES = ("project_name", "export_path", "process", "train")
 
 
@@ -51,11 +52,12 @@ def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
 
 def _lines(a: Recipe, b: Recipe) -> Iterator[str]:
     heads = [_head(each) for each in (a, b)]
-    if a.head.dataset_spec != b.head.dataset_spec:  # How others are generated says nothing then.
-        heads = [{**each, "generated_datasets": None} for each in heads]
+    generated = [each.pop(_GENERATED) for each in heads]
     for name in sorted(heads[0].keys() | heads[1].keys()):
         if name not in _PLACES:
             yield from differences(name, heads[0].get(name), heads[1].get(name))
+    if a.head.dataset_spec == b.head.dataset_spec:  # Else how each is generated says nothing.
+        yield from _generated(*generated)
     yield from changed_fields(a.steps, b.steps)
     trains = [_plain(each.head.train) for each in (a, b)]
     if None in trains and trains[0] != trains[1]:
@@ -70,7 +72,20 @@ def _head(recipe: Recipe) -> dict[str, Any]:
     path = head.get("dataset_path")
     if isinstance(path, str) and "://" not in path:
         head["dataset_path"] = path_text(Path(path).absolute())
+    generated = head[_GENERATED].items()
+    head[_GENERATED] = {path_text(Path(name).absolute()): each for name, each in generated}
     return head
+
+
+def _generated(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how generated datasets differ: the fields of one in both, or its type and size."""
+    for name in sorted(old.keys() | new.keys()):
+        path = f"{_GENERATED}.{name}"
+        if name in old and name in new:
+            yield from differences(path, old[name], new[name])
+        else:
+            found, what = (new[name], "added") if name in new else (old[name], "left out")
+            yield f"{path} {what}: {found['type']}, prompts {found['prompts']:,}"
 
 
 def _plain(model: BaseModel | None) -> Any:

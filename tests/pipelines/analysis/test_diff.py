@@ -73,6 +73,33 @@ def test_steps_and_training_in_words(tmp_path):
     assert recipe_differences(load(three), first) == ["train added"]
 
 
+def test_generated_datasets_in_words(tmp_path, monkeypatch):
+    def recipe(name, **generated):
+        (tmp_path / name).mkdir()
+        path = tmp_path / "data.jsonl"
+        return load(
+            write_tiny(tmp_path / name, dataset_path=str(path), generated_datasets=generated)
+        )
+
+    def found(a, b):
+        return [line.partition("   (")[0] for line in recipe_differences(a, b)]
+
+    monkeypatch.chdir(tmp_path)
+    none = recipe("none")
+    one = recipe("one", **{"v.jsonl": {"type": "lookup", "prompts": 1280}})
+    more = {"type": "lookup", "prompts": 1280, "seed": 4}
+    two = recipe("two", **{str(tmp_path / "v.jsonl"): more, "w.jsonl": {"type": "code"}})
+    assert found(none, one) == ["generated_datasets.v.jsonl added: lookup, prompts 1,280"]
+    assert found(one, none) == ["generated_datasets.v.jsonl left out: lookup, prompts 1,280"]
+    assert found(one, two) == [
+        "generated_datasets.v.jsonl.seed 0 -> 4",
+        "generated_datasets.w.jsonl added: code, prompts 200",
+    ]
+    (tmp_path / "other").mkdir()
+    other = load(write_tiny(tmp_path / "other", generated_datasets={"v.jsonl": {"type": "code"}}))
+    assert found(one, other) == ["dataset_path data.jsonl -> other/data.jsonl"]
+
+
 @pytest.mark.slow
 def test_two_runs_on_data_by_hand(runs):
     """B, 4 rows of 1.1, -0.1, -0.1 and ... is kept only where easy prompts are."""
