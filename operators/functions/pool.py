@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from ..errors import NotReadyError
 from ..workers import usable_cores
 from .process import Graded, receive, send
+from .target import FunctionTarget
 
 STARTUP_SECONDS = 300.0
 """What the import of a function may take, on a busy machine."""
@@ -47,10 +48,8 @@ main(int(sys.argv[2]), int(sys.argv[3]))
 class FunctionSetup(NamedTuple):
     """Which function the processes load, and how they call it. As JSON, it names their pool."""
 
-    file: str | None  # None: an installed module
-    module: str
-    name: str
-    digest: str  # of its code: an edited function is another one
+    target: FunctionTarget
+    digest: str  # of its code as it was when the operator was made
     kwargs: Mapping[str, Any] = {}
     keys: tuple[str, ...] = ()
     listed: bool = False
@@ -59,9 +58,10 @@ class FunctionSetup(NamedTuple):
     def as_json(self) -> str:
         """Return what a process gets."""
         path = [os.path.abspath(entry) for entry in sys.path if entry]
-        if self.file is not None:
-            path.insert(0, os.path.dirname(self.file))
-        return json.dumps({**self._asdict(), "path": path}, sort_keys=True)
+        if self.target.file is not None:
+            path.insert(0, os.path.dirname(self.target.file))
+        fields = {**self._asdict(), **self.target._asdict(), "path": path}
+        return json.dumps(fields, sort_keys=True)
 
 
 class RowOutcome(NamedTuple):
@@ -75,10 +75,14 @@ class FunctionProcess:
     """One process with the function.
 
     Raises:
-        NotReadyError: the function does not import.
+        NotReadyError: the function does not import, or was edited since.
     """
 
     def __init__(self, setup: FunctionSetup) -> None:
+        if setup.target.digest() != setup.digest:
+            # Its rewards would be kept, and compared, as those of the code from before.
+            found = f"{setup.target} or a file that it imports was edited since the run began"
+            raise NotReadyError(found, "start it again")
         self._link, theirs = socket.socketpair()
         operators = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         words = [operators, str(theirs.fileno()), str(os.getpid())]
@@ -103,7 +107,7 @@ class FunctionProcess:
             raise
 
     def _prepare(self, setup: FunctionSetup) -> None:
-        where = f"{setup.file or setup.module}:{setup.name}"
+        where = str(setup.target)
         self._link.settimeout(STARTUP_SECONDS)
         try:
             send(self._link, setup.as_json().encode())
@@ -159,15 +163,13 @@ class FunctionPool:
         self._closed = False
         self._free = threading.Condition()
 
-    def check(self) -> list[tuple[str, str]]:
-        """Load the function, and return its parameters, as `parameters_of`.
+    def check(self) -> None:
+        """Load the function.
 
         Raises:
             NotReadyError: it does not import.
         """
-        process = self._take()
-        self._give_back(process)
-        return process.parameters
+        self._give_back(self._take())
 
     def run(self, rows: Sequence[Mapping[str, Any]]) -> list[RowOutcome]:
         """Call the function with the arguments of each row.

@@ -133,14 +133,16 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[Graded, s
             return [(None, "not_a_number")] * (1 + len(keys)), wrong
     if isinstance(result, Mapping):
         if "score" not in result:
-            found = f"it returned a dict without 'score': {_shown(result)}"
-            return [(None, "not_a_number")] * (1 + len(keys)), found
+            wrong = f"it returned a dict without 'score': {_shown(result)}"
+            return [(None, "not_a_number")] * (1 + len(keys)), wrong
         values = [result["score"], *(result.get(key) for key in keys)]
     else:
         values = [result, *[None] * len(keys)]
     found = [_number(value) for value in values]
-    wrong = [v for v, (_, reason) in zip(values, found, strict=True) if reason == "not_a_number"]
-    return found, f"it returned {_shown(wrong[0])}" if wrong else ""
+    for value, (_, reason) in zip(values, found, strict=True):
+        if reason == "not_a_number":
+            return found, f"it returned {_shown(value)}"
+    return found, ""
 
 
 def _number(value: Any) -> tuple[float | None, str | None]:

@@ -1,74 +1,22 @@
-"""Which function a recipe names, which parameters it has, and a digest of its code.
+"""Which parameters a user's function has, and by whose convention it is called.
 
-    my_reward.py:compute_score                          a file
-    verl.utils.reward_score:default_compute_score       a module that is installed
-
-The parameters are read in the source, so that `rejuice check` runs nothing of it. Only where the
-source does not say, as of an object that is made when the file runs, a process imports it.
+They are read in the source, so that `rejuice check` runs nothing of it. Only where the source does
+not say, as of an object that is made when the file runs, a process imports it.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ..cache_key import SITE, digest_of_file, digest_of_module, file_state
-from .pool import FunctionSetup, shared_pool
+from .pool import FunctionProcess, FunctionSetup
+from .target import FunctionTarget, module_file
 
 FunctionStyle = Literal["verl", "trl", "columns"]
 _MOST_STEPS = 8  # from a module that only imports the function to that which defines it
-
-
-class FunctionTarget(NamedTuple):
-    """A function as a recipe names it."""
-
-    file: str | None  # absolute; None: it is in a module
-    module: str
-    name: str
-
-    @classmethod
-    def parse(cls, text: str) -> FunctionTarget:
-        """Return the function of a field such as `my_reward.py:compute_score`.
-
-        Raises:
-            ValueError: it is not written like that, or there is no such file or module.
-        """
-        place, _, name = text.rpartition(":")
-        if not place or not name.isidentifier():
-            raise ValueError("write FILE.py:FUNCTION, or package.module:FUNCTION")
-        if not place.endswith(".py"):
-            if not all(part.isidentifier() for part in place.split(".")):
-                raise ValueError("write FILE.py:FUNCTION, or package.module:FUNCTION")
-            if module_file(place) is None:
-                raise ValueError(f"there is no module {place}; install it, or name a .py file")
-            return cls(None, place, name)
-        file = Path(place).absolute()
-        if not file.is_file():
-            raise ValueError(f"{place} does not exist; give a .py file")
-        return cls(str(file), file.stem, name)
-
-    def __str__(self) -> str:
-        return f"{self.file or self.module}:{self.name}"
-
-    def digest(self) -> str:
-        """Return a digest of its code: of its file and the files beside it that this imports.
-
-        Of a module that is installed, the version of its distribution counts instead.
-        """
-        if self.file is not None:
-            return digest_of_file(Path(self.file))
-        file = module_file(self.module)
-        if file is not None and not SITE.isdisjoint(file.parts):
-            return f"{_distributions(self.module.partition('.')[0])} {file_state(file)}"
-        if file is not None and "." not in self.module and file.name != "__init__.py":
-            return digest_of_file(file)
-        return digest_of_module(self.module)
 
 
 class FunctionSignature(NamedTuple):
@@ -106,8 +54,9 @@ def signature_of(target: FunctionTarget) -> FunctionSignature:
         found = _in_source(file, target.module, target.name, state.st_mtime_ns, state.st_size)
     if found is not None:
         return found
-    setup = FunctionSetup(*target, target.digest())
-    return _of_parameters(dict(shared_pool(setup).check()))
+    process = FunctionProcess(FunctionSetup(target, target.digest()))
+    process.close()
+    return _of_parameters(dict(process.parameters))
 
 
 @lru_cache(maxsize=64)
@@ -135,8 +84,9 @@ def _definition(
             names = {each.id for each in targets if isinstance(each, ast.Name)}
             last = node if name in names else last
     if last is not None:
-        is_function = isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef)
-        return last if is_function and not last.decorator_list else None
+        if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef) and not last.decorator_list:
+            return last
+        return None
     if steps == 0:
         return None
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
@@ -185,9 +135,14 @@ def _looked_up(node: ast.AST, kwargs: str) -> Iterator[str]:
         key: ast.expr | None = None
         if isinstance(each, ast.Subscript) and _is_name(each.value, kwargs):
             key = each.slice
-        elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.args:
-            if each.func.attr in ("get", "pop") and _is_name(each.func.value, kwargs):
-                key = each.args[0]
+        elif (
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Attribute)
+            and each.func.attr in ("get", "pop")
+            and each.args
+            and _is_name(each.func.value, kwargs)
+        ):
+            key = each.args[0]
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             yield key.value
 
@@ -201,34 +156,3 @@ def _of_parameters(parameters: Mapping[str, str]) -> FunctionSignature:
         return tuple(name for name, each in parameters.items() if each == kind)
 
     return FunctionSignature(of("required"), of("optional"), bool(of("any")))
-
-
-# --- Modules --------------------------------------------------------------------------
-
-
-def module_file(module: str) -> Path | None:
-    """Return the file of a module, without running anything of it or of its packages."""
-    top, *parts = module.split(".")
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    name = top
-    for part in parts:
-        name = f"{name}.{part}"
-        if spec is None or spec.submodule_search_locations is None:
-            return None
-        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
-    if spec is None or spec.origin is None or not spec.has_location:
-        return None
-    return Path(spec.origin)
-
-
-@lru_cache(maxsize=64)
-def _distributions(top: str) -> str:
-    """Return the distributions that a package is of, with their versions."""
-    try:
-        return f"{top}=={version(top)}"  # Mostly it is called the same, and then is found at once.
-    except PackageNotFoundError:
-        owners = packages_distributions().get(top, [])
-        return " ".join(f"{name}=={version(name)}" for name in sorted(set(owners)))

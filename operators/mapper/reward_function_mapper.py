@@ -8,20 +8,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self
 
 from ..columns import component, component_columns, find_path, is_text
-from ..errors import DataError, FirstFailures, NotReadyError
+from ..errors import DataError, FirstFailures
 from ..functions.pool import FunctionSetup, RowOutcome, shared_pool
-from ..functions.signature import FunctionSignature, FunctionStyle, FunctionTarget, signature_of
+from ..functions.signature import FunctionSignature, FunctionStyle, signature_of
+from ..functions.target import FunctionTarget
 from ..logs import logger
 from ..operator import Columns, Mapper
 
 _log = logger(__name__)
 _failures = FirstFailures(_log.warning)
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_OF_VERL = ("data_source", "reward_model", "extra_info")
 _TRUTH = "reward_model.ground_truth"
 # What TRL's trainer passes beside the columns of the dataset, and which no column is.
 _OF_TRL = ("prompts", "completions", "completion_ids")
@@ -67,6 +67,10 @@ class RewardFunctionMapper(Mapper):
     """Seconds that the function may take for a row; a process that takes longer is killed. An
     import that it makes at its first call is a part of them."""
 
+    # What the file is when the operator is made: it may be edited while a run goes on.
+    _signature: FunctionSignature = PrivateAttr()
+    _digest: str = PrivateAttr()
+
     retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "function_failed"})
     missing: ClassVar[Mapping[str, str]] = {
         "no_response": "the response is null",
@@ -92,7 +96,9 @@ class RewardFunctionMapper(Mapper):
         names = [self.component, *self._further()]
         if len(set(names)) < len(names) or "missing" in self.keys or "score" in self.keys:
             raise ValueError("keys: each once, and neither `score` nor `missing`")
-        signature = self._signature()
+        target = FunctionTarget.parse(self.function)
+        self._signature, self._digest = signature_of(target), target.digest()
+        signature = self._signature
         takes = {*signature.required, *signature.optional}
         for name in self.kwargs:
             if not signature.takes(name):
@@ -118,8 +124,7 @@ class RewardFunctionMapper(Mapper):
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         fields = self.model_dump(mode="json", exclude={"function"})
-        target = self._target()
-        return {**fields, "function": target.name, "code": target.digest()}
+        return {**fields, "function": self._target().name, "code": self._digest}
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         rows, missing = self._arguments(table)
@@ -154,22 +159,19 @@ class RewardFunctionMapper(Mapper):
     def _target(self) -> FunctionTarget:
         return FunctionTarget.parse(self.function)
 
-    def _signature(self) -> FunctionSignature:
-        return signature_of(self._target())
-
     def _style(self, signature: FunctionSignature) -> FunctionStyle:
         return signature.style() if self.style == "auto" else self.style
 
     def _setup(self) -> FunctionSetup:
         target = self._target()
-        listed = self._style(self._signature()) == "trl"
+        listed = self._style(self._signature) == "trl"
         return FunctionSetup(
-            *target, target.digest(), self.kwargs, self.keys, listed, self.timeout_s
+            self._target(), self._digest, self.kwargs, self.keys, listed, self.timeout_s
         )
 
     def _columns(self) -> tuple[Columns, Columns]:
         """Return the columns that it needs, and those that it takes where they are."""
-        signature = self._signature()
+        signature = self._signature
         style = self._style(signature)
         needed, optional = list(signature.required), list(signature.optional)
         if style == "verl":
@@ -196,7 +198,7 @@ class RewardFunctionMapper(Mapper):
 
     def _arguments(self, table: pa.Table) -> tuple[list[dict[str, Any]], list[str | None]]:
         """Return the arguments of each row, and why it is not graded at all."""
-        signature = self._signature()
+        signature = self._signature
         responses = table["response"].to_pylist()
         missing = [None if text is not None else "no_response" for text in responses]
         match self._style(signature):
@@ -245,7 +247,7 @@ class RewardFunctionMapper(Mapper):
         plain = "prompt" in there and is_text(table["prompt"].type)
         texts = table["response"].to_pylist()
         said = texts if plain else [[{"role": "assistant", "content": text}] for text in texts]
-        given = {"completions": said}
+        given: dict[str, list[Any]] = {"completions": said}
         if "prompt" in there:
             given["prompts"] = table["prompt"].to_pylist()
         if "response_token_ids" in there:
@@ -259,8 +261,9 @@ class RewardFunctionMapper(Mapper):
             for name, values in given.items()
             if signature.takes(name) and name not in self.kwargs
         }
+        none: Any = None
         for name in _OF_TRAINER.intersection(signature.required).difference(self.kwargs):
-            listed[name] = [None] * table.num_rows
+            listed[name] = [none] * table.num_rows
         return listed
 
 

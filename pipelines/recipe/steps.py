@@ -274,7 +274,7 @@ def function_file(name: str, fields: Mapping[str, Any], folder: Path) -> Path | 
 
 
 def with_function_file(name: str, fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The fields of a step, with the path of its function's file as seen from the recipe's folder."""
+    """The fields of a step, with its function's file found from the recipe's folder."""
     file = function_file(name, fields, folder)
     if file is None:
         return fields
