@@ -48,7 +48,13 @@ class RewardFunctionMapper(Mapper):
 
     A function returns a number, a bool or None; or a dict with the number `score`, as for verl,
     of which `keys` are components of their own, `NAME_KEY`. The function of TRL returns a list of
-    one. What is no number is missing, never 0, and the first message of each kind is logged.
+    one. What is no number is never 0, but missing, and the first message of each kind is logged:
+
+    - `no_value`: None, or no such key in the dict. It is no failure: TRL's functions return it for
+      rows that they are not meant for.
+    - `not_a_number`: NaN, an infinite number, or something else than a number.
+    - `function_failed`, `timeout`: an exception, the end of the process, or more than `timeout_s`.
+    - `no_response`, `no_reference`: the response, or verl's `ground_truth`, is null.
     """
 
     function: str
@@ -61,7 +67,7 @@ class RewardFunctionMapper(Mapper):
     """The component: the reward is `reward_NAME`."""
     keys: tuple[str, ...] = ()
     """Keys of the dict that the function returns, beside `score`, that are components, too."""
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    reward_kwargs: dict[str, Any] = Field({})
     """Further arguments, which take the place of columns, such as `{data_source: openai/gsm8k}`."""
     timeout_s: float = Field(30.0, gt=0)
     """Seconds that the function may take for a row; a process that takes longer is killed. An
@@ -100,10 +106,12 @@ class RewardFunctionMapper(Mapper):
         self._signature, self._digest = signature_of(target), target.digest()
         signature = self._signature
         takes = {*signature.required, *signature.optional}
-        for name in self.kwargs:
+        for name in self.reward_kwargs:
             if not signature.takes(name):
                 has = ", ".join(sorted(takes)) or "none"
-                raise ValueError(f"kwargs: the function has no parameter {name}; it has: {has}")
+                raise ValueError(
+                    f"reward_kwargs: the function has no parameter {name}; it has: {has}"
+                )
         return self
 
     def preflight(self) -> None:
@@ -163,10 +171,9 @@ class RewardFunctionMapper(Mapper):
         return signature.style() if self.style == "auto" else self.style
 
     def _setup(self) -> FunctionSetup:
-        target = self._target()
         listed = self._style(self._signature) == "trl"
         return FunctionSetup(
-            self._target(), self._digest, self.kwargs, self.keys, listed, self.timeout_s
+            self._target(), self._digest, self.reward_kwargs, self.keys, listed, self.timeout_s
         )
 
     def _columns(self) -> tuple[Columns, Columns]:
@@ -187,12 +194,14 @@ class RewardFunctionMapper(Mapper):
             optional = ["prompt", *(n for n in optional if n not in own), *signature.looked_up]
         else:
             needed = ["response", *needed]
-        needed = [name for name in needed if name not in self.kwargs or name == "response"]
-        optional = [name for name in optional if name not in self.kwargs and name not in needed]
+        needed = [name for name in needed if name not in self.reward_kwargs or name == "response"]
+        optional = [
+            name for name in optional if name not in self.reward_kwargs and name not in needed
+        ]
         return tuple(dict.fromkeys(needed)), tuple(dict.fromkeys(optional))
 
     def _takes(self, signature: FunctionSignature, name: str) -> bool:
-        return signature.takes(name) and name not in self.kwargs
+        return signature.takes(name) and name not in self.reward_kwargs
 
     # --- its arguments ----------------------------------------------------------------
 
@@ -259,10 +268,10 @@ class RewardFunctionMapper(Mapper):
         listed = {
             name: [[value] for value in values]
             for name, values in given.items()
-            if signature.takes(name) and name not in self.kwargs
+            if signature.takes(name) and name not in self.reward_kwargs
         }
         none: Any = None
-        for name in _OF_TRAINER.intersection(signature.required).difference(self.kwargs):
+        for name in _OF_TRAINER.intersection(signature.required).difference(self.reward_kwargs):
             listed[name] = [none] * table.num_rows
         return listed
 

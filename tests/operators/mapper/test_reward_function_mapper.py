@@ -81,9 +81,9 @@ def test_the_style_and_the_columns_are_read_in_the_source(written):
 
 
 def test_what_kwargs_give_is_no_column(written):
-    operator = written(VERL, kwargs={"data_source": "x", "bonus": 1})
+    operator = written(VERL, reward_kwargs={"data_source": "x", "bonus": 1})
     assert "data_source" not in operator.optional_reads()
-    operator = written("def f(response, limit): ...", "f", kwargs={"limit": 3})
+    operator = written("def f(response, limit): ...", "f", reward_kwargs={"limit": 3})
     assert operator.reads() == ("response",)
 
 
@@ -119,8 +119,8 @@ def test_mistakes_in_a_recipe(written, tmp_path):
         ({"function": mine, "keys": ["score"]}, "keys: each once, and neither `score` nor `missing`"),
         ({"function": mine, "keys": ["a", "a"]}, "keys: each once, and neither"),
         (
-            {"function": mine, "kwargs": {"bonuss": 1}},
-            "kwargs: the function has no parameter bonuss; it has: bonus, data_source, extra_info, "
+            {"function": mine, "reward_kwargs": {"bonuss": 1}},
+            "reward_kwargs: the function has no parameter bonuss; it has: bonus, data_source, extra_info, "
             "ground_truth, solution_str",
         ),
         ({"function": mine, "timeout_s": 0}, "greater than 0"),
@@ -153,7 +153,7 @@ def test_the_key_has_the_code_and_no_path(written, tmp_path):
 @pytest.mark.slow
 @pytest.mark.smoke
 def test_the_contract_of_operators(written):
-    operator = written(VERL, kwargs={"bonus": 1})
+    operator = written(VERL, reward_kwargs={"bonus": 1})
     table = rows("1", "2", "", None, "3", reference="1")
     columns = check_operator(operator, table).columns
     assert columns["reward_function"].to_pylist() == [2.0, 1.0, 1.0, None, 1.0]
@@ -422,7 +422,7 @@ def test_a_verl_function_with_fewer_parameters_gets_these():
     from verl.utils.reward_score import gsm8k
 
     operator = RewardFunctionMapper(
-        function="verl.utils.reward_score.gsm8k:compute_score", kwargs={"method": "flexible"}
+        function="verl.utils.reward_score.gsm8k:compute_score", reward_kwargs={"method": "flexible"}
     )
     expected = [gsm8k.compute_score(text, "12", method="flexible") for text in ANSWERS]
     assert rewards(operator, rows(*ANSWERS, reference="12")) == expected
