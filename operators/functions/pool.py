@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NotReadyError
 from ..workers import usable_cores
-from .process import Graded, receive, send
+from .process import GradedValues, receive, send
 from .target import FunctionTarget
 
 STARTUP_SECONDS = 300.0
@@ -67,7 +67,7 @@ class FunctionSetup(NamedTuple):
 class RowOutcome(NamedTuple):
     """What became of a row: its values or the reasons why there are none, and the error's text."""
 
-    values: Graded
+    values: GradedValues
     error: str = ""
 
 

@@ -33,7 +33,7 @@ CONCURRENT = 32
 """Rows of an async function that are under way in one process."""
 _MOST_TEXT = 500  # characters of an error's message
 
-Graded: TypeAlias = list[tuple[float | None, str | None]]
+GradedValues: TypeAlias = list[tuple[float | None, str | None]]
 """For the score and each further key: the value, or why there is none."""
 
 
@@ -117,7 +117,7 @@ def is_async(function: Any) -> bool:
 # --- Values ---------------------------------------------------------------------------
 
 
-def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[Graded, str]:
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[GradedValues, str]:
     """Return the values in what a function has returned for one row, and what is wrong with it.
 
     Args:
@@ -177,7 +177,7 @@ def described(error: BaseException) -> str:
 # --- The process ----------------------------------------------------------------------
 
 
-class _Server:
+class _RowServer:
     """Calls the function on rows, and answers each: [row, values with reasons, error]."""
 
     def __init__(self, link: socket.socket, function: Any, setup: Mapping[str, Any]) -> None:
@@ -202,7 +202,7 @@ class _Server:
             for at, arguments in rows:
                 self._answer(at, self._call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> tuple[Graded, str]:
+    def _call(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
         try:
             result = self._function(**{**arguments, **self._given})
             if inspect.isawaitable(result):
@@ -220,7 +220,7 @@ class _Server:
 
         await asyncio.gather(*(one(*row) for row in rows))
 
-    async def _awaited(self, arguments: Mapping[str, Any]) -> tuple[Graded, str]:
+    async def _awaited(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
         try:
             task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
             done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
@@ -231,13 +231,13 @@ class _Server:
         except BaseException as error:
             return self._failed(error)
 
-    def _failed(self, error: BaseException) -> tuple[Graded, str]:
+    def _failed(self, error: BaseException) -> tuple[GradedValues, str]:
         return self._none("function_failed"), described(error)
 
-    def _none(self, reason: str) -> Graded:
+    def _none(self, reason: str) -> GradedValues:
         return [(None, reason)] * (1 + len(self._keys))
 
-    def _answer(self, at: int, outcome: tuple[Graded, str]) -> None:
+    def _answer(self, at: int, outcome: tuple[GradedValues, str]) -> None:
         send(self._link, json.dumps([at, *outcome]).encode())
 
 
@@ -255,4 +255,4 @@ def main(descriptor: int, parent: int) -> None:
             return
         ready = {"parameters": parameters, "is_async": is_async(function)}
         send(link, json.dumps(ready).encode())
-        _Server(link, function, setup).serve()
+        _RowServer(link, function, setup).serve()

@@ -255,8 +255,8 @@ class RewardFunctionMapper(Mapper):
         there = set(table.column_names)
         plain = "prompt" in there and is_text(table["prompt"].type)
         texts = table["response"].to_pylist()
-        said = texts if plain else [[{"role": "assistant", "content": text}] for text in texts]
-        given: dict[str, list[Any]] = {"completions": said}
+        messages = texts if plain else [[{"role": "assistant", "content": text}] for text in texts]
+        given: dict[str, list[Any]] = {"completions": messages}
         if "prompt" in there:
             given["prompts"] = table["prompt"].to_pylist()
         if "response_token_ids" in there:

@@ -2,6 +2,7 @@ import json
 import logging
 import os
 import pickle
+import time
 
 import pyarrow as pa
 import pytest
@@ -195,11 +196,11 @@ def compute_score(prompts, completions, completion_ids, trainer_state, x, **kwar
     got = [prompts, completions, completion_ids, trainer_state, x, kwargs.get("y"), list(kwargs)]
     return [float(got == WANTED)]
 """
-    said = [{"role": "assistant", "content": "r"}]
+    messages = [{"role": "assistant", "content": "r"}]
     chat = [{"role": "user", "content": "q"}]
     ids = {"response_token_ids": [[1, 2]], "x": 3, "y": 4, "z": 5}
     table = rows("r", **ids).append_column("prompt", pa.array([chat], CHAT))
-    wanted = [[chat], [said], [[1, 2]], None, [3], [4], ["y"]]
+    wanted = [[chat], [messages], [[1, 2]], None, [3], [4], ["y"]]
     assert rewards(written(f"{source}WANTED = {wanted!r}"), table) == [1.0]
     texts = rows("r", prompt="q", **ids)
     wanted = [["q"], ["r"], [[1, 2]], None, [3], [4], ["y"]]
@@ -434,14 +435,14 @@ def test_trls_functions_give_what_they_give_there():
     from trl.rewards import accuracy_reward, think_format_reward
 
     thoughts = ["<think>\na\n</think>\n12", "<think>a</think>", "12", *ANSWERS]
-    said = [[{"role": "assistant", "content": text}] for text in thoughts]
+    messages = [[{"role": "assistant", "content": text}] for text in thoughts]
     operator = RewardFunctionMapper(function="trl.rewards:think_format_reward")
-    expected = think_format_reward(said)
+    expected = think_format_reward(messages)
     assert rewards(operator, rows(*thoughts)) == expected
     assert set(expected) == {0.0, 1.0}
     solutions = ["$12$", "$13$", "no mathematics", *["$12$"] * (len(thoughts) - 3)]
     operator = RewardFunctionMapper(function="trl.rewards:accuracy_reward")
-    expected = accuracy_reward(said, solution=solutions)
+    expected = accuracy_reward(messages, solution=solutions)
     expected = ["no_value" if each is None else each for each in expected]
     assert rewards(operator, rows(*thoughts, solution=solutions)) == expected
     assert {"no_value", 0.0, 1.0} == set(expected)
