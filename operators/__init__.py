@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
     from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
+    from .mapper.reward_function_mapper import RewardFunctionMapper
     from .mapper.reward_sum_mapper import RewardSumMapper
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
@@ -111,6 +112,7 @@ __all__ = [
     "RecordedRolloutMapper",
     "RejuiceError",
     "ResumableOperator",
+    "RewardFunctionMapper",
     "RewardStdFilter",
     "RewardSumMapper",
     "RowsOfChunk",

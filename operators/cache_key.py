@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
@@ -326,7 +327,10 @@ class ParsedFiles:
 # --- The digest of modules ------------------------------------------------------------
 
 REJUICE = __name__.partition(".")[0]
-_SITE = frozenset({"site-packages", "dist-packages"})
+SITE = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages."""
+_LONE = "<file>"
+"""The name of a file that is not loaded."""
 _parsed = ParsedFiles(Path(__file__))
 
 
@@ -355,6 +359,33 @@ def code_digest(modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = 
     return walk.digest() if walk.is_complete else None
 
 
+def digest_of_file(file: Path) -> str:
+    """Return a digest of the code of a file that is not loaded, and of what this imports from its
+    folder: a file that is part of no package."""
+    return _digest_of(_Module("", str(file), ()), "")
+
+
+def digest_of_module(name: str) -> str:
+    """Return a digest of the code of a module that need not be loaded, and of what it imports
+    within its top-level package.
+
+    Raises:
+        ModuleNotFoundError: there is no such top-level package.
+    """
+    top = name.partition(".")[0]
+    spec = find_spec(top)
+    if spec is None:
+        raise ModuleNotFoundError(f"no module named {top}", name=top)
+    file = spec.origin if spec.has_location else None
+    return _digest_of(_Module(top, file, tuple(spec.submodule_search_locations or ())), name)
+
+
+def _digest_of(seed: _Module, root: str) -> str:
+    walk = _Walk(frozenset({root or _LONE}), None, seed._replace(name=seed.name or _LONE))
+    _parsed.save()
+    return walk.digest()
+
+
 def modules_of(
     modules: Iterable[str], *, rejuice: Mapping[str, Code] | None = None
 ) -> frozenset[str]:
@@ -371,12 +402,23 @@ def _importable_name(name: str) -> str:
 class _Walk:
     """The modules that are reached from some others, each of them whole or only run on the way."""
 
-    def __init__(self, roots: frozenset[str], rejuice: Mapping[str, Code] | None) -> None:
+    def __init__(
+        self,
+        roots: frozenset[str],
+        rejuice: Mapping[str, Code] | None,
+        seed: _Module | None = None,  # one that is not loaded
+    ) -> None:
         self._rejuice = rejuice
         self._tops = {name.partition(".")[0] for name in roots}
-        self._lone = {name for name in roots if _is_lone(name)}
-        self._folders = [folder for name in self._lone if (folder := _own_folder(name))]
         self._found: dict[str, _Module | None] = {}
+        self._lone = {name for name in roots if _is_lone(name)}
+        self._loads = seed is None or seed.name != _LONE
+        if seed is not None:
+            self._found[seed.name] = seed
+            self._lone &= {_LONE}
+        self._folders = [folder for name in self._lone if (folder := _own_folder(name))]
+        if seed is not None and seed.file is not None and not self._loads:
+            self._folders = [str(Path(seed.file).parent)]
         self.whole: dict[str, str] = {}
         self._passed: dict[str, str] = {}
         self._seen: set[Import] = set()
@@ -463,7 +505,7 @@ class _Walk:
             return self._locate(name) if self._find(top) else None
         for folder in self._folders:
             spec = PathFinder.find_spec(top, [folder])
-            loaded = sys.modules.get(top)
+            loaded = sys.modules.get(top) if self._loads else None
             # One of the same name that is loaded from elsewhere is what the import gives.
             if spec and (loaded is None or _real_file(loaded) == spec.origin):
                 return _Module(top, spec.origin, tuple(spec.submodule_search_locations or ()))
@@ -506,7 +548,7 @@ def _own_folder(name: str) -> str | None:
     file = _real_file(sys.modules.get(name))
     folder = str(Path(file).parent) if file else None
     # An installed module of one file lies beside all other packages, which are not its own.
-    return None if folder is None or Path(folder).name in _SITE else folder
+    return None if folder is None or Path(folder).name in SITE else folder
 
 
 def _read(module: _Module) -> Code:

@@ -41,6 +41,7 @@ from .steps import (
     operator_on_file,
     split_entry,
     step_names,
+    with_function_file,
 )
 from .steps import Step as Step
 
@@ -310,6 +311,7 @@ def _steps(
             continue
         where = position(path, None, f"step {number}")
         kind, values = split_entry(entry, where)
+        values = with_function_file(kind, values, path.parent)
         try:
             operators.append(build_operator(kind, values, custom, head, document))
         except MissingPackageError as error:
@@ -372,10 +374,11 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     steps, missing = list[Step](), MissingPackages()
     for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
         try:
+            values = with_function_file(kind, fields[name], path.parent)
             if with_code:
-                operator = build_operator(kind, fields[name], custom, head, document)
+                operator = build_operator(kind, values, custom, head, document)
             else:
-                operator = operator_on_file(kind, fields[name], head, document)
+                operator = operator_on_file(kind, values, head, document)
             steps.append(Step(number, name, operator))
         except MissingPackageError as error:
             missing.add(f"{place} {shortened(kind)}", error)

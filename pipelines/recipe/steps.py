@@ -32,7 +32,7 @@ from ..data_juicer import catalogue
 from ..data_juicer.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
-from .head import Head
+from .head import Head, found_file
 
 # --- Stored operator ------------------------------------------------------------------
 # A step of a stored recipe whose code is not run: its name, its fields and what it wrote.
@@ -274,6 +274,27 @@ def with_files(
     return {**fields, FILES: [str(file.absolute()) for file in files]} if taken else fields
 
 
+REWARD_FUNCTION = "reward_function_mapper"
+"""The operator that runs a function of a file or of a package, whichever the recipe names."""
+
+
+def function_file(name: str, fields: Mapping[str, Any], folder: Path) -> Path | None:
+    """Return the absolute path of the file whose function a step runs; None: it names no file."""
+    function = fields.get("function")
+    if name != REWARD_FUNCTION or not isinstance(function, str):
+        return None
+    file = function.rpartition(":")[0]
+    return found_file(folder, Path(file)) if file.endswith(".py") else None
+
+
+def with_function_file(name: str, fields: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The fields of a step, with its function's file found from the recipe's folder."""
+    file = function_file(name, fields, folder)
+    if file is None:
+        return fields
+    return {**fields, "function": f"{file}:{fields['function'].rpartition(':')[2]}"}
+
+
 def build_operator(
     name: str,
     fields: Mapping[str, Any],
@@ -315,7 +336,8 @@ def operator_on_file(
     """Return an operator of a stored recipe, for which no file is imported and no program started.
 
     Returns:
-        A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed.
+        A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed, and
+        where it runs a function that the recipe names.
 
     Raises:
         RecipeError: a field does not fit.
@@ -323,6 +345,8 @@ def operator_on_file(
     """
     kind = find(name)
     if kind is None and not catalogue.exists(name) and (found := stored_operator(name, fields)):
+        return found
+    if name == REWARD_FUNCTION and (found := stored_operator(name, fields)):
         return found
     without_files = head.model_copy(update={FILES: ()})
     if kind is None or FILES not in kind.model_fields:

@@ -19,13 +19,14 @@ from ...operators import RecipeError
 from ..dataset.files import RUN_SUFFIX
 from .head import found_file
 from .recipe import Recipe, load, load_without_code, read_document
-from .steps import SERVED, StoredOperator, serves_tools
+from .steps import REWARD_FUNCTION, SERVED, StoredOperator, function_file, serves_tools
 
 # --- Code -----------------------------------------------------------------------------
 # What of a recipe is code, or makes code run: what is to be trusted before a stranger's is used.
 #
 # custom_operator_paths                     Python files, which are imported
 # python_file_mapper, python_lambda_mapper  operators of Data-Juicer that run what they are given
+# reward_function_mapper                    a function of a Python file or of any package
 # trust_remote_code                         the code in the folder of a model
 # mcp                                       a tool: a program that is started, or a server
 # vllm: python                              the interpreter of an engine
@@ -33,7 +34,7 @@ from .steps import SERVED, StoredOperator, serves_tools
 # train.verl                                settings of verl, some of which name code
 
 _HERE = ("auto", "local")
-_RUNS_PYTHON = ("python_file_mapper", "python_lambda_mapper")
+_RUNS_PYTHON = ("python_file_mapper", "python_lambda_mapper", REWARD_FUNCTION)
 
 
 class RecipeCode(NamedTuple):
@@ -72,6 +73,8 @@ def _files(path: Path, document: Mapping[str, Any]) -> Iterator[Path]:
     for name, fields in _entries(document.get("process")):
         if name == "python_file_mapper" and isinstance(file := fields.get("file_path"), str):
             yield Path(file).absolute()
+        if (file := function_file(name, fields, path.parent)) is not None:
+            yield file
 
 
 def _named(document: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,258 @@
+"""What runs in a process of the pool: it loads a user's function and calls it, row by row.
+
+It is started with nothing of rejuice but this file and `workers.py`, so that it is up at once, and
+calls the function in the main thread, where functions that set an alarm of their own work, too.
+
+The parent sends one setup, then batches of rows; each row is answered as soon as it is done. What
+the parent sends is pickled (dates and bytes of a dataset), what comes back is JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+import math
+import os
+import pickle
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from ..workers import exit_with_parent
+
+SIZE = struct.Struct("!Q")
+CONCURRENT = 32
+"""Rows of an async function that are under way in one process."""
+_MOST_TEXT = 500  # characters of an error's message
+
+GradedValues: TypeAlias = list[tuple[float | None, str | None]]
+"""For the score and each further key: the value, or why there is none."""
+
+
+# --- Messages -------------------------------------------------------------------------
+
+
+def send(link: socket.socket, body: bytes) -> None:
+    """Send one message, preceded by its size."""
+    link.sendall(SIZE.pack(len(body)) + body)
+
+
+def receive(link: socket.socket) -> bytes:
+    """Receive one message.
+
+    Raises:
+        EOFError: the other side has closed the connection.
+    """
+    return _exactly(link, SIZE.unpack(_exactly(link, SIZE.size))[0])
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = link.recv(min(1 << 20, size - len(parts)))
+        if not part:
+            raise EOFError("the other side closed the connection")
+        parts += part
+    return bytes(parts)
+
+
+# --- The function ---------------------------------------------------------------------
+
+
+def load_function(file: str | None, module: str, name: str) -> Any:
+    """Import a function.
+
+    Args:
+        file: the Python file that it is in; None: it is in an installed module.
+        module: the name of the module.
+        name: its own.
+
+    Raises:
+        Exception: whatever the import raises, and AttributeError where there is no such function.
+    """
+    found = getattr(_imported(file, module) if file else importlib.import_module(module), name)
+    if not callable(found):
+        raise TypeError(f"{name} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _imported(file: str, module: str) -> ModuleType:
+    # Compiled each time: bytecode is looked up by size and second, and would hide a quick edit.
+    # Under its own name, so that processes that the function starts can import it.
+    made = ModuleType(module if module not in sys.modules else f"rejuice_function_{module}")
+    made.__file__ = file
+    sys.modules[made.__name__] = made
+    with open(file, "rb") as source:
+        exec(compile(source.read(), file, "exec"), made.__dict__)
+    return made
+
+
+def parameters_of(function: Any) -> list[tuple[str, str]]:
+    """Return the parameters of a function, each with `required`, `optional` or `any` (`**`)."""
+    kinds = []
+    for each in inspect.signature(function).parameters.values():
+        if each.kind is each.VAR_KEYWORD:
+            kinds.append((each.name, "any"))
+        elif each.kind is not each.VAR_POSITIONAL:
+            needed = each.default is each.empty
+            kinds.append((each.name, "required" if needed else "optional"))
+    return kinds
+
+
+def is_async(function: Any) -> bool:
+    """Return whether a call gives a coroutine; a partial function or an object may be called."""
+    function = getattr(function, "func", function)
+    call = getattr(function, "__call__", None)  # noqa: B004, it is looked at, not asked for
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+# --- Values ---------------------------------------------------------------------------
+
+
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[GradedValues, str]:
+    """Return the values in what a function has returned for one row, and what is wrong with it.
+
+    Args:
+        result: a number, a bool, None, or a dict with `score` and perhaps `keys`.
+        keys: what is wanted of a dict beside its `score`.
+        listed: whether the result is in a list of one.
+    """
+    if listed:
+        try:
+            [result] = result
+        except (TypeError, ValueError):
+            wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
+            return [(None, "not_a_number")] * (1 + len(keys)), wrong
+    if isinstance(result, Mapping):
+        if "score" not in result:
+            wrong = f"it returned a dict without 'score': {_shown(result)}"
+            return [(None, "not_a_number")] * (1 + len(keys)), wrong
+        values = [result["score"], *(result.get(key) for key in keys)]
+    else:
+        values = [result, *[None] * len(keys)]
+    found = [_number(value) for value in values]
+    for value, (_, reason) in zip(values, found, strict=True):
+        if reason == "not_a_number":
+            return found, f"it returned {_shown(value)}"
+    return found, ""
+
+
+def _number(value: Any) -> tuple[float | None, str | None]:
+    if value is None:
+        return None, "no_value"
+    try:
+        if not isinstance(value, Real | Decimal) and hasattr(value, "item"):
+            value = value.item()  # A scalar of numpy, or a tensor of one element.
+        if isinstance(value, Real | Decimal) and math.isfinite(number := float(value)):
+            return number, None
+    except Exception:
+        return None, "not_a_number"  # A tensor of several elements, or an integer beyond a float.
+    return None, "not_a_number"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{type(value).__name__} {value!r}"[:_MOST_TEXT]
+    except Exception:
+        return type(value).__name__
+
+
+def described(error: BaseException) -> str:
+    """Return an error of a function in one line, with the place of the function where it was."""
+    text = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    if not frames:
+        return text
+    return f"{text} ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
+
+
+# --- The process ----------------------------------------------------------------------
+
+
+class _RowServer:
+    """Calls the function on rows, and answers each: [row, values with reasons, error]."""
+
+    def __init__(self, link: socket.socket, function: Any, setup: Mapping[str, Any]) -> None:
+        self._link, self._function = link, function
+        self._given: Mapping[str, Any] = setup["kwargs"]
+        self._keys: Sequence[str] = setup["keys"]
+        self._listed: bool = setup["listed"]
+        self._timeout_s: float = setup["timeout_s"]
+        self._is_async = is_async(function)
+        self._loop = asyncio.new_event_loop()
+
+    def serve(self) -> None:
+        """Answer batches until the parent closes the connection."""
+        while True:
+            try:
+                rows = pickle.loads(receive(self._link))
+            except EOFError:
+                return
+            if self._is_async:
+                self._loop.run_until_complete(self._all(rows))
+                continue
+            for at, arguments in rows:
+                self._answer(at, self._call(arguments))
+
+    def _call(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
+        try:
+            result = self._function(**{**arguments, **self._given})
+            if inspect.isawaitable(result):
+                result = self._loop.run_until_complete(result)
+            return graded(result, self._keys, listed=self._listed)
+        except BaseException as error:  # SystemExit, too, is a failure of this row alone.
+            return self._failed(error)
+
+    async def _all(self, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
+        free = asyncio.Semaphore(CONCURRENT)
+
+        async def one(at: int, arguments: Mapping[str, Any]) -> None:
+            async with free:
+                self._answer(at, await self._awaited(arguments))
+
+        await asyncio.gather(*(one(*row) for row in rows))
+
+    async def _awaited(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
+        try:
+            task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
+            done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
+            if not done:
+                task.cancel()
+                return self._none("timeout"), f"it took longer than {self._timeout_s:g} s"
+            return graded(task.result(), self._keys, listed=self._listed)
+        except BaseException as error:
+            return self._failed(error)
+
+    def _failed(self, error: BaseException) -> tuple[GradedValues, str]:
+        return self._none("function_failed"), described(error)
+
+    def _none(self, reason: str) -> GradedValues:
+        return [(None, reason)] * (1 + len(self._keys))
+
+    def _answer(self, at: int, outcome: tuple[GradedValues, str]) -> None:
+        send(self._link, json.dumps([at, *outcome]).encode())
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve at this socket until the parent closes it or ends."""
+    exit_with_parent(parent)
+    with socket.socket(fileno=descriptor) as link:
+        setup = json.loads(receive(link))
+        sys.path[:] = setup["path"]
+        try:
+            function = load_function(setup["file"], setup["module"], setup["name"])
+            parameters = parameters_of(function)
+        except BaseException as error:
+            send(link, json.dumps({"failed": described(error)}).encode())
+            return
+        ready = {"parameters": parameters, "is_async": is_async(function)}
+        send(link, json.dumps(ready).encode())
+        _RowServer(link, function, setup).serve()

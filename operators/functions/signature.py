@@ -1,0 +1,158 @@
+"""Which parameters a user's function has, and by whose convention it is called.
+
+They are read in the source, so that `rejuice check` runs nothing of it. Only where the source does
+not say, as of an object that is made when the file runs, a process imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from .pool import FunctionProcess, FunctionSetup
+from .target import FunctionTarget, module_file
+
+FunctionStyle = Literal["verl", "trl", "columns"]
+_MOST_STEPS = 8  # from a module that only imports the function to that which defines it
+
+
+class FunctionSignature(NamedTuple):
+    """The parameters of a function."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    takes_any: bool  # whether it has **kwargs
+    # keys that it looks up in its **kwargs, as far as its source says
+    looked_up: tuple[str, ...] = ()
+
+    def takes(self, name: str) -> bool:
+        """Return whether it can be called with this argument."""
+        return self.takes_any or name in self.required or name in self.optional
+
+    def style(self) -> FunctionStyle:
+        """Return by whose convention it is called."""
+        named = {*self.required, *self.optional}
+        if "solution_str" in named:
+            return "verl"
+        return "trl" if "completions" in named else "columns"
+
+
+def signature_of(target: FunctionTarget) -> FunctionSignature:
+    """Return the parameters of a function.
+
+    Raises:
+        ValueError: its file has a mistake of syntax.
+        NotReadyError: it has to be imported to know them, and does not import.
+    """
+    file = Path(target.file) if target.file is not None else module_file(target.module)
+    found = None
+    if file is not None and file.suffix == ".py":
+        state = file.stat()
+        found = _in_source(file, target.module, target.name, state.st_mtime_ns, state.st_size)
+    if found is not None:
+        return found
+    process = FunctionProcess(FunctionSetup(target, target.digest()))
+    process.close()
+    return _of_parameters(dict(process.parameters))
+
+
+@lru_cache(maxsize=64)
+def _in_source(
+    file: Path, module: str, name: str, mtime_ns: int, size: int
+) -> FunctionSignature | None:
+    node = _definition(file, module, name, _MOST_STEPS)
+    return None if node is None else _of_node(node)
+
+
+def _definition(
+    file: Path, module: str, name: str, steps: int
+) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return where a function is defined, in this file or one that it imports it from."""
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{file.name} is not Python: {error}") from None
+    last: ast.stmt | None = None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            last = node if node.name == name else last
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {each.id for each in targets if isinstance(each, ast.Name)}
+            last = node if name in names else last
+    if last is not None:
+        if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef) and not last.decorator_list:
+            return last
+        return None
+    if steps == 0:
+        return None
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for source, original in _imported_from(tree, package, name):
+        beside = file.parent / f"{source}.py"
+        found = beside if beside.is_file() and "." not in source else module_file(source)
+        if found is not None and found.suffix == ".py":
+            return _definition(found, source, original, steps - 1)
+    return None
+
+
+def _imported_from(tree: ast.Module, package: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield from which modules a name is imported, and its name there.
+
+    Imports for type checkers count: lazy modules give what these say.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = parts[: len(parts) - node.level + 1]
+                module = ".".join([*base, *filter(None, [module])])
+            for alias in node.names:
+                if (alias.asname or alias.name) == name and module:
+                    yield module, alias.name
+
+
+def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionSignature:
+    args = node.args
+    positional = [*args.posonlyargs, *args.args]
+    first_default = len(positional) - len(args.defaults)
+    required = [each.arg for each in positional[:first_default]]
+    optional = [each.arg for each in positional[first_default:]]
+    for each, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        (required if default is None else optional).append(each.arg)
+    looked_up = _looked_up(node, args.kwarg.arg) if args.kwarg else ()
+    return FunctionSignature(
+        tuple(required), tuple(optional), args.kwarg is not None, tuple(dict.fromkeys(looked_up))
+    )
+
+
+def _looked_up(node: ast.AST, kwargs: str) -> Iterator[str]:
+    """Yield the keys in `kwargs["key"]` and `kwargs.get("key")`."""
+    for each in ast.walk(node):
+        key: ast.expr | None = None
+        if isinstance(each, ast.Subscript) and _is_name(each.value, kwargs):
+            key = each.slice
+        elif (
+            isinstance(each, ast.Call)
+            and isinstance(each.func, ast.Attribute)
+            and each.func.attr in ("get", "pop")
+            and each.args
+            and _is_name(each.func.value, kwargs)
+        ):
+            key = each.args[0]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _of_parameters(parameters: Mapping[str, str]) -> FunctionSignature:
+    def of(kind: str) -> tuple[str, ...]:
+        return tuple(name for name, each in parameters.items() if each == kind)
+
+    return FunctionSignature(of("required"), of("optional"), bool(of("any")))
