@@ -47,6 +47,8 @@ VARIANTS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     ),
     "rloo": ([{_GRPO: {"normalise": "leave_one_out"}}], {}),
     "maxrl": ([{_GRPO: {"normalise": "mean"}}], {}),
+    "gdpo": ([{"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}}], {}),
+    "pass_at_k": ([{"pass_at_k_advantage_mapper": {"k": 4}}], {}),
     "overlong": ([_OVERLONG, {_GRPO: None}], {}),
     "flipped": ([{_GRPO: None}, {"flipped_advantage_mapper": None}], {}),
 }

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .mapper.agent_rollout_mapper import AgentRolloutMapper
     from .mapper.diversity_reward_mapper import DiversityRewardMapper
     from .mapper.format_reward_mapper import FormatRewardMapper
+    from .mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from .mapper.llm_verify_mapper import LlmVerifyMapper
     from .mapper.loss_weight_mapper import LossWeightMapper
     from .mapper.math_verify_mapper import MathVerifyMapper
+    from .mapper.pass_at_k_advantage_mapper import PassAtKAdvantageMapper
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
     from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
@@ -89,6 +91,7 @@ __all__ = [
     "ExactDeduplicator",
     "Filter",
     "FormatRewardMapper",
+    "GdpoAdvantageMapper",
     "GroupSizeFilter",
     "GroupStatsMapper",
     "Groups",
@@ -105,6 +108,7 @@ __all__ = [
     "MinhashDeduplicator",
     "Operator",
     "OperatorError",
+    "PassAtKAdvantageMapper",
     "PassRateFilter",
     "PolicyRolloutMapper",
     "PromptTemplateMapper",

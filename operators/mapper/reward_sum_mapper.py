@@ -73,7 +73,7 @@ Weight = Annotated[
 ]
 
 
-class _Component(NamedTuple):
+class SummedComponent(NamedTuple):
     """One component of the sum.
 
     Attributes:
@@ -194,7 +194,19 @@ class RewardSumMapper(Operator):
             found[name] = np.where(unknown_N, np.nan, self._added(part, name))
         return found
 
-    def _added(self, part: _Component, name: str) -> Array:
+    def components(self, table: pa.Table) -> dict[str, SummedComponent]:
+        """What the sum is made of, by the names of the components, in its order.
+
+        Args:
+            table: whole groups, with the columns that `reads` names.
+
+        Raises:
+            DataError: a component is missing and `on_missing` is `fail`.
+        """
+        groups, summed_N = Groups.of(table), self.summed(table)
+        return {name: self._component(table, groups, summed_N, name) for name in self.weights}
+
+    def _added(self, part: SummedComponent, name: str) -> Array:
         """Return what a component adds to the sum, float64[N]."""
         return np.where(part.counts_N, self.weight(name) * part.value_N, 0.0)
 
@@ -209,7 +221,9 @@ class RewardSumMapper(Operator):
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
 
-    def _component(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> _Component:
+    def _component(
+        self, table: pa.Table, groups: Groups, summed_N: Array, name: str
+    ) -> SummedComponent:
         column, reason_column = component_columns(name)
         value_N = numbers(table, column)
         present_N = np.isfinite(value_N)
@@ -221,15 +235,15 @@ class RewardSumMapper(Operator):
         lacking_N = counts_N & ~present_N
         value_N = np.where(present_N, value_N, 0.0)
         if not lacking_N.any():
-            return _Component(value_N, counts_N, lacking_N, 0)
+            return SummedComponent(value_N, counts_N, lacking_N, 0)
         if self.on_missing == "fail":
             raise _missing(table, groups, name, int(np.flatnonzero(lacking_N)[0]))
         if self.on_missing != "group_mean":
-            return _Component(value_N, counts_N, lacking_N, 0)
+            return SummedComponent(value_N, counts_N, lacking_N, 0)
         mean_N = groups.mean(value_N, counts_N & present_N)[groups.codes_N]
         filled_N = lacking_N & ~np.isnan(mean_N)
         value_N = np.where(filled_N, mean_N, value_N)
-        return _Component(value_N, counts_N, lacking_N & ~filled_N, int(filled_N.sum()))
+        return SummedComponent(value_N, counts_N, lacking_N & ~filled_N, int(filled_N.sum()))
 
     def _counts(self, table: pa.Table, groups: Groups, summed_N: Array, name: str) -> Array:
         if self.weight(name) == 0:

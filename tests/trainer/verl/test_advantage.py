@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from rejuice.operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.trainer.run import ESTIMATOR
 from rejuice.trainer.verl.credit import CreditEstimator
@@ -127,6 +128,44 @@ def test_verl_whitens_over_tokens_so_that_long_responses_count_more(core):
     ours_N = by_recipe(GrpoAdvantageMapper(normalise="batch_std"), groups)
     theirs_N = by_verl(core, "reinforce_plus_plus_baseline", groups)
     assert np.abs(ours_N - theirs_N).max() > 0.1
+
+
+PAIRS = st.lists(
+    st.lists(st.tuples(*[st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0])] * 2), min_size=2, max_size=6),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(groups=PAIRS)
+@settings(deadline=None)
+def test_gdpo_is_verls_where_each_response_has_one_token(core, groups):
+    import torch
+
+    weights = {"accuracy": 1.0, "format": 0.5}
+    names = [f"p{g}" for g, group in enumerate(groups) for _ in group]
+    values = np.array([pair for group in groups for pair in group])
+    columns = dict(zip(("reward_accuracy", "reward_format"), values.T, strict=True))
+    rows = pa.table({"prompt_id": names, **columns})
+    operator = GdpoAdvantageMapper(weights=weights)
+    ours = operator.apply(operator.digest(rows)).columns["advantage"]
+    ours_N = ours.to_numpy(zero_copy_only=False)
+    assume(np.std(ours_N) > 0.5)
+    # In float32, equal values of a group have a distance of rounding, which verl divides by 1e-4.
+    assume(all(np.ptp(np.array(group), axis=0).min() > 0 for group in groups))
+    n = len(names)
+    theirs, _ = core.compute_gdpo_outcome_advantage(
+        token_level_rewards=torch.zeros(n, 1),
+        response_mask=torch.ones(n, 1),
+        index=np.array(names, object),
+        config={
+            "gdpo_reward_keys": list(weights),
+            "gdpo_reward_weights": list(weights.values()),
+        },
+        non_tensor_batch={name: columns[f"reward_{name}"] for name in weights},
+        batch={"prompts": torch.zeros(n, 1), "attention_mask": torch.ones(n, 2, dtype=torch.long)},
+    )
+    np.testing.assert_allclose(ours_N, theirs[:, 0].numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_verls_own_gives_equal_rewards_an_advantage(core):

@@ -26,7 +26,8 @@ def step(stage, tmp_path):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
     def make(advantage):
-        made = stage([SHORT, {"scripted_mapper": None}, SUM, {"grpo_advantage_mapper": advantage}])
+        credit = advantage if "mapper" in str(advantage) else {"grpo_advantage_mapper": advantage}
+        made = stage([SHORT, {"scripted_mapper": None}, SUM, credit])
         made.answer(RAGGED)
         batch, _ = made.sample(1, 4)
         config = config_of(made.run)
@@ -48,8 +49,24 @@ def step(stage, tmp_path):
         {"normalise": "leave_one_out"},
         {"std_floor": 0.4},
         {"epsilon": 0.01},
+        {"normalise": "mean"},
+        {"normalise": "batch_std"},
+        {"clip": 0.5},
+        {"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0}}},
+        {"pass_at_k_advantage_mapper": {"k": 2}},
     ],
-    ids=["std", "none", "leave_one_out", "floor", "epsilon"],
+    ids=[
+        "std",
+        "none",
+        "leave_one_out",
+        "floor",
+        "epsilon",
+        "maxrl",
+        "batch_std",
+        "clip",
+        "gdpo",
+        "pass_at_k",
+    ],
 )
 def test_verl_trains_on_the_column_advantage(step, advantage):
     made, batch = step(advantage)
