@@ -120,6 +120,11 @@ class PolicyRolloutMapper(RolloutMapper):
             return np.ones(table.num_rows, bool)
         return of_task(table, self.task)
 
+    def findable(self, table: pa.Table, rows: Sequence[int]) -> Sequence[int]:
+        # Rows of other tasks pass, and several of them may be of one prompt.
+        found, is_prompt_N = {*super().findable(table, rows)}, self._is_prompt(table)
+        return [row for row in rows if row in found or not is_prompt_N[row]]
+
     def prompts_of(
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[tuple[int, Prompt | Failure]]:

@@ -140,7 +140,8 @@ class _OpenChunk:
             self._kept.add(self.whole, self.keys)
             return True
         rows = [row for row in range(self.rows) if row not in finished]
-        findable = operator.findable(self.table, rows)
+        with attribute_operator_errors(operator):
+            findable = operator.findable(self.table, rows)
         self.unwritten = self._kept.find(self.whole, self.keys, findable)
         self._kept.add(self.whole, self.keys)  # Not before, or it would find its own rows.
         self._check_types({**finished, **self.unwritten})

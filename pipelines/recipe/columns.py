@@ -50,7 +50,8 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if operator.reference is None or not set(operator.needs_of(there)) <= set(there):
         return  # There are none, or a column begins further down.
     try:
-        rows = rows.filter(pa.array(matches(operator.where or {}, rows)))
+        if operator.where:
+            rows = rows.filter(pa.array(matches(operator.where, rows)))
         references = operator.first_references(rows)
     except DataError as error:
         raise error.at(f"{path}, step {step.number} {step.name}") from None

@@ -91,7 +91,7 @@ def test_a_run_of_a_stranger_runs_no_function_unasked(folder, monkeypatch, capsy
     assert "reward_function_mapper (its code is not run)" in out
     code, _, err = rejuice("check", folder / "out.run" / "recipe.yaml")
     assert code == 2
-    assert "makes code run: reward_function_mapper; add --trust" in err
+    assert "makes code run: reward_function_mapper; if you made it" in err
     (folder / "mine.py").unlink()  # What it did can be looked at without it.
     assert rejuice("explain", folder / "out.run")[0] == 0
     assert not (folder / "canary").exists()

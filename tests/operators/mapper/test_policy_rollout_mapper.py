@@ -425,6 +425,12 @@ def test_rows_of_another_task_pass_before_anything_is_sampled(parrot):
     assert len(parrot.requested) == 2
 
 
+def test_all_rows_are_found_again_but_repeated_prompts():
+    table = rows_of("g1", "g1", "vone", "vone")
+    assert VERIFY.findable(table, range(4)) == [0, 1, 2]
+    assert PolicyRolloutMapper(n=2).findable(table, range(1, 4)) == [2]
+
+
 def test_where_no_row_is_of_the_task_no_engine_is_opened(monkeypatch):
     monkeypatch.delattr(policy_rollout_mapper, "open_engine")
     table = rows_of("g1", "-2")

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from damaged_runs import RIGHT, DamagedRuns
 
-DAMAGES = int(os.environ.get("REJUICE_DAMAGES", "150"))
+DAMAGES = int(os.environ.get("REJUICE_DAMAGES", "220"))
 KINDS = {
     "commit", "decisions", "digest", "export", "judge's cache", "kept chunk", "kept: generation",
     "kept: journal", "kept: keys", "link to a kept chunk", "lock", "manifest of the source",
