@@ -138,7 +138,12 @@ def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
             continue  # All of it is going to be computed.
         commit = load(path, mapped=False)
         failed_N = failed_rows(step.operator, commit.change, commit.rows_in)
-        rows = np.flatnonzero(failed_N)
+        if not failed_N.any():
+            continue
+        frame = plan.frame_before(chunk, step)
+        own_N = matching_rows(step.operator, frame)
+        # In other rows, what another step wrote to the column may have failed.
+        rows = np.intersect1d(np.flatnonzero(failed_N), own_N)
         if not len(rows):
             continue
         if is_first:
@@ -146,12 +151,10 @@ def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
             # First: no result of the old rows may ever be found under a key of the new rows.
             count_retry(path.parent)
             is_first = False
-        # All of these rows match the condition of the step: in others nothing fails.
-        frame = plan.frame_before(chunk, step)
         table = read_columns(step.operator, frame)
         again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
         change = _with_rows(commit.change, rows, again, table)
-        own = pa.array(matching_rows(step.operator, frame))
+        own = pa.array(own_N)
         summary = summarise({name: column.take(own) for name, column in change.columns.items()})
         result = StepResult(change, commit.rows_in, commit.seconds, summary)
         save(path, result, retry_count(path.parent))

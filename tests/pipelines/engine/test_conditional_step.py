@@ -297,6 +297,24 @@ def test_only_failures_are_retried(recipe_file, tmp_path):
     assert found["reward_flaky_missing"].to_pylist() == [None, NOT_APPLICABLE, None, NOT_APPLICABLE]
 
 
+def test_failures_of_another_step_are_not_retried_by_this_one(recipe_file, tmp_path):
+    """Two steps write one column, each in its own rows; those of the first have failed."""
+    (tmp_path / "flaky.py").write_text(FLAKY)
+    calls = tmp_path / "calls"
+    rows = [{"source": source, "response": "weak"} for source in "abab"]
+    process = [
+        {"flaky_mapper": {"file": str(calls), "where": A}},
+        {"flaky_mapper": {"file": str(calls), "where": {"source": "b"}}},
+    ]
+    head = {"custom_operator_paths": [str(tmp_path / "flaky.py")]}
+    recipe, _, _ = _run(recipe_file, process, rows, **head)
+    calls.with_suffix(".up").touch()
+    report = engine.run(recipe, chunk_rows=2, retry_missing="flaky_mapper_2", overwrite=True)
+    assert [step.retried for step in report.steps] == [0, 2]
+    found = pq.read_table(recipe.head.export_path)
+    assert found["reward_flaky"].to_pylist() == [None, 1.0, None, 1.0]
+
+
 # --- A run in chunks gives what is computed in memory -------------------------------------------
 
 COUNTED = """
