@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
+    from .mapper.length_reward_mapper import LengthRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
     from .mapper.llm_verify_mapper import LlmVerifyMapper
     from .mapper.loss_weight_mapper import LossWeightMapper
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from .mapper.pass_at_k_advantage_mapper import PassAtKAdvantageMapper
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
+    from .mapper.rank_reward_mapper import RankRewardMapper
     from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
     from .mapper.reward_function_mapper import RewardFunctionMapper
     from .mapper.reward_sum_mapper import RewardSumMapper
@@ -100,6 +102,7 @@ __all__ = [
     "Kind",
     "LabelBalanceSelector",
     "LengthFilter",
+    "LengthRewardMapper",
     "LlmQualityRewardMapper",
     "LlmVerifyMapper",
     "LossWeightMapper",
@@ -112,6 +115,7 @@ __all__ = [
     "PassRateFilter",
     "PolicyRolloutMapper",
     "PromptTemplateMapper",
+    "RankRewardMapper",
     "RecipeError",
     "RecordedRolloutMapper",
     "RejuiceError",
