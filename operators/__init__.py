@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
     from .mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+    from .mapper.turn_advantage_mapper import TurnAdvantageMapper
     from .mapper.unit_test_mapper import UnitTestMapper
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
     from .selector.diverse_response_selector import DiverseResponseSelector
@@ -129,6 +130,7 @@ __all__ = [
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
     "TruncatedResponseFilter",
+    "TurnAdvantageMapper",
     "UnitTestMapper",
     "Verdict",
     "VerdictRecheckMapper",
