@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
+    from .mapper.length_reward_mapper import LengthRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
     from .mapper.llm_verify_mapper import LlmVerifyMapper
     from .mapper.loss_weight_mapper import LossWeightMapper
@@ -64,12 +65,14 @@ if TYPE_CHECKING:
     from .mapper.pass_at_k_advantage_mapper import PassAtKAdvantageMapper
     from .mapper.policy_rollout_mapper import PolicyRolloutMapper
     from .mapper.prompt_template_mapper import PromptTemplateMapper
+    from .mapper.rank_reward_mapper import RankRewardMapper
     from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
     from .mapper.reward_function_mapper import RewardFunctionMapper
     from .mapper.reward_sum_mapper import RewardSumMapper
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
     from .mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+    from .mapper.turn_advantage_mapper import TurnAdvantageMapper
     from .mapper.unit_test_mapper import UnitTestMapper
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
     from .selector.diverse_response_selector import DiverseResponseSelector
@@ -100,6 +103,7 @@ __all__ = [
     "Kind",
     "LabelBalanceSelector",
     "LengthFilter",
+    "LengthRewardMapper",
     "LlmQualityRewardMapper",
     "LlmVerifyMapper",
     "LossWeightMapper",
@@ -112,6 +116,7 @@ __all__ = [
     "PassRateFilter",
     "PolicyRolloutMapper",
     "PromptTemplateMapper",
+    "RankRewardMapper",
     "RecipeError",
     "RecordedRolloutMapper",
     "RejuiceError",
@@ -125,6 +130,7 @@ __all__ = [
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
     "TruncatedResponseFilter",
+    "TurnAdvantageMapper",
     "UnitTestMapper",
     "Verdict",
     "VerdictRecheckMapper",
