@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
     from .mapper.self_verified_vote_mapper import SelfVerifiedVoteMapper
+    from .mapper.token_weight_mapper import TokenWeightMapper
     from .mapper.turn_advantage_mapper import TurnAdvantageMapper
     from .mapper.unit_test_mapper import UnitTestMapper
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
@@ -129,6 +130,7 @@ __all__ = [
     "Scope",
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
+    "TokenWeightMapper",
     "TruncatedResponseFilter",
     "TurnAdvantageMapper",
     "UnitTestMapper",

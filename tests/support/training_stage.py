@@ -90,7 +90,7 @@ class CreditMapper(Mapper):
         for row, weights in enumerate(found.get("token_weight", ())):
             if weights:
                 found["token_weight"][row] = (weights * tokens[row])[: tokens[row]]
-        return {name: pa.array(each, ROW_CONTRACT[name]) for name, each in found.items()}
+        return {name: pa.array(each, ROW_CONTRACT.get(name)) for name, each in found.items()}
 
 
 def words(text):

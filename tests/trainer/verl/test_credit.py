@@ -8,6 +8,7 @@ from training_stage import AGENTS, PLAIN, SUM, Stage, advantages, summed
 from trajectories import trajectory
 
 from rejuice.operators import DataError
+from rejuice.pipelines import Recipe, run
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -219,6 +220,92 @@ class BatchMeanMapper(Operator):
     found, rewards = firsts(here, batch), here.rewards(batch)
     assert len(rewards) == 4
     assert list(found.values()) == pytest.approx((np.array(rewards) - np.mean(rewards)).tolist())
+
+
+GRPO = {"grpo_advantage_mapper": None}
+OVERLONG = {"style": "soft_overlong", "max_length": 8, "buffer": 4}
+
+
+def of(*components):
+    return {"reward_sum_mapper": {"weights": dict.fromkeys(components, 1.0)}}
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        [{"rank_reward_mapper": {"column": "reward_accuracy"}}, of("rank"), GRPO],
+        [{"length_reward_mapper": OVERLONG}, of("accuracy", "length"), GRPO],
+        [GRPO, {"token_weight_mapper": {"style": "top_entropy", "share": 0.3}}],
+        [GRPO, {"token_weight_mapper": {"style": "first_error", "first_error": "first_error"}}],
+        [GRPO, {"loss_weight_mapper": {"weight": 0.5, "where": {"verdict": "correct"}}}],
+    ],
+    ids=["rank", "length", "top_entropy", "first_error", "loss_weight"],
+)
+def test_the_columns_of_our_operators_offline_are_what_trains(stage, credit):
+    steps = [
+        GRADED[0],
+        own("first_error"),
+        *([] if "reward_sum_mapper" in credit[1] else [SUM]),
+        *credit,
+    ]
+    here = stage(steps)
+    here.answer(
+        {0: ["1 first_error=1", "0 and longer", "0.5", "0.25"], 1: ["1", "0", "0 first_error=0"]}
+    )
+    batch, _ = here.sample(1, 2)
+    assert_as_offline(here, batch, steps)
+
+
+@pytest.mark.parametrize(
+    "credit",
+    [
+        [GRPO, {"turn_advantage_mapper": {"gamma": 0.5}}],
+        [{"turn_advantage_mapper": {"style": "returns", "turn_rewards": "turn_rewards"}}],
+        [GRPO, {"turn_advantage_mapper": {"style": "states", "gamma": 0.95}}],
+    ],
+    ids=["outcome", "returns", "states"],
+)
+def test_credit_of_turns_offline_is_what_trains(stage, credit):
+    steps = [*GRADED, own("turn_rewards"), *credit]
+    here = stage(steps, rollout=AGENTS)
+    here.play(
+        {
+            0: [
+                trajectory("1 turn_rewards=[1,-1]", (2, 3)),
+                trajectory("0 turn_rewards=[0.5]", (1,)),
+                trajectory("0 turn_rewards=[0,0.25,1]", (1, 1, 2)),
+            ],
+            1: [trajectory("1 turn_rewards=[1]", (2,)), trajectory("0 turn_rewards=[2,3]", (2, 1))],
+        }
+    )
+    batch, _ = here.sample(1, 2)
+    assert_as_offline(here, batch, steps)
+
+
+def assert_as_offline(here, batch, steps):
+    """Each token trains with what the same steps write in a run of their own over the samples."""
+    here.saved("rollouts")
+    folder = here.run.folder / "steps" / "000001"
+    offline = Recipe(
+        steps,
+        dataset=folder / "rollouts.parquet",
+        custom_operator_paths=[here.run.folder.parent / "scripted.py"],
+    )
+    expected = []
+    for row in run(offline).table.to_pylist():
+        turns = [len(t["token_ids"]) for t in row.get("turns") or () if t["role"] == "policy"]
+        turns = turns or [len(row["response_token_ids"])]
+        of_turns = row.get("turn_advantage") or [row["advantage"]] * len(turns)
+        tokens = np.repeat(of_turns, turns) * (row.get("loss_weight") or 1.0)
+        tokens = tokens * np.array(row.get("token_weight") or [1.0] * len(tokens))
+        parts = np.split(tokens, np.cumsum(turns)[:-1])
+        expected += parts if row.get("token_weight") is None or any(row["token_weight"]) else []
+    trained = list(advantages(here, batch).values())
+    found = [np.array(row.advantages)[: len(row.loss_mask)] for row in trained]
+    assert len(found) == len(expected)
+    assert any(part.any() for part in expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one[: len(other)], other, rtol=1e-6, atol=1e-6)
 
 
 # --------------------------------------------------------------------------- replay
