@@ -20,7 +20,7 @@ from bench_grpo import data, load, table, train
 _ROOT = Path(__file__).parents[1]
 _RUNS = _ROOT / "outputs" / "bench_credit"
 
-_GRPO = "grpo_advantage_mapper"
+_GRPO, _FORMAT = "grpo_advantage_mapper", "format_reward_mapper"
 _FLIPPED = '''
 import pyarrow.compute as pc
 from rejuice.operators import Mapper
@@ -60,6 +60,8 @@ def write(name: str) -> None:
     document = yaml.safe_load((_ROOT / "recipes" / "grpo_arithmetic.yaml").read_text("utf-8"))
     credit, settings = VARIANTS[name]
     process = [step for step in document["process"] if step != {_GRPO: None}]
+    if name == "maxrl":  # It is for rewards of at least 0.
+        process[process.index({_FORMAT: None})] = {_FORMAT: {"wrong": 0}}
     document["process"] = [*process, *credit]
     document["project_name"] = name
     document["train"] = {**document["train"], **settings}
