@@ -235,3 +235,27 @@ def occurred_before(hashes_M: Array) -> Array:
     repeated_M = np.zeros(len(hashes_M), bool)
     repeated_M[equal.rows_R[~equal.first_R]] = True
     return repeated_M
+
+
+def average_ranks(codes_N: Array, values_N: Array) -> Array:
+    """Return the place of each value in order of group and value, from 0, float64[N].
+
+    Equal values of a group share the mean of their places, as `rankdata` of scipy has it.
+
+    Args:
+        codes_N: int64, ascending, the group of each value.
+        values_N: float64, finite.
+
+    Example:
+        >>> average_ranks(np.array([0, 0, 0, 1]), np.array([2.0, 1.0, 2.0, 7.0])).tolist()
+        [1.5, 0.0, 1.5, 3.0]
+    """
+    order_N = np.lexsort((values_N, codes_N))
+    codes, values = codes_N[order_N], values_N[order_N]
+    new = np.ones(len(order_N), bool)
+    new[1:] = (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(order_N))
+    ranks_N = np.empty(len(order_N))
+    ranks_N[order_N] = np.repeat((starts + ends - 1) / 2, ends - starts)
+    return ranks_N

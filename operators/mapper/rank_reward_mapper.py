@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..columns import component, component_columns, numbers
-from ..groups import Array, Groups
+from ..groups import Groups, average_ranks
 from ..operator import Columns, Mapper, Scope, drop
 
 
@@ -51,35 +51,13 @@ class RankRewardMapper(Mapper):
         groups, value_N = Groups.of(table), numbers(table, self.column)
         known_N = np.isfinite(value_N)
         count_N = groups.sum(known_N)[groups.codes_N]
+        codes_K = groups.codes_N[known_N]
         rank_N = np.zeros(table.num_rows)
-        rank_N[known_N] = shared_ranks(groups.codes_N[known_N], value_N[known_N])
+        rank_N[known_N] = average_ranks(codes_K, value_N[known_N]) - np.searchsorted(
+            codes_K, codes_K
+        )
         share_N = rank_N / np.maximum(count_N - 1, 1)
         if self.order == "descending":
             share_N = 1.0 - share_N
         missing = drop({"no_value": ~known_N, "group_too_small": count_N < 2})
         return component(self.component, share_N, missing)
-
-
-def shared_ranks(codes_K: Array, value_K: Array) -> Array:
-    """Return the place of each value in its group, ascending and from 0, float64[K].
-
-    Equal values of a group share the mean of their places, as `rankdata` of scipy has it.
-
-    Args:
-        codes_K: int64, ascending, the group of each value.
-        value_K: float64, finite.
-
-    Example:
-        >>> shared_ranks(np.array([0, 0, 0, 1]), np.array([2.0, 1.0, 2.0, 7.0])).tolist()
-        [1.5, 0.0, 1.5, 0.0]
-    """
-    order_K = np.lexsort((value_K, codes_K))
-    codes, values = codes_K[order_K], value_K[order_K]
-    # A run is of equal values of one group; its places are those of its first and last row.
-    first_K = np.ones(len(values), bool)
-    first_K[1:] = (np.diff(codes) != 0) | (values[1:] != values[:-1])
-    run_K, starts = np.cumsum(first_K) - 1, np.flatnonzero(first_K)
-    lasts = np.append(starts[1:], len(values)) - 1
-    ranks_K = np.empty(len(values))
-    ranks_K[order_K] = ((starts + lasts) / 2)[run_K] - np.searchsorted(codes, codes)
-    return ranks_K

@@ -23,11 +23,11 @@ from pydantic import BaseModel
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import NOT_APPLICABLE
-from ...operators.groups import Array, Groups
+from ...operators.groups import Array, Groups, average_ranks
 from ..console import listed, path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .figures import average_ranks, column_values, group_figures, pass_rates, variance_shares
+from .figures import column_values, group_figures, pass_rates, variance_shares
 from .rows import KEPT, RowTable
 
 # --- Recipes in words: the fields that differ, and what they mean ---------------------
@@ -149,9 +149,10 @@ class Comparison(NamedTuple):
 
     # response_id, prompt_id, step_before and step_after (the number of the step that dropped it,
     # null where it is kept), reason_before, reason_after, reward_before, reward_after,
-    # advantage_before, advantage_after, and a bool for each of `KINDS`: gained and lost in the rows
-    # kept; flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0;
-    # unknown: a model would have to be asked
+    # advantage_before, advantage_after, masked_before and masked_after (the share of its tokens
+    # that does not train), and a bool for each of `KINDS`: gained and lost in the rows kept;
+    # flipped: the sign of the advantage; silenced, woken: to or from an advantage of 0; unknown: a
+    # model would have to be asked
     rows: pa.Table
     kept_in_both: int  # rows
     # with a row kept before, after, and how many were gained and lost
@@ -286,7 +287,14 @@ def _rows(one: pa.Table, two: pa.Table, fates: list[Array], kinds: Mapping[str, 
         columns[f"step_{when}"] = pa.array(fate_N, mask=fate_N == KEPT)
         for name in ("reason", "reward", "advantage"):
             columns[f"{name}_{when}"] = table[name]
+        columns[f"masked_{when}"] = pa.array(_masked(table))
     return pa.table({**columns, **{name: pa.array(each) for name, each in kinds.items()}})
+
+
+def _masked(table: pa.Table) -> Array:
+    """Return the share of each row's tokens that is masked, by weights of tokens or of the row."""
+    of_tokens_N = np.nan_to_num(column_values(table, "masked_tokens"))
+    return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
 def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tuple[float, float]]:
@@ -311,6 +319,14 @@ def advantages_text(found: Comparison) -> str:
         f"of {found.kept_in_both:,} rows {counts['flipped']} change sign, "
         f"{counts['silenced']} become 0, {counts['woken']} are 0 no longer"
     )
+
+
+def masked_shares(found: Comparison) -> tuple[float, float]:
+    """Return the share of a kept row's tokens that is masked, mean over rows, before and after."""
+    kept = (np.asarray(pc.is_null(found.rows[f"step_{when}"])) for when in ("before", "after"))
+    shares = (column_values(found.rows, f"masked_{when}") for when in ("before", "after"))
+    before, after = (_mean(s[k]) for s, k in zip(shares, kept, strict=True))
+    return before, after
 
 
 def reasons_text(found: Comparison, kind: str) -> str:

@@ -383,20 +383,6 @@ def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
     return distance
 
 
-def average_ranks(codes_N: Array, values_N: Array) -> Array:
-    """Average ranks of values within groups; groups are consecutive."""
-    order_N = np.lexsort((values_N, codes_N))
-    codes, values = codes_N[order_N], values_N[order_N]
-    new = np.ones(len(order_N), bool)
-    new[1:] = (codes[1:] != codes[:-1]) | (values[1:] != values[:-1])
-    starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], len(order_N))
-    middle = (starts + ends - 1) / 2
-    ranks_N = np.empty(len(order_N))
-    ranks_N[order_N] = np.repeat(middle, ends - starts)
-    return ranks_N
-
-
 def column_values(table: pa.Table, name: str) -> Array:
     """Return a column of a `RowTable` as float64[N], NaN for null."""
     return np.array(pc.fill_null(table[name], np.nan), np.float64)

@@ -22,11 +22,11 @@ import xxhash
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import is_text, right_and_wrong
-from ...operators.groups import Array, Groups, hash_each, mix
+from ...operators.groups import Array, Groups, average_ranks, hash_each, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
-from .figures import average_ranks, column_values, component_advantages
+from .figures import column_values, component_advantages
 from .rows import RowTable, row_table, stored_rows
 from .stored import Stored, StoredSet
 

@@ -144,12 +144,16 @@ _FIXED = {
     "characters": pa.int64(),
     "reward": pa.float64(),
     "advantage": pa.float64(),
+    "loss_weight": pa.float64(),
+    "masked_tokens": pa.float64(),
 }
-_MADE_HERE = frozenset({"fate", "reason", "tokens", "characters"})
+_MADE_HERE = frozenset({"fate", "reason", "tokens", "characters", "masked_tokens"})
 _COPIED = _FIXED.keys() - _MADE_HERE
 _TOKEN_IDS = "response_token_ids"
 _OF_TURNS = "turn_advantage"
 """Shown as `advantage`: its mean over the turns of a row."""
+_OF_TOKENS = "token_weight"
+"""Shown as `masked_tokens`: the share of a row's tokens that have a weight of 0."""
 _ROUNDING = 1e-9
 """By so much the sum of contributions may differ from a reward on file."""
 _REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
@@ -380,7 +384,7 @@ class _PartRows:
             self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
-        named = name in _COPIED or name == _OF_TURNS or name in self._measured
+        named = name in _COPIED or name in (_OF_TURNS, _OF_TOKENS) or name in self._measured
         return named or name.startswith(_REWARD)
 
     def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
@@ -392,11 +396,25 @@ class _PartRows:
             column = mean_of_lists(column)
             lines_N = lines_N[np.asarray(column.is_valid())]  # Elsewhere, that of the row counts.
             name, column = "advantage", column.drop_null()
+        elif name == _OF_TOKENS:
+            if not is_list(column.type):
+                return
+            name, column = "masked_tokens", _share_of_zeros(column)
         elif name == "response" and is_text(column.type):
             name, column = "characters", pc.utf8_length(column)
         elif name in self._measured or not _fits(name, column.type):
             return
         self.lines.write(lines_N, name, column)
+
+
+def _share_of_zeros(column: Any) -> pa.Array:
+    """Return the share of 0 in each list, float64[N]; null where there is no list."""
+    lists = flat(column)
+    rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+    zero_M = np.asarray(pc.fill_null(pc.equal(pc.list_flatten(lists), 0), False))
+    count_N = np.bincount(rows_M, minlength=len(lists))
+    share_N = np.bincount(rows_M, zero_M, len(lists)) / np.maximum(count_N, 1)
+    return pa.array(share_N, mask=count_N == 0)
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:

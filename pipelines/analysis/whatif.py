@@ -42,6 +42,7 @@ from .comparison import (
     combined,
     compare,
     json_lines,
+    masked_shares,
     reasons_text,
 )
 from .rows import row_table
@@ -436,6 +437,10 @@ def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
     one, two = found.mean_reward
     yield f"mean reward  {number_text(one)} -> {number_text(two)}"
     yield f"advantages   {advantages_text(found)}"
+    masked = masked_shares(found)
+    if np.nansum(masked):
+        before_after = " -> ".join(f"{each:.1%}" for each in masked)
+        yield f"masked       {before_after} of the tokens of a response, on average"
     yield f"rank         correlation of rewards within groups {number_text(found.rank)}"
     shares = [
         f"{name} {number_text(a)} -> {number_text(b)}" for name, (a, b) in found.variance.items()

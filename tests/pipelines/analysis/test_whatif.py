@@ -12,7 +12,7 @@ import yaml
 from exact import written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_run import AFTER, PROCESS, run_tiny
+from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
@@ -100,6 +100,62 @@ def test_the_parts_of_a_comparison_are_combined(many):
     assert found.variance.keys() == expected.variance.keys()
     for name, shares in expected.variance.items():
         assert found.variance[name] == pytest.approx(shares)
+
+
+CREDIT = {
+    "maxrl": [{"grpo_advantage_mapper": {"normalise": "mean"}}],
+    "batch_std": [{"grpo_advantage_mapper": {"normalise": "batch_std", "clip": 0.5}}],
+    "gdpo": [{"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}}],
+    "pass_at_k": [{"pass_at_k_advantage_mapper": {"k": 2}}],
+    "rank": [
+        {"rank_reward_mapper": {"column": "reward_format"}},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "rank": 1.0}}},
+        {"grpo_advantage_mapper": None},
+    ],
+    "length": [
+        {"length_reward_mapper": {"style": "shorter", "unit": "characters"}},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "length": 0.5}}},
+        {"grpo_advantage_mapper": None},
+    ],
+    "masked": [
+        {"grpo_advantage_mapper": None},
+        {"loss_weight_mapper": {"where": {"verdict": "wrong_answer"}}},
+    ],
+}
+"""Steps in place of the last ones of `AFTER`, which write the reward and the advantage."""
+
+
+@pytest.mark.parametrize("name", CREDIT)
+def test_advantages_of_other_steps_are_those_of_a_fresh_run(tiny, tmp_path, name):
+    own = CREDIT[name] if name in ("rank", "length") else [AFTER[-2], *CREDIT[name]]
+    steps = [*SAMPLING, *AFTER[:-2], *own]
+    if name == "maxrl":
+        steps = [
+            {"format_reward_mapper": {"style": "boxed", "wrong": 0}}
+            if "format_reward_mapper" in s
+            else s
+            for s in steps
+        ]
+    fresh = run_tiny(tmp_path, steps)
+    (one,) = open_stored(tiny.path).sets
+    found = whatif(one, load(fresh.path)).rows
+    kept = found.filter(pc.is_null(found["step_after"]))
+    export = pq.read_table(tmp_path / "curated.parquet")
+    assert kept["response_id"].equals(export["response_id"])
+    assert kept["advantage_after"].equals(export["advantage"])
+    before = pq.read_table(tiny.path.parent / "curated.parquet")
+    assert (name == "masked") == kept["advantage_after"].equals(before["advantage"])
+    wrong = pc.equal(export["verdict"], "wrong_answer").to_pylist()
+    assert kept["masked_after"].to_pylist() == [float(w and name == "masked") for w in wrong]
+    assert set(kept["masked_before"].to_pylist()) == {0.0}
+
+
+def test_masks_are_shown(tiny, tmp_path):
+    fresh = write_tiny(tmp_path, [*SAMPLING, *AFTER[:-1], *CREDIT["masked"]])
+    shown = CliRunner().invoke(
+        app, ["whatif", str(fresh), "--run", str(tiny.path.parent / "curated.parquet")]
+    )
+    assert "masked       0.0% -> 62.5% of the tokens of a response, on average" in shown.output
 
 
 def test_other_samples_are_refused(tiny):
