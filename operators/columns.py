@@ -10,7 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -169,7 +169,7 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
 ADVANTAGES = ("advantage", "turn_advantage")
 """Columns of which training needs one: what a row, or each of its turns, trains on."""
 CREDIT = (*ADVANTAGES, "token_weight", "loss_weight")
-"""Columns that training reads, whichever step wrote them (docs/recipes.md, "Credit")."""
+"""Columns that training reads, whichever step wrote them (docs/credit.md)."""
 
 SHARED_IN_GROUP = frozenset({"prompt_id", "prompt", "reference", "pass_rate", "group_n"})
 """Columns in which all rows of a group have the same value."""
@@ -389,10 +389,48 @@ def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         >>> mean_of_lists(pa.array([[1.0, 2.0], None])).to_pylist()
         [1.5, None]
     """
-    lists = flat(column)
-    rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
-    value_M = np.asarray(pc.cast(pc.list_flatten(lists), pa.float64()).fill_null(np.nan))
-    count_N = np.bincount(rows_M, minlength=len(lists))
+    lists = ItemsOfLists.of(flat(column))
     with np.errstate(invalid="ignore"):
-        mean_N = np.bincount(rows_M, value_M, len(lists)) / count_N
-    return pa.array(mean_N, mask=count_N == 0)
+        mean_N = lists.sum(lists.values_M) / lists.lengths_N
+    return pa.array(mean_N, mask=lists.lengths_N == 0)
+
+
+class ItemsOfLists(NamedTuple):
+    """The items of a column of lists of numbers, one list after the other; M of them.
+
+    Attributes:
+        given_N: bool, whether there is a list.
+        lengths_N: int64, how many items it has; 0 where there is none.
+        values_M: float64, nan for null.
+    """
+
+    given_N: BoolArray
+    lengths_N: NDArray[np.int64]
+    values_M: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, lists: pa.Array) -> ItemsOfLists:
+        """Return those of a column.
+
+        Example:
+            >>> ItemsOfLists.of(pa.array([[1.0, 2.0], None])).lengths_N.tolist()
+            [2, 0]
+        """
+        if pa.types.is_null(lists.type):
+            return cls(np.zeros(len(lists), bool), np.zeros(len(lists), np.int64), np.zeros(0))
+        lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+        values_M = np.asarray(pc.list_flatten(lists).cast(pa.float64()).fill_null(np.nan))
+        return cls(np.asarray(lists.is_valid()), lengths_N, values_M)
+
+    @property
+    def rows_M(self) -> NDArray[np.int64]:
+        """The row of each item, int64[M]. A null may have items behind it, which are left out."""
+        return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
+
+    def sum(self, values_M: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the sum over the items of each list, float64[N]."""
+        return np.bincount(self.rows_M, values_M, len(self.lengths_N)).astype(np.float64)
+
+    def any(self, found_M: BoolArray) -> BoolArray:
+        """Return whether it is true of an item of each list, bool[N]."""
+        return self.sum(found_M) > 0

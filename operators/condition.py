@@ -114,8 +114,26 @@ def _matches(path: str, wanted: Any, values: pa.Array) -> BoolArray:
             continue
         if not _can_equal(kind, value):
             raise _mismatch(path, kind, shown(value))
-        found_N |= np.asarray(pc.fill_null(pc.equal(values, pa.scalar(value)), False))
+        found_N |= _equals(values, value)
     return found_N
+
+
+def _equals(values: pa.Array, value: Any) -> BoolArray:
+    """Return which values are equal to one that is of their kind, as the column's type has it."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        # 0.1 in YAML is meant to be the 0.1 of a float32 column, too.
+        with np.errstate(over="ignore"):
+            own = np.array(value, kind.to_pandas_dtype()).astype(np.float64)
+        number_N = np.asarray(pc.fill_null(values.cast(pa.float64()), np.nan))
+        return np.asarray(number_N == own)
+    if pa.types.is_integer(kind):
+        ends = np.iinfo(kind.to_pandas_dtype())
+        if value != int(value) or not ends.min <= value <= ends.max:
+            return np.zeros(len(values), bool)
+        value = int(value)
+    scalar = pa.scalar(value, kind if pa.types.is_integer(kind) else None)
+    return np.asarray(pc.fill_null(pc.equal(values, scalar), False))
 
 
 def _mismatch(path: str, kind: pa.DataType, wanted: str) -> DataError:

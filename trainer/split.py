@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..operators.columns import ADVANTAGES, columns_of
+from ..operators.columns import ADVANTAGES, CREDIT, columns_of
 from ..operators.errors import RecipeError, suggest
 from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
@@ -107,12 +107,22 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
         RecipeError: the recipe cannot be used for training.
     """
     found = _parts(recipe)
-    if not gives_reward(found.judging.after if found.judging else found.after):
+    trained = found.judging.after if found.judging else found.after
+    if not gives_reward(trained):
         raise RecipeError(
             f"no step after {found.rollout.name()} writes the column reward",
             f"add a {RewardSumMapper.name()}",
             where=str(recipe.path),
         )
+    for steps in (found.after, trained):
+        if gives_reward(steps) and not gives_reward(grading_and_credit(steps)[0]):
+            late = next(step for step in steps if "reward" in step.operator.writes())
+            raise RecipeError(
+                f"{late.name} writes the reward after the advantage, and rows without a reward "
+                "are dropped before it",
+                f"put it before {grading_and_credit(steps)[1][0].name}",
+                where=_where(recipe, late),
+            )
     _check_sampled(found.after, recipe)
     _check_order(found.after, recipe)
     if found.judging:
@@ -240,12 +250,15 @@ def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[S
 def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[Step, ...]:
     """Return the steps that give credit to stored rows with some columns: those of the recipe.
 
-    If it has none, the stored advantages train; and if there are none either, those of
+    They are those that write weights before the first advantage, and those from there on. If none
+    writes an advantage, the stored ones train; and if there are none either, those of
     `grpo_advantage_mapper`.
     """
+    grading, credit = grading_and_credit(steps)
+    weights = tuple(step for step in grading if not {*CREDIT}.isdisjoint(step.operator.writes()))
     if credit_step(steps) is None and not {*ADVANTAGES}.isdisjoint(columns):
-        return ()
-    return grading_and_credit(steps)[1]
+        return weights
+    return (*weights, *credit)
 
 
 def _default_credit(steps: Sequence[Step]) -> Step:

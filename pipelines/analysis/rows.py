@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...operators import Change, RejuiceError
 from ...operators.columns import (
+    ItemsOfLists,
     common_type,
     component_columns,
     flat,
@@ -409,12 +410,9 @@ class _PartRows:
 
 def _share_of_zeros(column: Any) -> pa.Array:
     """Return the share of 0 in each list, float64[N]; null where there is no list."""
-    lists = flat(column)
-    rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
-    zero_M = np.asarray(pc.fill_null(pc.equal(pc.list_flatten(lists), 0), False))
-    count_N = np.bincount(rows_M, minlength=len(lists))
-    share_N = np.bincount(rows_M, zero_M, len(lists)) / np.maximum(count_N, 1)
-    return pa.array(share_N, mask=count_N == 0)
+    lists = ItemsOfLists.of(flat(column))
+    share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
+    return pa.array(share_N, mask=lists.lengths_N == 0)
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:

@@ -158,10 +158,12 @@ def warn_of_groups(
 
 def tell_of_credit(recipe: Recipe, *, quiet: bool, err: bool = False) -> None:
     """Print that training adds the step that gives the advantage, if it does."""
-    from ..recipe.steps import credit_line, credit_step
+    from ..recipe.steps import adds_credit, credit_line, credit_parts
 
-    if quiet or recipe.head.train is None:
+    train = recipe.head.train
+    if quiet or train is None:
         return
     steps = recipe.in_training().steps
-    if credit_step(steps) is None:
-        typer.echo(credit_line(steps, trains=True), err=err)
+    if any(map(adds_credit, credit_parts(steps).values())):
+        replays = train.replay is not None
+        typer.echo(credit_line(steps, trains=True, replays=replays), err=err)

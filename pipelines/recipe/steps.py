@@ -383,27 +383,65 @@ def gives_credit(operator: Operator) -> bool:
     return not {*ADVANTAGES}.isdisjoint(operator.writes())
 
 
+GROUP_OF_ONE = "group_of_one"
+"""Why an operator that compares the responses of a group drops one that has nothing beside it."""
+
+
+def compares_group(operator: Operator) -> bool:
+    """Return whether no group of one gets credit by a step, as it compares all responses of each.
+
+    Where the step has a condition, it says by itself which of its rows have nothing beside them.
+    """
+    compares = GROUP_OF_ONE in operator.reasons and bool(operator.estimates)
+    return compares and operator.where is None
+
+
 def credit_step(steps: Sequence[Step]) -> Step | None:
     """Return the last step that writes the advantage; None: training adds one."""
     found = [step for step in steps if gives_credit(step.operator)]
     return found[-1] if found else None
 
 
-def credit_line(steps: Sequence[Step], *, trains: bool) -> str:
+def credit_parts(steps: Sequence[Step]) -> dict[str, Sequence[Step]]:
+    """Return the steps that give answers their credit, and those that give it to judgements."""
+    sampling = [at for at, step in enumerate(steps) if is_sampling(step.operator)]
+    if len(sampling) < 2:
+        return {"": steps}
+    return {" of answers": steps[: sampling[-1]], " of judgements": steps[sampling[-1] :]}
+
+
+def adds_credit(steps: Sequence[Step]) -> bool:
+    """Return whether steps write a reward and no advantage, so that training adds that of GRPO."""
+    return credit_step(steps) is None and any("reward" in s.operator.writes() for s in steps)
+
+
+def credit_line(steps: Sequence[Step], *, trains: bool, replays: bool = False) -> str:
     """Return which steps give the rows their credit; empty where nothing is rewarded.
 
     Args:
         steps: those of a recipe.
         trains: whether the recipe has a `train:` section.
+        replays: whether it trains on stored rows.
     """
+    lines = (
+        _credit_line(own, whose, trains=trains, replays=replays)
+        for whose, own in credit_parts(steps).items()
+    )
+    return " ".join(filter(None, lines))
+
+
+def _credit_line(steps: Sequence[Step], whose: str, *, trains: bool, replays: bool) -> str:
     written = {name: step for step in steps for name in step.operator.writes()}
-    last = credit_step(steps)
-    if last is None and not (trains and "reward" in written):
-        return ""
-    if last is None:
-        line = "No step writes the advantage: in training, grpo_advantage_mapper is added"
+    if credit_step(steps) is None:
+        if not (trains and adds_credit(steps)):
+            return ""
+        line = f"No step writes the advantage{whose}: in training, "
+        stored = "the stored one is taken, or if there is none, "
+        line += f"{stored if replays else ''}grpo_advantage_mapper is added"
     else:
-        line = f"The advantage is that of step {last.number} {last.name}"
+        of_turns, of_row = written.get("turn_advantage"), written.get("advantage")
+        named = [f"{step.number} {step.name}" for step in (of_turns, of_row) if step]
+        line = f"The advantage{whose} is that of step {', and elsewhere that of step '.join(named)}"
     weights = (name for name in CREDIT if name not in ADVANTAGES and name in written)
     more = [f"{name} that of step {written[name].number} {written[name].name}" for name in weights]
     return ", ".join([line, *more]) + "."

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -67,6 +68,26 @@ def test_rows_that_match(where, rows):
 def test_a_value_that_the_column_cannot_have_is_an_error(where, found):
     with pytest.raises(DataError, match=found):
         matches(where, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted", "rows"),
+    [
+        (pa.uint64(), [5, 2**64 - 1], 5, [0]),
+        (pa.uint64(), [5, 2**64 - 1], 2**64 - 1, [1]),
+        (pa.int8(), [5, 6], 2**70, []),
+        (pa.int64(), [2**53 + 1, 2**53], float(2**53), [1]),
+        (pa.int64(), [1, 2], 1.5, []),
+        (pa.float32(), [0.1, 0.2], 0.1, [0]),
+        (pa.float64(), [0.1, None], 0.1, [0]),
+        (pa.float16(), [0.5, 1.0, None], 0.5, [0]),
+        (pa.float16(), [0.5, 1.0], 1e9, []),
+    ],
+)
+def test_numbers_are_compared_as_the_column_has_them(kind, values, wanted, rows):
+    scalars = np.array(values, np.float16) if pa.types.is_float16(kind) else values
+    table = pa.table({"n": pa.array(scalars, kind, from_pandas=True)})
+    assert np.flatnonzero(matches({"n": wanted}, table)).tolist() == rows
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ class CreditMapper(Mapper):
         return {name: pa.array(each, ROW_CONTRACT.get(name)) for name, each in found.items()}
 
 
+class ShortWeightMapper(CreditMapper):
+    """`token_weight` as the response says it, not repeated for all tokens."""
+
+    columns: tuple[str, ...] = ("token_weight",)
+
+    def map(self, table):
+        given = [words(text).get("token_weight") for text in table["response"].to_pylist()]
+        return {"token_weight": pa.array(given, ROW_CONTRACT["token_weight"])}
+
+
 def words(text):
     pairs = (word.split("=") for word in (text or "").split(" ") if "=" in word)
     return {name: json.loads(value) for name, value in pairs}

@@ -236,7 +236,7 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "try.yaml: 5 steps, all fields are right.",
-        ADDED,
+        ADDED.replace("training, ", "training, the stored one is taken, or if there is none, "),
         "other.jsonl is not read in training, but `rejuice run` refuses it: try.yaml, line 5, step "
         "1 prompt_template_mapper: column 'question' is missing; there are: answer, problem",
     ]

@@ -24,7 +24,7 @@ from ...pipelines.dataset.read import read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.engine.report import DECISIONS
-from ...pipelines.recipe.steps import Step, of_files
+from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group, of_files
 from ..run import TrainingRun, is_prepared
 from ..split import RESPONSES, HeldOutSet, replayed_credit
 from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
@@ -181,9 +181,9 @@ def make_replay(
     check_replayed(dataset, table.column_names, of_agents=of_agents)
     curated = Curated(group_rows_by_prompt(table), DECISIONS.empty_table(), {}, {}, {})
     credit = replayed_credit(after, table.column_names)
-    compares = any("group_of_one" in step.operator.reasons for step in credit)
+    compares = any(compares_group(step.operator) for step in credit)
     for reason, drops in (_TRAJECTORY_DROPS if of_agents else _REPLAY_DROPS).items():
-        if reason == "group_of_one" and not compares:
+        if reason == GROUP_OF_ONE and not compares:
             continue
         curated = drop_rows(curated, drops(curated.table, longest), reason)
     table, groups = curated.table, Groups.of(curated.table)

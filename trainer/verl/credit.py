@@ -9,8 +9,9 @@ verl's estimators see the rewards of tokens, a mask and the `uid` of rows. Here 
 key, by which the estimator looks its credit up and hands it on; rewards stay rewards, in verl's
 figures too.
 
-A weight multiplies the advantage: the policy losses of verl that are homogeneous in it, which are
-all but those that choose tokens by covariance, are multiplied alike. A divergence from the
+A weight multiplies the advantage: the policy losses that are homogeneous in the advantage of each
+token are multiplied alike. Those that choose tokens by covariance are not, nor is `geo_mean`, whose
+tokens share the mean of their response. A divergence from the
 reference and an entropy bonus are not weighted; of a masked token, there is neither.
 """
 
@@ -23,11 +24,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators.arrow_compute import pc
-from ...operators.columns import ROW_CONTRACT, flat, is_list, mean_of_lists, numbers
+from ...operators.columns import ROW_CONTRACT, ItemsOfLists, flat, is_list, mean_of_lists, numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ..run import ESTIMATOR
+
+_TOKENS = "response_token_ids"
 
 
 class TokenCredit(NamedTuple):
@@ -46,15 +48,21 @@ class TokenCredit(NamedTuple):
                 single turn.
 
         Raises:
-            DataError: a list has another length than the row has turns or tokens, or a weight is
-                negative or not finite.
+            DataError: a list has another length than the row has turns or tokens, a weight is
+                negative or not finite, or its product with the advantage is infinite in float32.
         """
         tokens_N = np.array([sum(each) for each in lengths], np.int64)
         advantage_R = _of_turns(table, [len(each) for each in lengths])
         loss_weight_N, weight_M = loss_weights(table), _token_weights(table, tokens_N)
         weight_M = weight_M * np.repeat(loss_weight_N, tokens_N)
-        advantage_M = np.repeat(advantage_R, np.concatenate(lengths).astype(np.int64))
-        return cls(weight_M * advantage_M, weight_M > 0)
+        advantage_M = weight_M * np.repeat(advantage_R, np.concatenate(lengths).astype(np.int64))
+        with np.errstate(over="ignore"):
+            infinite_M = ~np.isfinite(advantage_M.astype(np.float32))
+        if infinite_M.any():
+            row = int(np.repeat(np.arange(len(tokens_N)), tokens_N)[infinite_M][0])
+            found = "has an advantage that its weight makes infinite in float32"
+            raise _wrong(table, row, found, "write smaller weights")
+        return cls(advantage_M, weight_M > 0)
 
 
 def row_advantages(table: pa.Table) -> NDArray[np.float64]:
@@ -76,10 +84,18 @@ def has_signal(table: pa.Table) -> NDArray[np.bool_]:
     """Return which rows have a gradient, bool[N]: an advantage other than 0 in some turn."""
     found_N: NDArray[np.bool_] = np.nan_to_num(row_advantages(table)) != 0
     if "turn_advantage" in table.column_names:
-        lists = _lists(table, "turn_advantage")
-        rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
-        other_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 0.0)) != 0
-        found_N |= np.bincount(rows_M, other_M, len(lists)) > 0
+        lists = ItemsOfLists.of(_lists(table, "turn_advantage"))
+        found_N |= lists.any(np.nan_to_num(lists.values_M) != 0)
+    return found_N
+
+
+def is_infinite(table: pa.Table) -> NDArray[np.bool_]:
+    """Return which rows have an advantage that is infinite in float32, bool[N], which verl has."""
+    with np.errstate(over="ignore"):
+        found_N: NDArray[np.bool_] = np.isinf(row_advantages(table).astype(np.float32))
+        if "turn_advantage" in table.column_names:
+            lists = ItemsOfLists.of(_lists(table, "turn_advantage"))
+            found_N |= lists.any(np.isinf(lists.values_M.astype(np.float32)))
     return found_N
 
 
@@ -87,15 +103,19 @@ def masked_rows(table: pa.Table) -> NDArray[np.bool_]:
     """Return which rows have no token that trains, bool[N]: a weight of 0, or 0 for each token.
 
     Raises:
-        DataError: a weight is negative or not finite, or `loss_weight` is above 1.
+        DataError: a weight is negative or not finite, `loss_weight` is above 1, or there is not one
+            weight for each token.
     """
     masked_N: NDArray[np.bool_] = loss_weights(table) == 0
     if "token_weight" in table.column_names:
-        lists = _lists(table, "token_weight")
-        given_N = np.asarray(lists.is_valid())
-        rows_M = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
-        trains_M = np.asarray(pc.fill_null(pc.list_flatten(lists), 1.0)) != 0
-        masked_N |= given_N & (np.bincount(rows_M, trains_M, len(lists)) == 0)
+        lists = ItemsOfLists.of(_lists(table, "token_weight"))
+        tokens_N = lists.lengths_N
+        if _TOKENS in table.column_names:
+            tokens_N = ItemsOfLists.of(flat(table[_TOKENS])).lengths_N
+        weight_M = _token_weights(table, tokens_N)
+        rows_M = np.repeat(np.arange(len(tokens_N)), tokens_N)
+        trains_N = np.bincount(rows_M, weight_M > 0, len(tokens_N)) > 0
+        masked_N |= lists.given_N & ~trains_N
     return masked_N
 
 
@@ -121,9 +141,8 @@ def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
     advantage_R = np.repeat(row_advantages(table), turns_N)
     if "turn_advantage" not in table.column_names:
         return advantage_R
-    lists, turn_N = _lists(table, "turn_advantage"), np.array(turns_N, np.int64)
-    given_N = np.asarray(lists.is_valid())
-    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    lists, turn_N = ItemsOfLists.of(_lists(table, "turn_advantage")), np.array(turns_N, np.int64)
+    given_N, lengths_N = lists.given_N, lists.lengths_N
     wrong_N = given_N & (lengths_N != turn_N)
     if wrong_N.any():
         row = int(np.flatnonzero(wrong_N)[0])
@@ -131,7 +150,7 @@ def _of_turns(table: pa.Table, turns_N: Sequence[int]) -> NDArray[np.float64]:
             f"has {lengths_N[row]} values in turn_advantage and {turn_N[row]} turns of the policy"
         )
         raise _wrong(table, row, found, "write one for each of them")
-    advantage_R[np.repeat(given_N, turn_N)] = np.asarray(pc.list_flatten(lists))
+    advantage_R[np.repeat(given_N, turn_N)] = lists.values_M
     return advantage_R
 
 
@@ -140,18 +159,16 @@ def _token_weights(table: pa.Table, tokens_N: Array) -> NDArray[np.float64]:
     weight_M = np.ones(int(tokens_N.sum()))
     if "token_weight" not in table.column_names:
         return weight_M
-    lists = _lists(table, "token_weight")
-    given_N = np.asarray(lists.is_valid())
-    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    lists = ItemsOfLists.of(_lists(table, "token_weight"))
+    given_N, lengths_N, values_M = lists.given_N, lists.lengths_N, lists.values_M
     wrong_N = given_N & (lengths_N != tokens_N)
     if wrong_N.any():
         row = int(np.flatnonzero(wrong_N)[0])
         found = f"has {lengths_N[row]} values in token_weight and {tokens_N[row]} tokens"
         raise _wrong(table, row, found, "write one for each of response_token_ids")
-    values_M = np.asarray(pc.list_flatten(lists).cast(pa.float64()).fill_null(np.nan))
     invalid_M = ~(np.isfinite(values_M) & (values_M >= 0))
     if invalid_M.any():
-        row = int(np.asarray(pc.list_parent_indices(lists))[invalid_M][0])
+        row = int(lists.rows_M[invalid_M][0])
         found = "has a token_weight that is negative or no number"
         raise _wrong(table, row, found, "write 0 for a token that does not train")
     weight_M[np.repeat(given_N, tokens_N)] = values_M

@@ -14,10 +14,11 @@ import transfer_queue as tq
 from ...operators.agents.trajectory import FAILURES
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
-from ...pipelines.recipe.steps import Step
+from ...operators.operator import Scope
+from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from ..run import NO_PROMPT_LEFT
 from .advantage import TrajectoryKey
-from .credit import TokenCredit, masked_rows, row_advantages
+from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import Curated, Curation, continued, curate, drop_rows, values_table
 from .trajectories import Rollouts, TrainedRows, plain, write
 
@@ -192,14 +193,11 @@ def drop_untrainable(curated: Curated, credit: Sequence[Step]) -> Curated:
     reward_N = curated.table["reward"].to_numpy(zero_copy_only=False).astype(float)
     curated = drop_rows(curated, ~np.isfinite(reward_N), "no_reward")
     # Here, so that a refill replaces them.
-    compares = [step.name for step in credit if _GROUP_OF_ONE in step.operator.reasons]
+    compares = [step.name for step in credit if compares_group(step.operator)]
     if not compares:
         return curated
     groups = Groups.of(curated.table)
-    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], _GROUP_OF_ONE, compares[0])
-
-
-_GROUP_OF_ONE = "group_of_one"
+    return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], GROUP_OF_ONE, compares[0])
 
 
 def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
@@ -213,28 +211,55 @@ def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
         return curated
     advantage_N = row_advantages(curated.table)
     curated = drop_rows(curated, np.isnan(advantage_N), "no_advantage")
-    infinite_N = np.isinf(advantage_N[~np.isnan(advantage_N)])
-    curated = drop_rows(curated, infinite_N, "infinite_advantage")
+    curated = drop_rows(curated, is_infinite(curated.table), "infinite_advantage")
     return drop_rows(curated, masked_rows(curated.table), "masked")
 
 
-def drop_excess_groups(curated: Curated, among: pa.Table, wanted: int, step: int) -> Curated:
+def drop_excess_groups(
+    trainable: Curated, curated: Curated, credit: Sequence[Step], wanted: int, step: int
+) -> Curated:
     """Drop whole groups in a seeded random order, if there are more than wanted.
 
+    Where a step that gives credit sees all groups, it runs again, on those that stay.
+
     Args:
-        curated: rows that can train.
-        among: those of them that have credit: only their groups count, and only they are dropped.
+        trainable: rows that can train.
+        curated: those of them that have credit.
+        credit: the steps that gave it.
         wanted: how many groups may stay.
         step: the seed.
+
+    Raises:
+        RejuiceError: what a step raised, with its name.
     """
-    groups = Groups.of(among)
-    prompt_ids_G = among["prompt_id"].take(groups.starts_G)
+    prompt_ids_G = curated.table["prompt_id"].unique()
     if len(prompt_ids_G) <= wanted:
         return curated
     order_G = np.argsort(hash_each(prompt_ids_G, seed=step))
     excess = prompt_ids_G.take(pa.array(order_G[wanted:]))
-    excess_N = np.asarray(pc.is_in(curated.table["prompt_id"], excess.combine_chunks()))
-    return drop_rows(curated, excess_N, "surplus_group")
+    again = any(each.operator.scope is Scope.DATASET for each in credit)
+    if not again:
+        return drop_rows(curated, _is_of(curated, excess), _EXCESS)
+    kept = drop_rows(trainable, _is_of(trainable, excess), _EXCESS)
+    # Groups without credit stay without it, for the reasons that they have.
+    left = prompt_ids_G.take(pa.array(order_G[:wanted]))
+    decisions = curated.decisions.slice(trainable.decisions.num_rows)
+    for name, reason in sorted({(each["step"], each["reason"]) for each in decisions.to_pylist()}):
+        of_reason = pc.and_(
+            pc.equal(decisions["step"], name), pc.equal(decisions["reason"], reason)
+        )
+        ids = decisions.filter(of_reason)["row_id"].combine_chunks()
+        lost_N = np.asarray(pc.is_in(kept.table["response_id"], ids)) & ~_is_of(kept, left)
+        kept = drop_rows(kept, lost_N, reason, name)
+    return give_credit(kept, credit)
+
+
+_EXCESS = "surplus_group"
+
+
+def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
+    """Return which rows are of one of some prompts, bool[N]."""
+    return np.asarray(pc.is_in(curated.table["prompt_id"], prompt_ids))
 
 
 def format_drop_counts(curated: Curated) -> str:

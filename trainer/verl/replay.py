@@ -17,10 +17,11 @@ from verl.utils.import_utils import load_class_from_fqn
 from verl.utils.ray_utils import auto_await
 
 from ...operators.agents.trajectory import Trajectory, TrajectoryGroup, turns_of
+from ...operators.columns import ADVANTAGES
 from ...operators.groups import Groups
 from ...operators.sampling.protocol import Group, Sample
 from ...pipelines.engine.report import DECISIONS
-from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.steps import Step, gives_credit
 from ..run import TrainingRun
 from ..split import replayed_credit
 from .advantage import TrajectoryKey
@@ -43,7 +44,13 @@ class StoredGroups(NamedTuple):
         starts_G = Groups.of(table).starts_G
         names = table["prompt_id"].take(starts_G).to_pylist()
         first_rows = dict(zip(names, starts_G.tolist(), strict=True))
-        return cls(table, first_rows, replayed_credit(run.split.after, table.column_names))
+        credit = replayed_credit(run.split.after, table.column_names)
+        if any(gives_credit(step.operator) for step in credit):
+            # Stored advantages are not those of the recipe, unless its steps make them of these.
+            read = {name for step in credit for name in step.operator.reads()}
+            stale = [n for n in ADVANTAGES if n in table.column_names and n not in read]
+            table = table.drop_columns(stale)
+        return cls(table, first_rows, credit)
 
     def trained_rows(self, batch: Any) -> tuple[TrainedRows, list[str]]:
         """Return the rows of a step's batch that train, and the keys of the others.

@@ -333,13 +333,12 @@ class TrainingStep:
         if groups.failed_responses:
             print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
         with self._clock("close"):
-            if plan.answers and left > wanted:
-                kept = drop_excess_groups(trainable, curated.table, wanted, self.number)
-                curated = give_credit(kept, credit)
+            if plan.answers:
+                curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
             figures = response_figures(curated, rollouts, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
-        figures["groups"] = min(left, wanted) if plan.answers else 0
+        figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
         figures["repeated_prompts"] = groups.repeated
         self._add("", StepPart(groups, rollouts, curated, steps, plan.answers), figures)

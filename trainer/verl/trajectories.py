@@ -18,7 +18,7 @@ from tensordict import NonTensorStack, TensorDict
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from ...operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn, columns_of
-from ...operators.columns import ROW_CONTRACT, content_ids
+from ...operators.columns import CREDIT, ROW_CONTRACT, content_ids
 from ...operators.groups import Array
 from ...operators.sampling.protocol import Group, prompt_seed
 from ...operators.sampling.tokenizer import Messages
@@ -349,8 +349,10 @@ def _with_columns(
         "policy_version": [tags[key].get("min_global_steps") for key in keys],
         "sampling": [{**sampling._asdict(), "seed": seed} for seed in seeds],
     }
-    # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples.
-    rows = rows.drop_columns([name for name in columns if name in rows.column_names])
+    # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples,
+    # and so does credit that came with them.
+    others = {*columns, *(CREDIT if "response" in rows.column_names else ())}
+    rows = rows.drop_columns([name for name in rows.column_names if name in others])
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))
     return rollouts._replace(table=rows)

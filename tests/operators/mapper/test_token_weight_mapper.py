@@ -108,7 +108,7 @@ def test_an_error_at_no_token_is_named(place):
 
 
 @pytest.mark.parametrize(
-    ("lists", "kind", "said"),
+    ("lists", "kind", "found"),
     [
         ([[1.0], [1.0]], None, "row 0 has 1 values in 'h' and 2 tokens in 'response_token_ids'"),
         ([[1.0, None], [1.0, 2.0]], None, "row 0 has a value in 'h' that is null or not finite"),
@@ -116,20 +116,20 @@ def test_an_error_at_no_token_is_named(place):
         ([1.0, 2.0], pa.float64(), "column 'h' is double, not a list of numbers"),
     ],
 )
-def test_what_has_no_number_for_each_token_is_named(lists, kind, said):
+def test_what_has_no_number_for_each_token_is_named(lists, kind, found):
     operator = TokenWeightMapper(style="top_entropy", entropies="h")
-    with pytest.raises(DataError, match=f"^{said}"):
+    with pytest.raises(DataError, match=f"^{found}"):
         operator.apply(table_of("h", lists, kind, tokens=[2, 2]))
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "found"),
     [
         ({"style": "top_entropy", "first_error": "at"}, "style top_entropy has no first_error"),
         ({"style": "first_error", "first_error": "at", "share": 0.1}, "first_error has no share"),
         ({"style": "first_error"}, "style first_error needs first_error, the column of the place"),
     ],
 )
-def test_fields_of_another_style_are_refused(fields, said):
-    with pytest.raises(ValueError, match=said):
+def test_fields_of_another_style_are_refused(fields, found):
+    with pytest.raises(ValueError, match=found):
         TokenWeightMapper(**fields)

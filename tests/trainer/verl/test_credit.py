@@ -1,19 +1,22 @@
 """Credit: the columns that steps leave in the table are what verl trains on."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from training_stage import AGENTS, PLAIN, SUM, Stage, advantages, summed
 from trajectories import trajectory
 
-from rejuice.operators import DataError
+from rejuice.operators import DataError, RecipeError
 from rejuice.pipelines import Recipe, run
+from rejuice.trainer.verl.credit import TokenCredit, has_signal, masked_rows, row_advantages
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
 GRADED = [{"scripted_mapper": None}, SUM]
 OWN = [*GRADED, {"credit_mapper": None}]
+NONE = {"grpo_advantage_mapper": {"normalise": "none"}}
 
 
 def own(*columns):
@@ -67,6 +70,91 @@ def test_a_recipe_without_credit_gets_that_of_grpo_and_its_files_say_so(stage):
     assert [*recipe["process"][-1]] == ["grpo_advantage_mapper"]
 
 
+def test_an_advantage_beyond_float32_does_not_train(stage):
+    here = stage(OWN)
+    here.answer({0: ["1 advantage=1e39", "0 advantage=-1"]})
+    batch, _ = here.sample(1, 1)
+    assert firsts(here, batch) == {(0, 1): -1.0}
+    assert here.dropped() == {("training", "infinite_advantage"): 1}
+
+
+def test_a_weight_that_makes_an_advantage_infinite_is_refused():
+    table = pa.table({"response_id": ["a"], "advantage": [1e30], "token_weight": [[1.0, 1e30]]})
+    with pytest.raises(DataError, match="a has an advantage that its weight makes infinite"):
+        TokenCredit.of(table, [[2]])
+
+
+def test_credit_of_an_export_s_own_responses_is_not_that_of_new_ones(stage, tmp_path):
+    rows = [{"question": f"{n} + 1?", "answer": "1", "responses": ["It is 1", "2"]} for n in "ab"]
+    first = [
+        {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
+        {"recorded_rollout_mapper": {"columns": ["responses"]}},
+        {"math_verify_mapper": None},
+        SUM,
+        {"loss_weight_mapper": {"where": {"verdict": "correct"}}},
+        NONE,
+    ]
+    export = tmp_path / "export.parquet"
+    run(Recipe(first, dataset=pa.Table.from_pylist(rows), export_path=export))
+    assert pq.read_table(export)["loss_weight"].to_pylist() == [0.0, None] * 2
+    other = {"loss_weight_mapper": {"where": {"verdict": "timeout"}}}
+    steps = [{"math_verify_mapper": None}, SUM, other, NONE]
+    here = stage(steps, prompts=2, head={"dataset_path": str(export)})
+    here.answer({0: ["1", "0"]})
+    batch, _ = here.sample(1, 1)
+    assert list(firsts(here, batch).values()) == [0.5, -0.5]
+
+
+def test_a_weight_of_a_prompt_is_that_of_its_responses(stage):
+    rows = [{"question": f"{k}?", "answer": "1", "loss_weight": 0.5} for k in "ab"]
+    here = stage([*GRADED, NONE], rows=rows, prompts=2)
+    here.answer({0: ["1", "0"]})
+    batch, _ = here.sample(1, 1)
+    assert list(firsts(here, batch).values()) == [0.25, -0.25]
+
+
+def test_the_reward_is_written_before_the_advantage(stage):
+    steps = [GRADED[0], {"pass_at_k_advantage_mapper": {"k": 1}}, {"bare_reward_mapper": None}]
+    with pytest.raises(RecipeError, match="bare_reward_mapper writes the reward after the adv"):
+        stage(steps)
+
+
+def test_groups_of_one_train_where_nothing_compares_them(stage):
+    here = stage([*OWN, {"turn_advantage_mapper": {"gamma": 0.5}}], rollout=AGENTS)
+    here.play({0: [trajectory("1 advantage=3", (2, 1))]})
+    batch, _ = here.sample(1, 1)
+    assert [row.advantages for row in advantages(here, batch).values()] == [[1.5, 1.5], [3.0]]
+
+
+def test_a_condition_says_which_groups_a_step_compares(stage):
+    theirs = {"credit_mapper": {"columns": ["advantage"], "where": {"question": "What is 1 + 1?"}}}
+    grpo = {"grpo_advantage_mapper": {"normalise": "none", "where": {"question": "What is 0 + 1?"}}}
+    here = stage([*GRADED, theirs, grpo])
+    here.answer({0: ["1", "0"], 1: ["1 advantage=3"]})
+    batch, _ = here.sample(1, 2)
+    assert firsts(here, batch) == {(0, 0): 0.5, (0, 1): -0.5, (1, 0): 3.0}
+
+
+def test_lists_with_values_behind_a_null_are_read_right():
+    offsets, values = pa.array([0, 2, 4], pa.int32()), pa.array([0.0, 1.0, 2.0, 3.0])
+    lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, False]))
+    table = pa.table({"response_id": ["a", "b"], "advantage": [1.0, 2.0], "turn_advantage": lists})
+    assert row_advantages(table).tolist() == [1.0, 2.5]
+    assert has_signal(table).tolist() == [True, True]
+    assert TokenCredit.of(table, [[1], [1, 2]]).advantage_M.tolist() == [1.0, 2.0, 3.0, 3.0]
+    weighed = pa.table({"response_id": ["a", "b"], "advantage": [1.0, 2.0], "token_weight": lists})
+    assert masked_rows(weighed).tolist() == [False, False]
+
+
+@pytest.mark.parametrize("weights", [[], [0, 0]])
+def test_weights_for_other_tokens_are_no_mask(stage, weights):
+    code = "token_weight=" + str(weights).replace(" ", "")
+    here = stage([*GRADED, {"short_weight_mapper": None}, NONE])
+    here.answer({0: [f"1 {code}", "0"]})
+    with pytest.raises(DataError, match=f"has {len(weights)} values in token_weight and"):
+        here.sample(1, 1)
+
+
 def test_tokens_of_weight_0_are_masked_and_the_others_weigh_what_they_say(stage):
     here = stage([*GRADED, own("token_weight", "loss_weight"), PLAIN[-1]])
     texts = ["1 token_weight=[0,1,0.5]", "0 loss_weight=0.25", "0"]
@@ -111,10 +199,6 @@ def test_weights_that_mean_nothing_are_refused(stage, column, text, found):
 
 
 def test_one_weight_for_each_token_and_one_advantage_for_each_turn(stage):
-    import pyarrow as pa
-
-    from rejuice.trainer.verl.credit import TokenCredit
-
     table = pa.table({"response_id": ["a"], "advantage": [1.0], "token_weight": [[1.0, 0.0]]})
     with pytest.raises(DataError, match="response a has 2 values in token_weight and 3 tokens"):
         TokenCredit.of(table, [[3]])
@@ -125,10 +209,6 @@ def test_one_weight_for_each_token_and_one_advantage_for_each_turn(stage):
 
 @pytest.mark.parametrize("name", ["token_weight", "turn_advantage", "loss_weight", "advantage"])
 def test_columns_of_another_type_are_an_error(name):
-    import pyarrow as pa
-
-    from rejuice.trainer.verl.credit import TokenCredit
-
     table = pa.table({"response_id": ["a"], "advantage": [1.0]})
     if name == "advantage":
         table = table.drop_columns([name])
@@ -308,6 +388,46 @@ def assert_as_offline(here, batch, steps):
         np.testing.assert_allclose(one[: len(other)], other, rtol=1e-6, atol=1e-6)
 
 
+def test_excess_groups_do_not_give_others_credit(stage, tmp_path):
+    """A step that sees the batch may find otherwise once they are gone; only groups in want train."""
+    code = tmp_path / "above.py"
+    code.write_text(ABOVE_MEDIAN)
+    paths = [str(tmp_path / "scripted.py"), str(code)]
+    here = stage([*GRADED, {"above_median_mapper": None}], head={"custom_operator_paths": paths})
+    here.answer({0: ["1", "1"], 1: ["2", "2"], 2: ["3", "3"], 3: ["4", "4"]})
+    batch, figures = here.sample(1, 1)
+    (prompt,) = {prompt for prompt, _ in firsts(here, batch)}
+    assert prompt in (2, 3)  # Those above 2.5.
+    assert figures["rejuice/groups"] == 1
+    assert here.dropped() == {("training", "no_advantage"): 4, ("training", "surplus_group"): 2}
+
+
+ABOVE_MEDIAN = """
+import pyarrow.compute as pc
+from rejuice.operators import Change, Operator, Scope
+
+
+class AboveMedianMapper(Operator):
+    \"\"\"The reward, of rows whose reward is at least the median of all.\"\"\"
+
+    scope = Scope.DATASET
+
+    def reads(self):
+        return ("reward",)
+
+    def writes(self):
+        return ("advantage",)
+
+    def digest(self, table):
+        return table.select(["reward"])
+
+    def apply(self, table):
+        reward = table["reward"].combine_chunks()
+        above = pc.greater_equal(reward, pc.quantile(reward, 0.5)[0])
+        return Change({"advantage": pc.if_else(above, reward, None)})
+"""
+
+
 # --------------------------------------------------------------------------- replay
 
 
@@ -316,13 +436,16 @@ def replayed(tmp_path, queue):
     """A factory: a run that replays what another one has curated, and its first batch."""
     from rejuice.trainer.verl.replay import ReplayManager
 
-    def make(after, without=()):
+    def make(after, without=(), added=()):
         longer = {"policy_rollout_mapper": {"n": 4, "max_tokens": 64}}
         live = Stage(tmp_path / "live", queue, OWN, rollout=longer, prompts_per_step=2)
         texts = ["1 advantage=-2.5", "0 advantage=0.125"]
         live.answer({0: texts, 1: ["1 advantage=7 loss_weight=0", "0 advantage=4"]})
         live.sample(1, 2)
-        stored = live.saved("curated").drop_columns(list(without))
+        stored = live.saved("curated")
+        stored = stored.drop_columns([name for name in without if name in stored.column_names])
+        for name, values in dict(added).items():
+            stored = stored.append_column(name, pa.array(values))
         pq.write_table(stored, tmp_path / "collected.parquet")
         queue.partitions.clear()
         replay = {"replay": str(tmp_path / "collected.parquet"), "validation_path": None}
@@ -341,10 +464,24 @@ def test_a_replay_trains_on_stored_advantages_where_no_step_gives_others(replaye
 
 
 def test_a_replay_trains_on_what_the_steps_of_its_recipe_write(replayed):
-    here, batch = replayed(
-        [*GRADED, own("loss_weight"), {"grpo_advantage_mapper": {"normalise": "none"}}]
-    )
-    assert list(firsts(here, batch).values()) == [0.5, -0.5, 0.5, -0.5]
+    here, batch = replayed([*GRADED, own("loss_weight"), NONE])
+    assert firsts(here, batch) == {(0, 0): 0.5, (0, 1): -0.5, (1, 1): -0.5}  # (1, 0) weighs 0.
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_replay_takes_weights_from_steps_on_either_side_of_the_advantage(replayed, first):
+    weight = {"loss_weight_mapper": {"where": {"verdict": "correct"}}}
+    steps = [weight, NONE] if first else [NONE, weight]
+    here, batch = replayed([*GRADED, *steps], without=["loss_weight"])
+    assert firsts(here, batch) == {(0, 1): -0.5, (1, 1): -0.5}
+
+
+def test_a_replay_leaves_stored_advantages_out_where_its_recipe_gives_others(replayed):
+    added = {"turn_advantage": [[9.0]] * 4}
+    here, batch = replayed([*GRADED, NONE], without=["loss_weight"], added=added)
+    assert list(firsts(here, batch).values()) == [0.5, -0.5] * 2
+    here, batch = replayed(GRADED, without=["loss_weight"], added=added)
+    assert list(firsts(here, batch).values()) == [9.0] * 4
 
 
 def test_a_replay_of_rewards_alone_trains_on_advantages_of_grpo(replayed):
