@@ -57,7 +57,8 @@ class FunctionSetup(NamedTuple):
 
     def as_json(self) -> str:
         """Return what a process gets."""
-        path = [os.path.abspath(entry) for entry in sys.path if entry]
+        # An editable installation has entries that are no paths.
+        path = [os.path.abspath(e) if os.path.exists(e) else e for e in sys.path if e]
         if self.target.file is not None:
             path.insert(0, os.path.dirname(self.target.file))
         fields = {**self._asdict(), **self.target._asdict(), "path": path}

@@ -419,6 +419,13 @@ def test_verls_functions_give_what_they_give_there():
 
 
 @pytest.mark.slow
+def test_a_function_may_import_what_is_installed_editable(written):
+    """rejuice itself, in a working copy: the entries of sys.path that serve it are no paths."""
+    code = "from rejuice.operators.errors import shown\n\ndef f(response):\n    return len(shown(response))\n"
+    assert rewards(written(code, name="f"), rows("a")) == [3.0]
+
+
+@pytest.mark.slow
 def test_a_verl_function_with_fewer_parameters_gets_these():
     from verl.utils.reward_score import gsm8k
 

@@ -1,5 +1,7 @@
 """Credit: the columns that steps leave in the table are what verl trains on."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -386,6 +388,49 @@ def assert_as_offline(here, batch, steps):
     assert any(part.any() for part in expected)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one[: len(other)], other, rtol=1e-6, atol=1e-6)
+
+
+def test_verls_own_function_rewards_in_training_as_verl_would(stage):
+    from verl.utils.reward_score import default_compute_score
+
+    function = {
+        "function": "verl.utils.reward_score:default_compute_score",
+        "reward_kwargs": {"data_source": "openai/gsm8k"},
+    }
+    texts = {0: ["It is 1 #### 1", "#### 2", "1"], 1: ["#### 2", "2 #### 1,000"]}
+    found = rewards_of_function(stage, function, texts)
+    references = {0: "1", 1: "2"}  # Of the made-up questions.
+    assert found == [
+        default_compute_score("openai/gsm8k", text, references[prompt])
+        for prompt, each in texts.items()
+        for text in each
+    ]
+    assert found == [1.0, 0.0, 0.0, 1.0, 0.0]
+
+
+def test_trls_own_function_rewards_in_training_as_trl_would(stage, monkeypatch):
+    monkeypatch.delitem(sys.modules, "trl")  # As processes of verl do not import it.
+    from trl.rewards import think_format_reward
+
+    texts = {0: ["<think>1</think> 1", "<think> 1"], 1: ["1", "<think>\n2\n</think>\n2"]}
+    found = rewards_of_function(stage, {"function": "trl.rewards:think_format_reward"}, texts)
+    expected = (think_format_reward([[{"content": t}]]) for each in texts.values() for t in each)
+    assert found == [value for values in expected for value in values] == [1.0, 0.0, 0.0, 1.0]
+
+
+def rewards_of_function(stage, function, texts):
+    """What verl reports as rewards, and the advantages, which are those of them."""
+    weights = {"reward_sum_mapper": {"weights": {"function": 1.0}}}
+    steps = [GRADED[0], {"reward_function_mapper": function}, weights, NONE]
+    here = stage(steps, rollout={"policy_rollout_mapper": {"n": 4, "max_tokens": 64}})
+    here.answer(texts)
+    batch, _ = here.sample(1, len(texts))
+    rewards = here.rewards(batch)
+    sizes = [len(each) for each in texts.values()]
+    means = [np.mean(part) for part in np.split(np.array(rewards), np.cumsum(sizes)[:-1])]
+    expected = np.array(rewards) - np.repeat(means, sizes)
+    assert list(firsts(here, batch).values()) == pytest.approx(expected.tolist())
+    return rewards
 
 
 def test_excess_groups_do_not_give_others_credit(stage, tmp_path):
