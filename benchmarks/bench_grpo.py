@@ -85,6 +85,11 @@ def load(folder: Path) -> Run:
         "length": "rejuice/response_tokens",
     }
     values = {name: np.array([step[key] for step in steps]) for name, key in names.items()}
+    ours, whole = (
+        np.array([step[key] for step in steps])
+        for key in ("rejuice/seconds/after_sampling", "timing_s/step")
+    )
+    values["rejuice's share of a step"] = ours / whole
     rows = np.array([step["rejuice/rows_sampled"] for step in steps])
     found = {p.step: p.validation for p in points if p.validation is not None}
     return Run(np.cumsum(rows * values["length"]), values, found, folder)
