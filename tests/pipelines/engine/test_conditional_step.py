@@ -233,6 +233,13 @@ def _run(recipe_file, process, rows, **head):
     return recipe, report, pq.read_table(recipe.head.export_path)
 
 
+def test_rows_that_no_template_is_for_may_lie_between_prompts(recipe_file):
+    rows = [{"source": s, "question": f"{at}?", "answer": "1"} for at, s in enumerate("bababb")]
+    _, _, found = _run(recipe_file, [{"prompt_template_mapper": {"where": A}}], rows)
+    has_prompt = [prompt is not None for prompt in found["prompt_id"].to_pylist()]
+    assert has_prompt == [False, True, False, True, False, False]
+
+
 def test_a_step_without_a_row_of_its_own_ends_no_run(recipe_file):
     rows = responses("b", "b").to_pylist()
     recipe, report, _ = _run(recipe_file, [{"format_reward_mapper": {"where": A}}], rows)
