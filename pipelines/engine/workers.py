@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Self
 
 from ...operators import EngineError
+from ...operators.functions.pool import stop_pools
 from ...operators.registry import load_file
 from ...operators.workers import exit_with_parent
 from ..recipe.steps import Step
@@ -102,6 +103,8 @@ class LocalWorkers:
 
     def __exit__(self, *exception: object) -> None:
         if self._threads:
+            if exception[0] is not None:  # As after Ctrl-C: what they do is of no use any more.
+                stop_pools()
             self._threads.shutdown(wait=True, cancel_futures=True)
         if self._processes:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)

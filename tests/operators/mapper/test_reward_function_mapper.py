@@ -2,7 +2,10 @@ import json
 import logging
 import os
 import pickle
+import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -11,7 +14,7 @@ from each import check_each
 from rejuice.operators import DataError, RecipeError, RewardFunctionMapper, build
 from rejuice.operators.check import check_operator
 from rejuice.operators.errors import NotReadyError
-from rejuice.operators.functions.pool import close_pools
+from rejuice.operators.functions.pool import close_pools, stop_pools
 from rejuice.operators.mapper import reward_function_mapper
 
 VERL = """
@@ -362,6 +365,52 @@ def compute_score(response):
     pid = int((tmp_path / "pid").read_text())
     while is_running(pid):  # Killed, and soon reaped.
         time.sleep(0.01)
+
+
+WAITING = """
+import os, time
+def compute_score(response):
+    with open({calls!r}, "a") as file:
+        file.write("x")
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def waiting(written, tmp_path, monkeypatch):
+    """An operator of two processes whose calls wait, and the file with a letter for each call."""
+    monkeypatch.setattr("rejuice.operators.functions.pool.usable_cores", lambda: 2)
+    calls = tmp_path / "calls"
+    return written(WAITING.format(calls=str(calls)), timeout_s=3), calls
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_stops_all_calls(waiting):
+    operator, calls = waiting
+
+    def interrupt():
+        while not calls.exists():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        operator.apply(rows(*"abcdefgh"))
+    assert len(calls.read_text()) < 8
+
+
+@pytest.mark.slow
+def test_calls_in_other_threads_are_stopped(waiting):
+    operator, calls = waiting
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(operator.apply, rows(*"abcdefgh"))
+        while not calls.exists():
+            time.sleep(0.01)
+        stop_pools()
+        with pytest.raises(InterruptedError, match=r"mine.py:compute_score were stopped"):
+            running.result()
+    assert len(calls.read_text()) < 8
 
 
 def is_running(pid):
