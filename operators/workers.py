@@ -55,6 +55,11 @@ def signals_interrupt() -> Iterator[None]:
 # --- Cores ----------------------------------------------------------------------------
 
 
+def limit_cores(cores: int) -> None:
+    """Let `usable_cores` of this process, and of those that it starts, be no more than these."""
+    os.environ["LOKY_MAX_CPU_COUNT"] = str(cores)
+
+
 def usable_cores() -> int:
     """Cores this process may use, at least 1: its affinity and a container's CPU quota count."""
     from loky import cpu_count

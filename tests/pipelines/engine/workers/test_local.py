@@ -4,11 +4,13 @@ import re
 import time
 from types import SimpleNamespace
 
+import psutil
 import pyarrow as pa
 import pytest
 
 from rejuice.operators import EngineError, RewardFunctionMapper
 from rejuice.operators.functions.pool import close_pools
+from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.workers import LocalWorkers
 from rejuice.pipelines.recipe.recipe import load
@@ -115,3 +117,27 @@ def test_a_run_that_fails_waits_for_no_function(workers, tmp_path):
     with pytest.raises(EngineError), workers:
         list(workers.map((), work, 2))
     assert len(calls.read_text()) < 8
+
+
+GIL_BOUND = [SimpleNamespace(operator=SimpleNamespace(gil_bound=True))]
+
+
+@pytest.mark.slow
+def test_worker_processes_share_the_cores(workers):
+    with workers:
+        found = dict(workers.map(GIL_BOUND, lambda _: usable_cores(), 2))
+    assert found == dict.fromkeys([0, 1], max(1, usable_cores() // 2))
+
+
+@pytest.mark.slow
+def test_the_process_of_the_preflight_ends_where_workers_have_their_own(workers, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        f"import os\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n"
+        "def compute_score(response):\n    return 1\n"
+    )
+    RewardFunctionMapper(function=f"{tmp_path}/mine.py:compute_score").preflight()
+    process = psutil.Process(int((tmp_path / "pid").read_text()))
+    assert process.is_running()
+    with workers:
+        list(workers.map(GIL_BOUND, lambda _: None, 2))
+    assert not process.is_running()
