@@ -3,6 +3,8 @@ import logging
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -362,6 +364,38 @@ def compute_score(response):
     time.sleep(600)
 """
     assert rewards(written(source, timeout_s=2), rows("a")) == ["timeout"]
+    pid = int((tmp_path / "pid").read_text())
+    while is_running(pid):  # Killed, and soon reaped.
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answers", [True, False], ids=["while it waits", "in a call"])
+def test_what_a_function_starts_ends_with_a_parent_that_is_killed(written, tmp_path, answers):
+    source = f"""
+import os, subprocess, time
+def compute_score(response):
+    child = subprocess.Popen(["sleep", "600"])
+    open({str(tmp_path / "pid.new")!r}, "w").write(str(child.pid))
+    os.replace({str(tmp_path / "pid.new")!r}, {str(tmp_path / "pid")!r})
+    time.sleep({0 if answers else 600})
+    return 1
+"""
+    function = written(source).function
+    parent = f"""
+import time
+import pyarrow as pa
+from rejuice.operators import RewardFunctionMapper
+RewardFunctionMapper(function={function!r}).apply(pa.table({{"response": ["a"]}}))
+print(flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        if answers:
+            process.stdout.readline()
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        process.kill()
     pid = int((tmp_path / "pid").read_text())
     while is_running(pid):  # Killed, and soon reaped.
         time.sleep(0.01)
