@@ -53,7 +53,7 @@ def test_the_file_is_in_the_folder_of_the_recipe(folder, tmp_path_factory, monke
     (step,) = load(folder / "recipe.yaml").steps
     assert step.operator.function == expected
     shutil.move(folder / "mine.py", elsewhere / "mine.py")
-    (step,) = load(folder / "recipe.yaml").steps  # As dj-process looks.
+    (step,) = load(folder / "recipe.yaml").steps  # Else in the working directory.
     assert step.operator.function == f"{elsewhere}/mine.py:compute_score"
     written = elsewhere / "other.yaml"
     written.write_text(load(folder / "recipe.yaml").to_yaml())
