@@ -102,6 +102,15 @@ def test_a_function_that_is_imported_is_found_where_it_is_defined(written):
     assert "reward_model" in operator.optional_reads()
 
 
+def test_a_file_that_a_function_is_imported_from_is_read_again_once_it_is_edited(written):
+    written(VERL, file="there.py")
+    before = written("from there import compute_score as mine", "mine")
+    assert before.reads() == ("response",)
+    written("def compute_score(response, answer): ...", file="there.py")
+    after = RewardFunctionMapper(function=before.function)
+    assert after.reads() == ("response", "answer")
+
+
 def test_components_of_keys(written):
     operator = written(VERL, component="task", keys=("acc",))
     assert operator.writes() == (
