@@ -458,8 +458,9 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
     """Return columns of the dataset whose consecutive equal values make a group.
 
     They are what the step that writes `prompt_id` reads; of several, each with a condition, what
-    all of them read, or what each reads if they have nothing in common. Where a step uses the dataset's own `prompt_id` before it is overwritten, or
-    where no step writes it, it is that column.
+    all of them read, or what each reads if they have nothing in common. Where a step uses the
+    dataset's own `prompt_id` before it is overwritten, or where no step writes it, it is that
+    column.
     """
     own = ("prompt_id",) if "prompt_id" in schema.names else ()
     found = list[tuple[str, ...]]()
