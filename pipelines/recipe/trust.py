@@ -209,20 +209,23 @@ def _key(*parts: bytes) -> str:
 
 
 def _python_files(path: Path) -> list[Path]:
-    """Return a file, and what it may import from its folder; or the same for those of a folder.
-
-    That is each file beside it, and all of the packages there that one of these files imports.
-    """
+    """Return a file and those beside it, which it may import, or those of a folder; see below."""
     beside = path if path.is_dir() else path.parent
-    files = {path, *beside.glob("*.py")} - {beside}
-    unread, packages = sorted(files), set[str]()
+    return with_imports({path, *beside.glob("*.py")} - {beside}, beside)
+
+
+def with_imports(files: Iterable[Path], folder: Path) -> list[Path]:
+    """Return Python files, and those of a folder that they import: modules, and whole packages."""
+    found = set(files)
+    unread, names = sorted(found), set[str]()
     while unread:
-        for name in _imported(unread.pop()) - packages:
-            packages.add(name)
-            found = {each for each in (beside / name).rglob("*.py") if each not in files}
-            files |= found
-            unread += found
-    return sorted(files)
+        for name in _imported(unread.pop()) - names:
+            names.add(name)
+            module = folder / f"{name}.py"
+            of_name = {*([module] if module.is_file() else []), *(folder / name).rglob("*.py")}
+            unread += sorted(of_name - found)
+            found |= of_name
+    return sorted(found)
 
 
 def _imported(file: Path) -> set[str]:
