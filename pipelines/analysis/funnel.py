@@ -524,6 +524,8 @@ def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -
 
 def show_sources(path: AnyPath, console: Console) -> None:
     """Print the pass rate and the reward of each `data_source` of a run, where it has several."""
+    if console.quiet:
+        return
     try:
         sets = open_stored(path).sets
         bases = [one.base(0).column_names for one in sets if one.parts]
