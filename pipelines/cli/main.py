@@ -93,9 +93,8 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from ..analysis.funnel import show_funnel, show_sources
+    from ..analysis.funnel import show_end_of_run
     from ..console import Console
-    from ..dataset.remote import to_path
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
     from ..engine.run import run as run_recipe
@@ -117,9 +116,7 @@ def run(
         engine=engine,
         ray_address=ray,
     )
-    console = Console(quiet=quiet)
-    show_funnel(report, console)
-    show_sources(to_path(report.export_path), console)
+    show_end_of_run(report, Console(quiet=quiet))
     tell_of_credit(loaded, quiet=quiet)
     for line in [] if quiet else retry_hints(loaded, report):
         typer.echo(line)
