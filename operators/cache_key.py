@@ -513,7 +513,7 @@ class _Walk:
 
     def _locate(self, name: str) -> _Module | None:
         """Return a module by its name, without importing it."""
-        loaded = sys.modules.get(name)
+        loaded = sys.modules.get(name) if self._loads else None
         file, folders = getattr(loaded, "__file__", None), getattr(loaded, "__path__", ())
         if file or folders:
             return _Module(name, file, tuple(folders))

@@ -16,18 +16,31 @@ from contextlib import contextmanager
 _POLL_S = 0.5  # where the system cannot tell
 
 
-def exit_with_parent(parent: int) -> None:
-    """End this process as soon as that one has ended."""
-    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
+def exit_with_parent(parent: int, *, group: bool = False) -> None:
+    """End this process as soon as that one has ended.
+
+    Args:
+        parent: the number of that process.
+        group: whether this one leads a process group, which ends with it: what it has started.
+    """
+    threading.Thread(target=_exit_with, args=(parent, group), daemon=True).start()
 
 
-def _exit_with(parent: int) -> None:
+def end_group() -> None:
+    """Kill this process, and what it has started, if it leads a process group."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+
+
+def _exit_with(parent: int, group: bool) -> None:
     if hasattr(os, "pidfd_open"):  # Then the process may also be a fork server's child.
         with contextlib.suppress(ProcessLookupError):
             select.select([os.pidfd_open(parent)], [], [])
     else:
         while os.getppid() == parent:
             time.sleep(_POLL_S)
+    if group:
+        end_group()
     os._exit(1)
 
 
@@ -53,6 +66,11 @@ def signals_interrupt() -> Iterator[None]:
 
 
 # --- Cores ----------------------------------------------------------------------------
+
+
+def limit_cores(cores: int) -> None:
+    """Let `usable_cores` of this process, and of those that it starts, be no more than these."""
+    os.environ["LOKY_MAX_CPU_COUNT"] = str(cores)
 
 
 def usable_cores() -> int:

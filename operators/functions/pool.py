@@ -21,7 +21,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from ..errors import NotReadyError
@@ -141,11 +141,15 @@ class FunctionProcess:
             at, values, error = json.loads(receive(self._link))
             yield at, RowOutcome([(value, reason) for value, reason in values], error)
 
+    def kill(self) -> None:
+        """End it, and what it has started, while another thread waits for its answers."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """End it, and what it has started. Idempotent."""
         self._link.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.kill()
         self._process.wait()
 
     def forget(self) -> None:
@@ -161,6 +165,7 @@ class FunctionPool:
         self._setup, self._size = setup, size
         self._idle = list[FunctionProcess]()
         self._started = 0
+        self._under_way = set[_Work]()
         self._closed = False
         self._free = threading.Condition()
 
@@ -177,18 +182,41 @@ class FunctionPool:
 
         Raises:
             NotReadyError: the function does not import.
+            InterruptedError: another thread has called `stop`.
         """
         # Several of them for each process, so that none waits long for the last one.
         most = max(1, min(_MOST_ROWS, len(rows) // (2 * self._size)))
         work = _Work(list(enumerate(rows)), most)
         threads = min(self._size, work.count)
-        if threads <= 1:
-            self._do(work)
-        else:
-            with ThreadPoolExecutor(threads) as executor:
-                for each in [executor.submit(self._do, work) for _ in range(threads)]:
-                    each.result()
+        with self._free:
+            self._under_way.add(work)
+        try:
+            if threads <= 1:
+                self._do(work)
+            else:
+                with ThreadPoolExecutor(threads) as executor:
+                    self._wait_for([executor.submit(self._do, work) for _ in range(threads)], work)
+        finally:
+            with self._free:
+                self._under_way.discard(work)
+        if work.stopped:
+            raise InterruptedError(f"the calls of {self._setup.target} were stopped")
         return [work.outcomes[at] for at in range(len(rows))]
+
+    def _wait_for(self, threads: Sequence[Future[None]], work: _Work) -> None:
+        try:
+            for each in threads:
+                each.result()
+        except BaseException:  # Ctrl-C, too: the threads would go on until all rows are answered.
+            work.stop()
+            raise
+
+    def stop(self) -> None:
+        """Let the calls of `run` in other threads end at once, with an error."""
+        with self._free:
+            under_way = list(self._under_way)
+        for work in under_way:
+            work.stop()
 
     def close(self) -> None:
         """End all processes that do nothing; the others end with what they do."""
@@ -226,6 +254,8 @@ class FunctionPool:
         """Take the answers to rows; False: the process is lost, and what remains is put back."""
         timeout_s = self._setup.timeout_s
         left = dict(rows)
+        if not work.begin(process):
+            return False
         try:
             wait_s = timeout_s + (_GRACE_S if process.is_async else 0.0)
             for at, outcome in process.answers(rows, wait_s):
@@ -236,6 +266,8 @@ class FunctionPool:
             lost = self._none("timeout", f"it took longer than {timeout_s:g} s")
         except (EOFError, OSError):
             lost = self._none("function_failed", "its process ended (a crash, or out of memory)")
+        finally:
+            work.end(process)
         if process.is_async and len(left) > 1:
             # Whichever of them has blocked the others is found when each is alone.
             work.put_back([[row] for row in left.items()])
@@ -287,6 +319,8 @@ class _Work:
     def __init__(self, rows: Sequence[tuple[int, Mapping[str, Any]]], most: int) -> None:
         self._batches = deque(rows[at : at + most] for at in range(0, len(rows), most))
         self._lock = threading.Lock()
+        self._busy = set[FunctionProcess]()
+        self.stopped = False
         self.count = len(self._batches)
         self.outcomes: dict[int, RowOutcome] = {}
 
@@ -298,12 +332,28 @@ class _Work:
     def put_back(self, batches: Sequence[Sequence[tuple[int, Mapping[str, Any]]]]) -> None:
         """Return rows that were taken and are not answered."""
         with self._lock:
-            self._batches.extendleft(batch for batch in batches if batch)
+            if not self.stopped:
+                self._batches.extendleft(batch for batch in batches if batch)
+
+    def begin(self, process: FunctionProcess) -> bool:
+        """Note that a process is about to answer rows; False: it should not."""
+        with self._lock:
+            if not self.stopped:
+                self._busy.add(process)
+            return not self.stopped
+
+    def end(self, process: FunctionProcess) -> None:
+        """Note that it is not any more: whoever has taken it may close it."""
+        with self._lock:
+            self._busy.discard(process)
 
     def stop(self) -> None:
-        """Give no further batches: something has failed."""
+        """Give no further batches, and end those that are under way: something has failed."""
         with self._lock:
+            self.stopped = True
             self._batches.clear()
+            for process in self._busy:  # No other thread has closed it, so its number is still its.
+                process.kill()
 
 
 # --- The pools of this process --------------------------------------------------------
@@ -322,6 +372,14 @@ def shared_pool(setup: FunctionSetup) -> FunctionPool:
     for each in old:
         each.close()
     return pool
+
+
+def stop_pools() -> None:
+    """Let the calls of functions in other threads end at once, with an error."""
+    with _lock:
+        pools = list(_pools.values())
+    for each in pools:
+        each.stop()
 
 
 def close_pools() -> None:

@@ -26,7 +26,7 @@ from numbers import Real
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..workers import exit_with_parent
+from ..workers import end_group, exit_with_parent
 
 SIZE = struct.Struct("!Q")
 CONCURRENT = 32
@@ -243,7 +243,14 @@ class _RowServer:
 
 def main(descriptor: int, parent: int) -> None:
     """Serve at this socket until the parent closes it or ends."""
-    exit_with_parent(parent)
+    exit_with_parent(parent, group=True)
+    try:
+        _serve(descriptor)
+    finally:  # A parent that was killed has closed the socket, and ends nothing else.
+        end_group()
+
+
+def _serve(descriptor: int) -> None:
     with socket.socket(fileno=descriptor) as link:
         setup = json.loads(receive(link))
         sys.path[:] = setup["path"]

@@ -50,8 +50,8 @@ def signature_of(target: FunctionTarget) -> FunctionSignature:
     file = Path(target.file) if target.file is not None else module_file(target.module)
     found = None
     if file is not None and file.suffix == ".py":
-        state = file.stat()
-        found = _in_source(file, target.module, target.name, state.st_mtime_ns, state.st_size)
+        # Not of the file alone: the function may be defined in one that this imports.
+        found = _in_source(file, target.module, target.name, target.digest())
     if found is not None:
         return found
     process = FunctionProcess(FunctionSetup(target, target.digest()))
@@ -60,9 +60,7 @@ def signature_of(target: FunctionTarget) -> FunctionSignature:
 
 
 @lru_cache(maxsize=64)
-def _in_source(
-    file: Path, module: str, name: str, mtime_ns: int, size: int
-) -> FunctionSignature | None:
+def _in_source(file: Path, module: str, name: str, digest: str) -> FunctionSignature | None:
     node = _definition(file, module, name, _MOST_STEPS)
     return None if node is None else _of_node(node)
 

@@ -27,6 +27,7 @@ from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.workers import usable_cores
 from ..console import path_text
+from ..engine.conditional_step import matching
 from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
 from .verdicts import (
@@ -39,7 +40,7 @@ from .verdicts import (
     as_graded,
     decisions,
     no_answer,
-    verifier_of,
+    verifiers_of,
 )
 
 # --- Strata ---------------------------------------------------------------------------
@@ -239,13 +240,13 @@ def audit_tests(stored: Stored, seed: int) -> TestAudit | None:
 
 def _cases(stored: Stored) -> Iterator[AssertCase]:
     for one in (each for each in stored.sets if each.kind == "answers" and not each.incomplete):
-        operator = verifier_of(one)[1]
-        if not isinstance(operator, UnitTestMapper) or operator.style != "assert":
-            continue
-        for part in range(one.parts):
-            frame = as_graded(one, part)
-            if set(operator.reads()) <= set(frame.column_names):
-                yield from operator.assertions(frame.select([*operator.reads()]))
+        for operator in (step.operator for step in verifiers_of(one)):
+            if not isinstance(operator, UnitTestMapper) or operator.style != "assert":
+                continue
+            for part in range(one.parts):
+                frame = matching(operator, as_graded(one, part))
+                if set(operator.reads()) <= set(frame.column_names):
+                    yield from operator.assertions(frame.select([*operator.reads()]))
 
 
 def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness, ...]]]:

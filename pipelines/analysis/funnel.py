@@ -511,10 +511,15 @@ _MOST_MESSAGES = 3
 """Lines about what Data-Juicer has logged, for each step."""
 
 
+def show_end_of_run(report: Report, console: Console) -> None:
+    """Print what a run prints when it has ended."""
+    if not console.quiet:
+        show_funnel(report, console)
+        show_sources(to_path(report.export_path), console)
+
+
 def show_funnel(report: Report, console: Console, path: AnyPath | None = None) -> None:
     """Print how many rows reached each step, how many remained, and why the others were dropped."""
-    if console.quiet:
-        return
     widen_log(console)
     print_steps(report.project_name, report.steps, console)
     lines = (*missing_line(_missing_counts(report)), *_closing(report))

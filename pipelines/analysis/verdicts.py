@@ -19,12 +19,14 @@ import pyarrow as pa
 from ...operators import Operator
 from ...operators.arrow_compute import pc
 from ...operators.columns import flat, of_task, right_and_wrong
+from ...operators.condition import described
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.groups import Array, hash_each, mix, uniform_of
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.verdict_recheck_mapper import VerdictRecheckMapper
 from ...operators.verifier.lists import read_collection
 from ..engine.frame import Frame
+from ..recipe.steps import Step
 from .stored import Stored, StoredSet
 
 _TEXTS = ("response_id", "prompt_id", "response", "reference", "extracted_answer", "verdict")
@@ -39,14 +41,15 @@ class GradedRows(NamedTuple):
     # `prompt_id`, `response`, `reference`, `extracted_answer` and `verdict` as texts, null where
     # the run has none; and `prompt`, as it is on file
     table: pa.Table
-    verifier: str  # the step that wrote the verdicts
-    operator: Operator | None  # its operator; None where the recipe does not have it
+    verifier: str  # the steps that wrote the verdicts, each with its condition, if it has one
+    operators: tuple[Operator, ...]  # theirs; none where the verdicts are the dataset's
     ungraded: int  # answers without a verdict, or that could not be graded; they are not in `table`
 
     @property
     def by_math_verify_mapper(self) -> MathVerifyMapper | None:
-        """The verifier, where it can be run again without asking anybody."""
-        return self.operator if isinstance(self.operator, MathVerifyMapper) else None
+        """The last verifier that can be run again without asking anybody."""
+        again = [each for each in self.operators if isinstance(each, MathVerifyMapper)]
+        return again[-1] if again else None
 
 
 def graded_rows(stored: Stored) -> GradedRows | None:
@@ -68,10 +71,17 @@ def graded_rows(stored: Stored) -> GradedRows | None:
         return None
     table = pa.concat_tables(tables, promote_options="default")
     right_N, wrong_N = right_and_wrong(table["verdict"])
-    name, operator = verifier_of(answers[0])
+    steps = verifiers_of(answers[0])
+    name = " and ".join(map(_named, steps)) or "the dataset"
     graded_N = right_N | wrong_N
     ungraded = int((~graded_N).sum())
-    return GradedRows(table.filter(pa.array(graded_N)), name, operator, ungraded)
+    operators = tuple(step.operator for step in steps)
+    return GradedRows(table.filter(pa.array(graded_N)), name, operators, ungraded)
+
+
+def _named(step: Step) -> str:
+    where = step.operator.where
+    return f"{step.name} ({described(where)})" if where else step.name
 
 
 def _of_set(one: StoredSet) -> Iterator[pa.Table]:
@@ -114,12 +124,13 @@ def _with_places(table: pa.Table, name: str, first: int) -> pa.Table:
     return pa.table(columns)
 
 
-def verifier_of(one: StoredSet) -> tuple[str, Operator | None]:
-    """Return the step that wrote the verdicts of a set, and its operator."""
-    writing = [step for step in one.recipe.steps if "verdict" in step.operator.writes()]
+def verifiers_of(one: StoredSet) -> list[Step]:
+    """Return the steps that wrote the verdicts of a set; several, where they have conditions."""
     own = [step for step in one.steps if "verdict" in step.operator.writes()]
-    last = (own or writing)[-1:]
-    return (last[0].name, last[0].operator) if last else ("the dataset", None)
+    writing = own or [step for step in one.recipe.steps if "verdict" in step.operator.writes()]
+    # What one writes in all rows takes the place of what others wrote before.
+    in_all = [at for at, step in enumerate(writing) if not step.operator.where]
+    return writing[in_all[-1] :] if in_all else writing
 
 
 class Agreement(NamedTuple):

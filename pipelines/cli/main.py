@@ -93,7 +93,7 @@ def run(
     changed are not run again. A run that leaves no row, or in which a step fails on every row, ends
     with status 1.
     """
-    from ..analysis.funnel import show_funnel
+    from ..analysis.funnel import show_end_of_run
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
@@ -116,7 +116,7 @@ def run(
         engine=engine,
         ray_address=ray,
     )
-    show_funnel(report, Console(quiet=quiet))
+    show_end_of_run(report, Console(quiet=quiet))
     tell_of_credit(loaded, quiet=quiet)
     for line in [] if quiet else retry_hints(loaded, report):
         typer.echo(line)

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...operators import Groups
+from ...operators.arrow_compute import pc
 from .files import DataFile, errors_of_format
 from .remote import RemotePath
 from .schemas import conform, decoded, decoded_schema, unify
@@ -24,9 +25,13 @@ from .schemas import conform, decoded, decoded_schema, unify
 CHUNK_BYTES = 256 << 20
 """Chunks of long rows have fewer rows: Arrow concatenates at most 2 GB of text."""
 
+GroupColumns: TypeAlias = Sequence[str] | Sequence[Sequence[str]]
+"""Columns whose consecutive equal values make a group. Of several such lists, each is of some rows,
+in which its columns are not all null: rows are of one group where those of any list are equal."""
+
 
 def chunked(
-    batches: Iterator[pa.Table], chunk_rows: int, group_by: Sequence[str]
+    batches: Iterator[pa.Table], chunk_rows: int, group_by: GroupColumns
 ) -> Iterator[pa.Table]:
     """Tables of about `chunk_rows` rows that end where a group ends."""
     rest: pa.Table | None = None
@@ -67,27 +72,44 @@ def cuts(starts: Iterable[NDArray[np.int64]], limit: Callable[[int], int]) -> It
             yield cut
 
 
-def starts_of_batches(batches: Iterable[pa.Table]) -> Iterator[NDArray[np.int64]]:
-    """Rows at which groups of equal rows start, batch by batch; the batches have one schema."""
+def starts_of_batches(
+    batches: Iterable[pa.Table], group_by: GroupColumns
+) -> Iterator[NDArray[np.int64]]:
+    """Rows at which groups start, batch by batch; the batches have one schema."""
     first, last = 0, None
     for batch in batches:
         if not batch.num_rows:
             continue
         table = batch if last is None else pa.concat_tables([last, batch])
         # With the last row before it, the first row of a batch starts a group only if it differs.
-        starts = _starts(table, table.column_names)
+        starts = _starts(table, group_by)
         yield starts + first if last is None else starts[1:] - 1 + first
         first += batch.num_rows
         last = batch.slice(batch.num_rows - 1)
 
 
-def _starts(table: pa.Table, group_by: Sequence[str]) -> NDArray[np.int64]:
-    """Return rows at which a group starts: a change in any of the columns that are there."""
-    names = [name for name in group_by if name in table.column_names]
-    if not names:
-        return np.arange(table.num_rows)
-    of_columns = [Groups.of_column(table[name]).starts_G for name in names]
-    return np.unique(np.concatenate(of_columns)).astype(np.int64)
+def _starts(table: pa.Table, group_by: GroupColumns) -> NDArray[np.int64]:
+    """Return rows at which a group starts, by the columns that are there; all, if none are."""
+    starts_N = np.ones(table.num_rows, bool)
+    lists = lists_of(group_by)
+    for each in lists:
+        names = [name for name in each if name in table.column_names]
+        if not names:
+            continue
+        changes_N = np.zeros(table.num_rows, bool)
+        for name in names:
+            changes_N[Groups.of_column(table[name]).starts_G] = True
+        if len(lists) > 1:  # Where all are null, the row is one of another list.
+            nulls = (np.asarray(pc.is_null(table[name])) for name in names)
+            changes_N |= np.logical_and.reduce(list(nulls))
+        starts_N &= changes_N
+    return np.flatnonzero(starts_N)
+
+
+def lists_of(group_by: GroupColumns) -> list[Sequence[str]]:
+    """Return the lists of columns, where only one may be given as it is."""
+    plain = [each for each in group_by if isinstance(each, str)]
+    return [plain] if plain else [each for each in group_by if not isinstance(each, str)]
 
 
 # --- Parquet --------------------------------------------------------------------------
@@ -161,18 +183,22 @@ class RowGroups(NamedTuple):
 
 
 def bounds_of_chunks(
-    layout: RowGroups, columns: Iterable[pa.Table] | None, *, chunk_rows: int
+    layout: RowGroups,
+    columns: Iterable[pa.Table] | None,
+    *,
+    chunk_rows: int,
+    group_by: GroupColumns,
 ) -> list[int]:
     """Return the rows at which chunks start, and the end.
 
     Args:
         layout: of the row groups of the files.
-        columns: tables of one schema, of the columns whose equal values make a group; None: each
-            row is one.
+        columns: tables of one schema, of the columns of `group_by`; None: each row is a group.
         chunk_rows: rows per chunk, about.
+        group_by: what makes a group.
     """
     if columns is not None:
-        starts = starts_of_batches(columns)
+        starts = starts_of_batches(columns, group_by)
     else:
         edges = zip(layout.groups[:-1], layout.groups[1:], strict=True)
         starts = (np.arange(first, last) for first, last in edges)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from .files import (
     write_checked,
     write_file,
 )
-from .parquet import RowRange, chunked, read_range
+from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
 from .schemas import added, conform, decoded, is_too_deep, too_deep, unify, without_marks
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
@@ -489,7 +489,7 @@ class Dataset:
         """Hash of its content."""
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
-    def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: Sequence[str]) -> Source:
+    def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
         """Return its chunks, from the cache or cut now."""
         selection = self.spec.selection
         folder = cache / self._folder_name(chunk_rows, group_by)
@@ -503,7 +503,7 @@ class Dataset:
         return found
 
     def chunks_of_run(
-        self, cache: AnyPath, name: str, *, chunk_rows: int, group_by: Iterable[Sequence[str]]
+        self, cache: AnyPath, name: str, *, chunk_rows: int, group_by: Iterable[GroupColumns]
     ) -> Source | None:
         """The chunks that a run has read; None where they are gone, or are not of this dataset.
 
@@ -520,10 +520,11 @@ class Dataset:
         same = any(self._folder_name(chunk_rows, each) == name for each in group_by)
         return found if same else None
 
-    def _folder_name(self, chunk_rows: int, group_by: Sequence[str]) -> str:
+    def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
         """Return the name of the folder of chunks, by all that decides what is in it."""
         rows = self._rows_of_parts
-        made_of = [FORMAT, self.fingerprint, chunk_rows, sorted(group_by), self.spec.selection]
+        columns = sorted(group_by, key=tuple)
+        made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
         made_of += [rows, list(map(len, self._parts))] if rows is not None else []
         return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
@@ -543,12 +544,15 @@ class Dataset:
             return None
         return rows_by_weight([part.weight for part in self.spec.parts], self.spec.max_rows)
 
-    def _cut(self, folder: AnyPath, chunk_rows: int, group_by: Sequence[str]) -> None:
+    def _cut(self, folder: AnyPath, chunk_rows: int, group_by: GroupColumns) -> None:
         if all(file.suffix == ".parquet" for file in self.files) and self._rows_of_parts is None:
             layout = parquet.RowGroups.of(self.files)
-            names = [name for name in group_by if name in self.schema.names]
+            wanted = dict.fromkeys(chain.from_iterable(parquet.lists_of(group_by)))
+            names = [name for name in wanted if name in self.schema.names]
             of_groups = self._columns(names) if names else None
-            bounds = parquet.bounds_of_chunks(layout, of_groups, chunk_rows=chunk_rows)
+            bounds = parquet.bounds_of_chunks(
+                layout, of_groups, chunk_rows=chunk_rows, group_by=group_by
+            )
             if layout.is_read_in_place(bounds):
                 rows_of_files = np.diff(layout.first_rows).tolist()
                 write_ranges(folder, self.schema, layout.ranges(bounds), rows_of_files)
@@ -630,7 +634,7 @@ class Dataset:
 
 
 def prepare(
-    dataset: AnyPath | DatasetSpec, cache: AnyPath, *, chunk_rows: int, group_by: Sequence[str]
+    dataset: AnyPath | DatasetSpec, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns
 ) -> Source:
     """`Dataset(…).chunks(…)`, for those who ask nothing else of the dataset."""
     return Dataset(dataset).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)

@@ -39,7 +39,14 @@ from ..dataset.spec import DatasetPart, DatasetSpec, files_of, not_there
 from ..recipe.columns import check_reads
 from ..recipe.head import checked_head, dotted, selection
 from ..recipe.recipe import option_value, set_field
-from ..recipe.steps import FILES, Step, number_steps, step_names, with_files
+from ..recipe.steps import (
+    FILES,
+    Step,
+    number_steps,
+    step_names,
+    with_files,
+    with_function_file,
+)
 from .step_in_run import ProcessEntry, StepInRun, current_run, has_ours, is_ours, operator_of, stop
 
 # --- The sections of a recipe that Data-Juicer does not know, in its configuration ----
@@ -144,7 +151,8 @@ def update_op_process(
     filled = {name: fields or {} for entry in cfg.process for name, fields in entry.items()}
     try:
         files = [Path(file) for file in cfg.get(FILES) or ()]
-        cfg.process = [_entry(entry, filled, parser.args, files) for entry in process]
+        folder = Path(str((cfg.get("config") or ["."])[-1])).parent  # Of several, the last counts.
+        cfg.process = [_entry(entry, filled, parser.args, files, folder) for entry in process]
     except RejuiceError as error:
         stop(error)
     return cfg
@@ -155,6 +163,7 @@ def _entry(
     filled: Mapping[str, ProcessEntry],
     words: Sequence[str],
     files: Sequence[Path],
+    folder: Path,
 ) -> ProcessEntry:
     """Return an entry of `process` with all of its fields."""
     name, given = next(iter(entry.items()))
@@ -180,7 +189,7 @@ def _entry(
     kind = operator_of(name)
     if kind is not None and not whole_entry.get(FILES):
         whole_entry = {**whole_entry, **with_files(kind, own, files)}
-    return {name: whole_entry}
+    return {name: with_function_file(name, whole_entry, folder)}
 
 
 def _options(name: str, words: Sequence[str]) -> Iterator[tuple[list[str], str]]:

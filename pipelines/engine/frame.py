@@ -143,13 +143,15 @@ class GroupStarts(NamedTuple):
     def of(cls, frame: Frame, first_row: int) -> GroupStarts:
         """Return the groups of a frame whose source has `first_row` rows of the dataset before it.
 
-        Groups of rows that an operator made are left out: they have no row in the dataset.
+        Groups of rows that an operator made are left out: they have no row in the dataset. So are
+        rows without a prompt, which no condition of a step that makes prompts has matched.
         """
         if "prompt_id" not in frame.column_names:
             return NO_GROUP_STARTS
         prompt_ids = frame.select(["prompt_id"])["prompt_id"]
         starts_G = Groups.of_column(prompt_ids).starts_G
-        starts_G = starts_G[frame.source_rows[starts_G] >= 0]
+        has_prompt_G = np.asarray(prompt_ids.take(pa.array(starts_G)).is_valid())
+        starts_G = starts_G[has_prompt_G & (frame.source_rows[starts_G] >= 0)]
         hashes_G = hash_each(prompt_ids.take(pa.array(starts_G)))
         return cls(hashes_G, frame.source_rows[starts_G] + first_row)
 

@@ -20,8 +20,9 @@ from typing import Any, Protocol, TypeVar
 from typing_extensions import Self
 
 from ...operators import EngineError
+from ...operators.functions.pool import close_pools, stop_pools
 from ...operators.registry import load_file
-from ...operators.workers import exit_with_parent
+from ...operators.workers import exit_with_parent, limit_cores, usable_cores
 from ..recipe.steps import Step
 from .plan import Plan
 
@@ -102,6 +103,8 @@ class LocalWorkers:
 
     def __exit__(self, *exception: object) -> None:
         if self._threads:
+            if exception[0] is not None:  # As after Ctrl-C: what they do is of no use any more.
+                stop_pools()
             self._threads.shutdown(wait=True, cancel_futures=True)
         if self._processes:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
@@ -143,13 +146,18 @@ def _exit_codes(error: BrokenExecutor) -> str:
 def _start_processes(count: int, files: Sequence[Path]) -> Any:
     from loky import ProcessPoolExecutor
 
+    close_pools()  # Those of the preflight: each worker has pools of its own.
+    cores = max(1, usable_cores() // count)
     # loky, because its workers do not import the user's __main__ once more.
-    return ProcessPoolExecutor(count, initializer=_start_worker, initargs=(os.getpid(), files))
+    return ProcessPoolExecutor(
+        count, initializer=_start_worker, initargs=(os.getpid(), cores, files)
+    )
 
 
-def _start_worker(parent: int, files: Sequence[Path]) -> None:
+def _start_worker(parent: int, cores: int, files: Sequence[Path]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
     exit_with_parent(parent)
+    limit_cores(cores)
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.
     for file in files:
         load_file(file)

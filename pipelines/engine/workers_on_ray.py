@@ -23,7 +23,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...operators import EngineError, RejuiceError
 from ...operators.errors import first_line
+from ...operators.functions.pool import close_pools
 from ...operators.registry import load_file
+from ...operators.workers import limit_cores
 from ..dataset.files import DamagedError
 from ..dataset.remote import AnyPath, RemotePath
 from ..ray_session import AUTO, connected_to_ray
@@ -191,6 +193,7 @@ class RayWorkers:
         """See `Workers.map`."""
         import ray
 
+        close_pools()  # Those of the preflight: each task has pools of its own.
         shared = [ray.put(work)]  # In a list, a task gets the reference, not the object.
         task = ray.remote(num_cpus=1, max_retries=0)(_run)
         todo, deaths = iter(range(count)), Counter[int]()
@@ -238,6 +241,7 @@ def _set_up(setup: _Setup) -> None:
 
     os.chdir(setup.folder)
     pa.set_cpu_count(1)  # Ray counts one core per task.
+    limit_cores(1)
     for file in setup.files:
         load_file(file)
 

@@ -20,6 +20,7 @@ from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
+from ..dataset.parquet import GroupColumns
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath
 from ..dataset.schemas import conform, is_text
@@ -453,12 +454,13 @@ def _named(columns: Sequence[str]) -> str:
     return f"column{'s' if len(columns) > 1 else ''} {names}"
 
 
-def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
+def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
     """Return columns of the dataset whose consecutive equal values make a group.
 
     They are what the step that writes `prompt_id` reads; of several, each with a condition, what
-    all of them read. Where a step uses the dataset's own `prompt_id` before it is overwritten, or
-    where no step writes it, it is that column.
+    all of them read, or what each reads if they have nothing in common. Where a step uses the
+    dataset's own `prompt_id` before it is overwritten, or where no step writes it, it is that
+    column.
     """
     own = ("prompt_id",) if "prompt_id" in schema.names else ()
     found = list[tuple[str, ...]]()
@@ -476,7 +478,7 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> tuple[str, ...]:
         return own
     # Of fewer columns, more rows are equal: a part of the dataset may end between no two of them.
     shared = tuple(name for name in found[0] if all(name in reads for reads in found[1:]))
-    return shared or found[0]
+    return shared or (found[0] if len(found) == 1 else tuple(found))
 
 
 def _may_be_text(kind: pa.DataType) -> bool:

@@ -12,10 +12,12 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import RecipeError
+from ...operators.cache_key import parse_code
 from ..dataset.files import RUN_SUFFIX
 from .head import found_file
 from .recipe import Recipe, load, load_without_code, read_document
@@ -185,7 +187,8 @@ def _folder() -> Path:
 
 def _keys(folder: Path, code: RecipeCode) -> Iterator[str]:
     where = os.fsencode(folder.resolve())
-    for path in (*code.recipes, *(file for each in code.files for file in _python_files(each))):
+    files = (file for each in code.files for file in _python_files(each))
+    for path in chain(code.recipes, files):  # Read one by one, see `is_trusted`.
         yield _key(where, os.fsencode(path.resolve()), _digest(path))
     for name in code.others:
         yield _key(where, name.encode())
@@ -206,6 +209,31 @@ def _key(*parts: bytes) -> str:
 
 
 def _python_files(path: Path) -> list[Path]:
-    """Return a file, and those beside it, which it may import; or those of a folder."""
+    """Return a file and those beside it, which it may import, or those of a folder; see below."""
     beside = path if path.is_dir() else path.parent
-    return sorted({path, *beside.glob("*.py")} - {beside})
+    return with_imports({path, *beside.glob("*.py")} - {beside}, beside)
+
+
+def with_imports(files: Iterable[Path], folder: Path) -> list[Path]:
+    """Return Python files, and those of a folder that they import: modules, and whole packages."""
+    found = set(files)
+    unread, names = sorted(found), set[str]()
+    while unread:
+        for name in _imported(unread.pop()) - names:
+            names.add(name)
+            module = folder / f"{name}.py"
+            of_name = {*([module] if module.is_file() else []), *(folder / name).rglob("*.py")}
+            unread += sorted(of_name - found)
+            found |= of_name
+    return sorted(found)
+
+
+def _imported(file: Path) -> set[str]:
+    """Return the top-level packages that a file imports."""
+    if not file.is_file():
+        return set()
+    try:
+        code = parse_code("", str(file), False)
+    except (RecursionError, MemoryError):  # Nested so deeply that Python cannot import it, either.
+        return set()
+    return {each.module.partition(".")[0] for each in code.imports} - {""}

@@ -5,10 +5,11 @@ import importlib
 import os
 import shutil
 import sys
+from types import ModuleType
 
 import pytest
 
-from rejuice.operators.cache_key import _hash, code_digest
+from rejuice.operators.cache_key import _hash, code_digest, digest_of_file
 
 pytestmark = pytest.mark.slow
 
@@ -240,6 +241,21 @@ def test_a_lone_file_is_read_through_a_link_too(tmp_path):
     assert digest_of(tmp_path / "real", "mine") == first
     (tmp_path / "real" / "beside.py").write_text("X = 2")
     assert digest_of(tmp_path / "link", "mine") != first
+
+
+def test_what_is_loaded_from_elsewhere_is_not_what_a_file_that_is_not_loaded_imports(
+    tmp_path, monkeypatch
+):
+    """A function's process imports the package beside its file, whatever is loaded here."""
+    package = {"helpers/__init__.py": "", "helpers/part.py": "X = 1"}
+    loaded = ModuleType("helpers.part")
+    loaded.__file__ = str(written(tmp_path / "elsewhere", package) / "helpers" / "part.py")
+    monkeypatch.setitem(sys.modules, "helpers.part", loaded)
+    mine = {"mine.py": "from helpers.part import X", **package}
+    folder = written(tmp_path / "here", mine)
+    first = digest_of_file(folder / "mine.py")
+    (folder / "helpers" / "part.py").write_text("X = 22")
+    assert digest_of_file(folder / "mine.py") != first
 
 
 def test_a_relative_import_in_a_lone_file_leads_nowhere(tmp_path):

@@ -14,7 +14,7 @@ from command import runner
 from rejuice.operators.functions.pool import close_pools
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe.recipe import load, load_without_code
-from rejuice.pipelines.recipe.trust import code_of
+from rejuice.pipelines.recipe.trust import code_of, is_trusted, trust
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reward-functions.md"
 FUNCTION = """
@@ -53,7 +53,7 @@ def test_the_file_is_in_the_folder_of_the_recipe(folder, tmp_path_factory, monke
     (step,) = load(folder / "recipe.yaml").steps
     assert step.operator.function == expected
     shutil.move(folder / "mine.py", elsewhere / "mine.py")
-    (step,) = load(folder / "recipe.yaml").steps  # As dj-process looks.
+    (step,) = load(folder / "recipe.yaml").steps  # Else in the working directory.
     assert step.operator.function == f"{elsewhere}/mine.py:compute_score"
     written = elsewhere / "other.yaml"
     written.write_text(load(folder / "recipe.yaml").to_yaml())
@@ -74,6 +74,39 @@ def test_a_function_is_code_to_be_trusted(folder):
     (folder / "recipe.yaml").write_text(text)
     code = code_of([folder / "recipe.yaml"])
     assert (code.named, code.files) == (("reward_function_mapper",), ())
+
+
+@pytest.mark.parametrize(
+    "edited", ["mine.py", "beside.py", "used/__init__.py", "used/other.py", "used/deep/part.py"]
+)
+def test_an_edit_of_what_a_function_may_import_ends_the_trust(folder, monkeypatch, edited):
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    files = {
+        "mine.py": "def compute_score(response):\n    import beside\n    return 1\n",
+        "beside.py": "from used.deep.part import X\n",
+        "used/__init__.py": "from .other import Y\n",
+        "used/other.py": "Y = 1\n",
+        "used/deep/part.py": "X = 1\n",
+        "unused/part.py": "X = 1\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    code = code_of([folder / "recipe.yaml"])
+    trust(folder, code)
+    (folder / "unused" / "part.py").write_text("X = 2\n")
+    assert is_trusted(folder, code)
+    (folder / edited).write_text(f"{files[edited]}Z = 1\n")
+    assert not is_trusted(folder, code)
+
+
+def test_a_file_that_cannot_be_parsed_can_be_trusted(folder, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    (folder / "beside.py").write_text("-" * 100_000 + "1")
+    code = code_of([folder / "recipe.yaml"])
+    assert not is_trusted(folder, code)
+    trust(folder, code)
+    assert is_trusted(folder, code)
 
 
 @pytest.mark.slow

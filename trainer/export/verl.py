@@ -5,6 +5,7 @@ DIR/train.arrow, DIR/validation*.arrow       the same with all their columns, fo
 DIR/*-decisions.parquet                      rows of the dataset that were dropped, and why
 DIR/scoring.yaml                             the steps that score a response
 DIR/operators/                               the recipe's own files that define some of them
+DIR/functions/                               those with reward functions, and what they import
 DIR/reward.py                                compute_score, for verl
 
 The folder can be moved, but its files belong together.
@@ -26,15 +27,19 @@ import pyarrow.parquet as pq
 
 from ...operators import DataError, Kind, RecipeError, RejuiceError
 from ...operators.columns import flat
+from ...operators.functions.target import FunctionTarget
+from ...operators.mapper.reward_function_mapper import RewardFunctionMapper
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe, dump
+from ...pipelines.recipe.steps import Step
+from ...pipelines.recipe.trust import with_imports
 from ..launch.prompts import make_held_out, make_prompts
 from ..run import is_prepared
 from ..split import HeldOutSet, SplitRecipe, answers_only, held_out_sets
-from .verl_reward import OPERATORS, STEPS, Scoring, scoring
+from .verl_reward import FUNCTIONS, OPERATORS, STEPS, Scoring, scoring
 
 _REWARD = '''\
 """The reward of {recipe}, for verl's `reward.custom_reward_function.path`.
@@ -177,7 +182,7 @@ def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str
         "export_path": "scored.parquet",
         "custom_operator_paths": _copied(recipe.head.custom_operator_paths, folder),
     }
-    document = dump(recipe.part(found.steps, head))
+    document = dump(recipe.part(_with_copied_functions(found.steps, folder), head))
     (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
     return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
@@ -258,3 +263,29 @@ def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
             shutil.copy(file, place)
     return [f"{OPERATORS}/{number}" for number, _ in enumerate(paths, 1)]
+
+
+def _with_copied_functions(steps: Sequence[Step], folder: Path) -> tuple[Step, ...]:
+    """Steps whose reward functions are in copies of their files, named relative to `folder`.
+
+    With a file goes what it imports from its own folder.
+    """
+    shutil.rmtree(folder / FUNCTIONS, ignore_errors=True)  # From an earlier export.
+    made, numbers = list[Step](), dict[Path, int]()
+    for step in steps:
+        operator = step.operator
+        target = None
+        if isinstance(operator, RewardFunctionMapper):
+            target = FunctionTarget.parse(operator.function)
+        if target is None or target.file is None:
+            made.append(step)
+            continue
+        file = Path(target.file)
+        name = f"{FUNCTIONS}/{numbers.setdefault(file, len(numbers) + 1)}"
+        for each in with_imports([file], file.parent):
+            place = folder / name / each.relative_to(file.parent)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(each, place)
+        update = {"function": f"{name}/{file.name}:{target.name}"}
+        made.append(step._replace(operator=operator.model_copy(update=update)))
+    return tuple(made)

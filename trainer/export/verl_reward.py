@@ -37,6 +37,8 @@ STEPS = "scoring.yaml"
 """The file of the steps, beside the prompts and the reward function."""
 OPERATORS = "operators"
 """The folder of files that define some of them."""
+FUNCTIONS = "functions"
+"""The folder of files with reward functions that some of them call."""
 RESPONSE_COLUMNS = ("response_id", "response")
 """The columns of a response, beside the row of its prompt."""
 

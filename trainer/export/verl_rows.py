@@ -30,7 +30,7 @@ from ...pipelines.recipe.recipe import Recipe, load
 from ...pipelines.recipe.steps import Step
 from .rows import Prompts, as_chats, check_is_empty, prompts_of_dataset
 from .verl import chat_template_keys, with_own_columns, write_scoring
-from .verl_reward import OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
+from .verl_reward import FUNCTIONS, OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
 
 _FILES = (
     "train.parquet", "train.arrow", "validation.parquet", "validation.arrow", STEPS, "reward.py",
@@ -86,7 +86,7 @@ def export_rows(
         RejuiceError: the folder holds something, the rows have no prompt, or a column is not what
             verl reads.
     """
-    check_is_empty(folder, (*_FILES, OPERATORS) if _is_export(folder) else ())
+    check_is_empty(folder, (*_FILES, OPERATORS, FUNCTIONS) if _is_export(folder) else ())
     found = prompts_of_dataset(dataset)
     recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)

@@ -25,7 +25,7 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from ...operators.columns import CREDIT
+from ...operators.columns import CREDIT, NOT_APPLICABLE
 from ...operators.errors import DataError
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
@@ -256,12 +256,13 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     ) -> tuple[list[TrajectoryKey], dict[str, float]]:
         """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
         rollouts, curated = groups.close()
-        table = curated.table
+        table, others = curated.table, 0
         if table.num_rows:
             self.files.validate(step, held_out.name, table)
+            others = _of_other_tasks(table)
             # verl takes the mean of all rows, which one nan would make nan.
             table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
-        ungraded = rollouts.num_rows - table.num_rows
+        ungraded = rollouts.num_rows - table.num_rows - others
         if ungraded:
             responses = _counted(ungraded, "response")
             print(f"step {step}: {responses} of {held_out.name} without an accuracy")
@@ -448,6 +449,14 @@ class TrainingStep:
             "rejuice/tokens_sampled": tokens_sampled(parts),
             **{f"rejuice/seconds/{name}": value for name, value in seconds.items()},
         }
+
+
+def _of_other_tasks(table: pa.Table) -> int:
+    """Return how many rows no condition of a step that writes an accuracy matches."""
+    reasons = f"{ACCURACY}_missing"
+    if reasons not in table.column_names:
+        return 0
+    return int(pc.sum(pc.equal(table[reasons], NOT_APPLICABLE)).as_py() or 0)
 
 
 def _counted(number: int, what: str) -> str:

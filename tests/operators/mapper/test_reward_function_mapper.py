@@ -2,7 +2,12 @@ import json
 import logging
 import os
 import pickle
+import signal
+import subprocess
+import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -11,7 +16,7 @@ from each import check_each
 from rejuice.operators import DataError, RecipeError, RewardFunctionMapper, build
 from rejuice.operators.check import check_operator
 from rejuice.operators.errors import NotReadyError
-from rejuice.operators.functions.pool import close_pools
+from rejuice.operators.functions.pool import close_pools, stop_pools
 from rejuice.operators.mapper import reward_function_mapper
 
 VERL = """
@@ -95,6 +100,15 @@ def test_a_function_that_is_imported_is_found_where_it_is_defined(written):
     written(VERL, file="there.py")
     operator = written("from there import compute_score as mine", "mine")
     assert "reward_model" in operator.optional_reads()
+
+
+def test_a_file_that_a_function_is_imported_from_is_read_again_once_it_is_edited(written):
+    written(VERL, file="there.py")
+    before = written("from there import compute_score as mine", "mine")
+    assert before.reads() == ("response",)
+    written("def compute_score(response, answer): ...", file="there.py")
+    after = RewardFunctionMapper(function=before.function)
+    assert after.reads() == ("response", "answer")
 
 
 def test_components_of_keys(written):
@@ -362,6 +376,84 @@ def compute_score(response):
     pid = int((tmp_path / "pid").read_text())
     while is_running(pid):  # Killed, and soon reaped.
         time.sleep(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answers", [True, False], ids=["while it waits", "in a call"])
+def test_what_a_function_starts_ends_with_a_parent_that_is_killed(written, tmp_path, answers):
+    source = f"""
+import os, subprocess, time
+def compute_score(response):
+    child = subprocess.Popen(["sleep", "600"])
+    open({str(tmp_path / "pid.new")!r}, "w").write(str(child.pid))
+    os.replace({str(tmp_path / "pid.new")!r}, {str(tmp_path / "pid")!r})
+    time.sleep({0 if answers else 600})
+    return 1
+"""
+    function = written(source).function
+    parent = f"""
+import time
+import pyarrow as pa
+from rejuice.operators import RewardFunctionMapper
+RewardFunctionMapper(function={function!r}).apply(pa.table({{"response": ["a"]}}))
+print(flush=True)
+time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        if answers:
+            process.stdout.readline()
+        while not (tmp_path / "pid").exists():
+            time.sleep(0.01)
+        process.kill()
+    pid = int((tmp_path / "pid").read_text())
+    while is_running(pid):  # Killed, and soon reaped.
+        time.sleep(0.01)
+
+
+WAITING = """
+import os, time
+def compute_score(response):
+    with open({calls!r}, "a") as file:
+        file.write("x")
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def waiting(written, tmp_path, monkeypatch):
+    """An operator of two processes whose calls wait, and the file with a letter for each call."""
+    monkeypatch.setattr("rejuice.operators.functions.pool.usable_cores", lambda: 2)
+    calls = tmp_path / "calls"
+    return written(WAITING.format(calls=str(calls)), timeout_s=3), calls
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_stops_all_calls(waiting):
+    operator, calls = waiting
+
+    def interrupt():
+        while not calls.exists():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        operator.apply(rows(*"abcdefgh"))
+    assert len(calls.read_text()) < 8
+
+
+@pytest.mark.slow
+def test_calls_in_other_threads_are_stopped(waiting):
+    operator, calls = waiting
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(operator.apply, rows(*"abcdefgh"))
+        while not calls.exists():
+            time.sleep(0.01)
+        stop_pools()
+        with pytest.raises(InterruptedError, match=r"mine.py:compute_score were stopped"):
+            running.result()
+    assert len(calls.read_text()) < 8
 
 
 def is_running(pid):

@@ -176,8 +176,9 @@ def test_the_code_of_a_run_is_graded_by_one_verifier_only(rejuice, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("confined", [True, False])
 def test_weak_tests_of_programs_are_named(rejuice, tmp_path, monkeypatch, confined):
-    grading = {"unit_test_mapper": {"tests": "tests", "style": "assert"}}
-    path = write_tiny(tmp_path, [*PROCESS[:2], grading])
+    grading = {"tests": "tests", "style": "assert", "where": {"question": "Square it."}}
+    other = {"math_verify_mapper": {"where": {"question": "Add."}}}
+    path = write_tiny(tmp_path, [*PROCESS[:2], {"unit_test_mapper": grading}, other])
     tests = [
         "assert f(3) == 9",
         "assert f(3).startswith('\x1b[2J')",
@@ -185,7 +186,9 @@ def test_weak_tests_of_programs_are_named(rejuice, tmp_path, monkeypatch, confin
         "assert not f(1) > 2",
     ]
     row = {"question": "Square it.", "answer": "9", "responses": ["def f(x): return x * x"] * 2}
-    (tmp_path / "data.jsonl").write_text(json.dumps({**row, "tests": tests}) + "\n")
+    added = {"question": "Add.", "answer": "9", "responses": ["9"] * 2, "tests": ["not Python("]}
+    rows = [{**row, "tests": tests}, added]
+    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
     run(load(path))
     if not confined:
         fail = RecipeError("this machine cannot confine programs", "use another")

@@ -77,12 +77,15 @@ def test_report_view_and_explain_of_a_run(rejuice, recipe_file):
     path = recipe_file(PROCESS, ROWS)
     code, out, _ = rejuice("run", path)
     assert (code, "not_applicable" in out, "missing rewards" in out) == (0, False, False)
-    export = "out/curated.parquet"
-    _, out, _ = rejuice("report", export)
-    assert out.splitlines()[-2:] == [
+    sources = [
         "source a: 1 prompts, 2 responses; pass rate 0.500, reward 0.500",
         "source b: 2 prompts, 4 responses; pass rate 0.500, reward 0.500",
     ]
+    assert [line for line in out.splitlines() if line.startswith("source ")] == sources
+    assert "source" not in rejuice("run", path, "-q")[1]
+    export = "out/curated.parquet"
+    _, out, _ = rejuice("report", export)
+    assert out.splitlines()[-2:] == sources
     assert rejuice("view", export, "--no_open")[0] == 0
     _, out, _ = rejuice("explain", export, "q0")
     assert "01_format_reward_mapper: is not about it, but where data_source is a" in out

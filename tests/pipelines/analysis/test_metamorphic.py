@@ -35,7 +35,7 @@ def rows_of(pairs):
     known = [(a or "", b) for a, b in pairs]
     verdicts = metamorphic._graded(known, MathVerifyMapper())
     table = pa.table({"extracted_answer": answers, "reference": references, "verdict": verdicts})
-    return GradedRows(table, "math_verify_mapper", MathVerifyMapper(), 0)
+    return GradedRows(table, "math_verify_mapper", (MathVerifyMapper(),), 0)
 
 
 def checked(pairs=PAIRS, seed=0):
@@ -121,7 +121,7 @@ def test_pairs_that_this_project_did_not_write(shared_data):
             if each.verdict in ("correct", "wrong_answer")]  # fmt: skip
     columns = zip(*((each.answer, gold, each.verdict) for each, gold in kept), strict=True)
     table = pa.table(dict(zip(("extracted_answer", "reference", "verdict"), columns, strict=True)))
-    graded = GradedRows(table, "math_verify_mapper", MathVerifyMapper(), 0)
+    graded = GradedRows(table, "math_verify_mapper", (MathVerifyMapper(),), 0)
     result = metamorphic_checks(graded, MathVerifyMapper(), 0)
     assert result.pairs > 500
     assert {each[1:3] for each in result.failing} <= {

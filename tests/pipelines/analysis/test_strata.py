@@ -59,7 +59,7 @@ def test_a_sample_has_its_size_and_no_stratum_is_left_out(sizes, sample):
 def test_draws_are_seeded():
     n = 2_000
     table = pa.table({"set": ["a"] * n, "prompt_id": [str(at // 8) for at in range(n)]})
-    graded = GradedRows(table, "", None, 0)
+    graded = GradedRows(table, "", (), 0)
     strata_N = np.array([0] * 1_000 + [3] * 1_000)
     rows = draw(graded, strata_N, 100, 0)
     assert rows == draw(graded, strata_N, 100, 0) == sorted(set(rows))
@@ -68,7 +68,7 @@ def test_draws_are_seeded():
     drawn = np.concatenate([draw(graded, strata_N, 100, seed) for seed in range(200)])
     often = np.bincount(drawn, minlength=n)  # Each row 10 times, in the mean.
     assert 8 < often.std() ** 2 < 11
-    assert not draw(GradedRows(table.slice(0, 0), "", None, 0), strata_N[:0], 100, 0)
+    assert not draw(GradedRows(table.slice(0, 0), "", (), 0), strata_N[:0], 100, 0)
 
 
 def test_one_stratum_is_wilson():

@@ -87,9 +87,32 @@ def test_verdicts_of_a_dataset_have_no_operator(tmp_path):
     (tmp_path / "data.jsonl").write_text(json.dumps({**row, "response_id": "b"}) + "\n")
     run(load(path))
     graded = graded_in(tmp_path)
-    assert (graded.verifier, graded.operator) == ("the dataset", None)
+    assert (graded.verifier, graded.operators) == ("the dataset", ())
     # Its answers are extracted for math-verify.
     assert recheck(graded) == ["correct"]
+
+
+def test_verifiers_of_different_rows_are_all_named(tmp_path):
+    easy = {"math_verify_mapper": {"where": {"level": "easy"}, "timeout": 4.0}}
+    hard = {"math_verify_mapper": {"where": {"level": ["hard", "harder"]}}}
+    path = write_tiny(tmp_path, [*PROCESS[:2], easy, hard])
+    rows = [
+        {**row, "level": level} for row, level in zip(ROWS, ("easy", "hard", "hard"), strict=True)
+    ]
+    (tmp_path / "data.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    run(load(path))
+    graded = graded_in(tmp_path)
+    assert graded.verifier == (
+        "math_verify_mapper (level is easy) and math_verify_mapper_2 (level is hard or harder)"
+    )
+    assert [each.timeout for each in graded.operators] == [4.0, 5.0]
+    assert graded.table.num_rows == 12
+
+
+def test_what_a_later_verifier_writes_in_all_rows_is_not_of_those_before(tmp_path):
+    first = {"math_verify_mapper": {"where": {"question": "What is 3 + 4?"}}}
+    run_tiny(tmp_path, [*PROCESS[:2], first, {"math_verify_mapper": {"timeout": 4.0}}])
+    assert graded_in(tmp_path).verifier == "math_verify_mapper_2"
 
 
 @pytest.mark.slow

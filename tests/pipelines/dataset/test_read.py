@@ -116,6 +116,22 @@ def test_several_grouping_columns_a_change_in_any_starts_a_group(dataset, tmp_pa
     assert [len(chunk) for chunk in chunks] == [2, 1, 1]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_each_list_of_grouping_columns_is_of_the_rows_that_have_them(tmp_path, kind):
+    """`x` differs in each row, and is of no list."""
+    columns = {
+        "q": ["a", "a", "b", "b", None, None, None, None, None],
+        "i": ["k", "k", "k", None, None, None, None, None, None],
+        "p": [None, None, None, None, "a", "a", "b", None, None],
+        "x": list(range(9)),
+    }
+    path = write(tmp_path / f"data.{kind}", pa.table(columns))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(read_module.read_batches.__kwdefaults__, "rows", 2)
+        chunks = read(path, tmp_path, 1, (("q", "i"), ("p",), ("absent",)))
+    assert [len(chunk) for chunk in chunks] == [2, 1, 1, 2, 1, 1, 1]
+
+
 def test_groups_of_messages_and_nulls(dataset, tmp_path):
     prompts = [None, None, [{"role": "user"}], [{"role": "user"}], []]
     folder = dataset(a_jsonl=lines(*({"p": p} for p in prompts)))

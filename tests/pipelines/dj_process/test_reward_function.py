@@ -14,10 +14,10 @@ def no_process_is_left():
     close_pools()
 
 
-def test_the_same_rewards(tmp_path, monkeypatch):
+def test_the_same_rewards(tmp_path):
     source = "def short(response, limit=3, share=None): return None if share is None else share + (len(response) < limit)"  # fmt: skip
     (tmp_path / "mine.py").write_text(source)
-    monkeypatch.chdir(tmp_path)  # Where `dj-process` looks.
+    # In the folder of the recipe, which is not the working directory.
     step = {"function": "mine.py:short", "component": "short", "reward_kwargs": {"limit": 5}}
     rows = check_equal(written(tmp_path, [{"reward_function_mapper": step}]))
     assert {row["reward_short_missing"] for row in rows} == {None, "no_value"}

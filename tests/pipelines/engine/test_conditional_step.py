@@ -26,6 +26,7 @@ from rejuice.operators import (
 )
 from rejuice.operators.columns import NOT_APPLICABLE
 from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.report import check_not_empty, retry_hints
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
@@ -231,6 +232,36 @@ def _run(recipe_file, process, rows, **head):
     recipe = load(recipe_file(process, rows, **head))
     report = engine.run(recipe, chunk_rows=head.pop("chunk_rows", 2))
     return recipe, report, pq.read_table(recipe.head.export_path)
+
+
+def test_rows_that_no_template_is_for_may_lie_between_prompts(recipe_file):
+    rows = [{"source": s, "question": f"{at}?", "answer": "1"} for at, s in enumerate("bababb")]
+    _, _, found = _run(recipe_file, [{"prompt_template_mapper": {"where": A}}], rows)
+    has_prompt = [prompt is not None for prompt in found["prompt_id"].to_pylist()]
+    assert has_prompt == [False, True, False, True, False, False]
+
+
+def test_templates_of_different_columns_make_chunks_of_whole_groups(recipe_file):
+    names = {"a": ("question", "answer"), "b": ("problem", "solution")}
+    rows = [
+        {
+            "source": source,
+            names[source][0]: f"{source}{at}?",
+            names[source][1]: "1",
+            "verdict": verdict,
+        }
+        for source in "ab"
+        for at in range(4)
+        for verdict in ("correct", "incorrect")
+    ]
+    steps = [
+        {"prompt_template_mapper": {"question": q, "reference": a, "where": {"source": source}}}
+        for source, (q, a) in names.items()
+    ]
+    recipe, _, found = _run(recipe_file, [*steps, "group_stats_mapper"], rows)
+    plan = Plan.open(recipe, recipe.head.export_path.parent / ".rejuice", 2)
+    assert list(plan.source.rows) == [2] * 8
+    assert found["group_n"].to_pylist() == [2] * 16
 
 
 def test_a_step_without_a_row_of_its_own_ends_no_run(recipe_file):

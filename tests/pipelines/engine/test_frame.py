@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
 from rejuice.operators.operator import surviving_rows
-from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.frame import Frame, GroupStarts, check_contiguous
 
 VALUES = {
     pa.int64(): st.none() | st.integers(-5, 5),
@@ -148,3 +148,10 @@ def test_an_untouched_column_is_not_copied():
     assert after.select(["wide"])["wide"].chunk(0).buffers()[2].address == (
         table["wide"].chunk(0).buffers()[2].address
     )
+
+
+def test_rows_without_a_prompt_are_no_group():
+    frame = Frame.of(pa.table({"prompt_id": [None, "p", None, None, "q", None]}))
+    found = GroupStarts.of(frame, 10)
+    assert found.rows_G.tolist() == [11, 14]
+    check_contiguous([found])

@@ -221,6 +221,21 @@ def test_the_columns_that_make_groups(recipe_file):
     assert set(columns(prompt_id=text, q=text, a=text)) == {"q", "a"}
 
 
+def test_the_columns_that_make_groups_of_several_templates(recipe_file):
+    def templates(**questions):
+        fields = {
+            source: {"question": name, "reference": "a"} for source, name in questions.items()
+        }
+        steps = [{**each, "where": {"source": source}} for source, each in fields.items()]
+        return load(recipe_file([{"prompt_template_mapper": each} for each in steps]))
+
+    schema = pa.schema(dict.fromkeys(("q", "p", "source"), pa.string()))
+    assert group_columns(templates(x="q"), schema) == ("q",)
+    assert group_columns(templates(x="q", y="p"), schema) == (("q",), ("p",))
+    schema = schema.append(pa.field("a", pa.string()))
+    assert group_columns(templates(x="q", y="p"), schema) == ("a",)
+
+
 # Stages and replay
 
 

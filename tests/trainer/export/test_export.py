@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, RecipeError, RejuiceError
+from rejuice.operators.functions.pool import close_pools
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.cli.export import app
 from rejuice.pipelines.dataset.write import mark_written
@@ -207,6 +208,35 @@ def test_a_folder_with_operators_of_the_recipes_own_can_be_moved_too(recipe, tmp
     assert document["custom_operator_paths"] == ["operators/1"]
     info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
     assert RowReward(tmp_path / "elsewhere")(RIGHT, info)["score"] == 1.25
+
+
+@pytest.mark.slow
+def test_a_folder_with_a_reward_function_can_be_moved_too(recipe, tmp_path):
+    files = {
+        "mine.py": "import beside\ndef compute_score(response): return beside.VALUE\n",
+        "beside.py": "def __getattr__(name):\n    from used.part import VALUE\n    return VALUE\n",
+        "used/part.py": "VALUE = 0.25\n",
+        "unused.py": "",
+        "data/unused.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "code" / name).write_text(text)
+    step = {"function": f"{tmp_path}/code/mine.py:compute_score"}
+    again = {**step, "component": "again"}
+    total = {"reward_sum_mapper": {"weights": {"function": 1.0, "again": 2.0}}}
+    requested = recipe({"reward_function_mapper": step}, {"reward_function_mapper": again}, total)
+    export_verl(requested, tmp_path / "export")
+    export_verl(requested, tmp_path / "export")  # Over an earlier one.
+    shutil.move(tmp_path / "export", tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "code")
+    made = tmp_path / "elsewhere" / "functions"
+    copied = sorted(str(each.relative_to(made)) for each in made.rglob("*.py"))
+    assert copied == ["1/beside.py", "1/mine.py", "1/used/part.py"]
+    assert str(tmp_path) not in (tmp_path / "elsewhere" / "scoring.yaml").read_text()
+    info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
+    assert RowReward(tmp_path / "elsewhere")(RIGHT, info)["score"] == 0.75
+    close_pools()
 
 
 def test_a_policy_that_judges_is_not_for_stock_verl(recipe, tmp_path):

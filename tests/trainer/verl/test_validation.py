@@ -185,6 +185,19 @@ def test_each_set_is_graded_and_reported_apart(sets, capsys):
     assert "step 3: 1 response of first without an accuracy" in capsys.readouterr().out
 
 
+def test_a_response_that_no_step_is_to_grade_is_not_ungraded(stage, capsys):
+    scripted = {"scripted_mapper": {"where": {"response": ["1", "0", "timeout"]}}}
+    run = stage([scripted, *PLAIN[1:]])
+    run.ask([0, 1, 2], "val", 3)
+    run.answer({0: ["1"], 1: ["timeout"], 2: ["another task"]}, "val", 3)
+    batch, _ = run.sample(3, 3, "val")
+    assert run.rewards(batch) == [1.0]
+    [(_, logged)] = run.trainer.logged
+    ungraded = [value for name, value in logged.items() if name.endswith("/ungraded")]
+    assert ungraded == [1.0]
+    assert ": 1 response of " in capsys.readouterr().out
+
+
 def test_the_prompts_say_how_they_are_sampled_also_after_a_resume(sets):
     from rejuice.trainer.launch.prompts import write_prompts
 
