@@ -165,9 +165,7 @@ def check(
         warn(line)
     warn_of_groups(offline if training is None else loaded.in_training(), columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
-    replays = training is not None and training.replay is not None
-    steps = loaded.in_training().steps
-    if line := credit_line(steps, trains=training is not None, replays=replays):
+    if line := credit_line(loaded.in_training().steps, training):
         typer.echo(line)
     for line in left_out:
         typer.echo(line)

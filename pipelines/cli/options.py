@@ -158,12 +158,11 @@ def warn_of_groups(
 
 def tell_of_credit(recipe: Recipe, *, quiet: bool, err: bool = False) -> None:
     """Print that training adds the step that gives the advantage, if it does."""
-    from ..recipe.steps import adds_credit, credit_line, credit_parts
+    from ..recipe.steps import adds_credit, credit_line
 
     train = recipe.head.train
     if quiet or train is None:
         return
     steps = recipe.in_training().steps
-    if any(map(adds_credit, credit_parts(steps).values())):
-        replays = train.replay is not None
-        typer.echo(credit_line(steps, trains=True, replays=replays), err=err)
+    if adds_credit(steps, train):
+        typer.echo(credit_line(steps, train), err=err)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 from pydantic import ConfigDict
@@ -33,6 +33,9 @@ from ..data_juicer.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError
 from ..data_juicer.steps import step as foreign_step
 from .head import Head, found_file
+
+if TYPE_CHECKING:
+    from .train import Train
 
 # --- Stored operator ------------------------------------------------------------------
 # A step of a stored recipe whose code is not run: its name, its fields and what it wrote.
@@ -402,42 +405,51 @@ def credit_step(steps: Sequence[Step]) -> Step | None:
     return found[-1] if found else None
 
 
-def credit_parts(steps: Sequence[Step]) -> dict[str, Sequence[Step]]:
-    """Return the steps that give answers their credit, and those that give it to judgements."""
-    sampling = [at for at, step in enumerate(steps) if is_sampling(step.operator)]
-    if len(sampling) < 2:
-        return {"": steps}
-    return {" of answers": steps[: sampling[-1]], " of judgements": steps[sampling[-1] :]}
+def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
+    """Return whether some step writes a reward that trains, and none the advantage of it.
+
+    Training then adds `grpo_advantage_mapper`. The arguments are those of `credit_line`.
+    """
+    parts = _credit_parts(steps, train)
+    return train is not None and any(
+        credit_step(own) is None and _gives_reward(own) for own in parts.values()
+    )
 
 
-def adds_credit(steps: Sequence[Step]) -> bool:
-    """Return whether steps write a reward and no advantage, so that training adds that of GRPO."""
-    return credit_step(steps) is None and any("reward" in s.operator.writes() for s in steps)
-
-
-def credit_line(steps: Sequence[Step], *, trains: bool, replays: bool = False) -> str:
+def credit_line(steps: Sequence[Step], train: Train | None) -> str:
     """Return which steps give the rows their credit; empty where nothing is rewarded.
 
     Args:
         steps: those of a recipe.
-        trains: whether the recipe has a `train:` section.
-        replays: whether it trains on stored rows.
+        train: its `train:` section, if it has one.
     """
-    lines = (
-        _credit_line(own, whose, trains=trains, replays=replays)
-        for whose, own in credit_parts(steps).items()
-    )
-    return " ".join(filter(None, lines))
+    parts = _credit_parts(steps, train)
+    return " ".join(filter(None, (_credit_line(own, of, train) for of, own in parts.items())))
 
 
-def _credit_line(steps: Sequence[Step], whose: str, *, trains: bool, replays: bool) -> str:
+def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Sequence[Step]]:
+    """The steps that give answers their credit, and those that give it to judgements."""
+    sampling = [at for at, step in enumerate(steps) if is_sampling(step.operator)]
+    if len(sampling) < 2:
+        return {"": steps}
+    judgements = {" of judgements": steps[sampling[-1] :]}
+    if train is not None and train.schedule == "self_verify":
+        return judgements
+    return {" of answers": steps[: sampling[-1]], **judgements}
+
+
+def _gives_reward(steps: Sequence[Step]) -> bool:
+    return any("reward" in step.operator.writes() for step in steps)
+
+
+def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
     written = {name: step for step in steps for name in step.operator.writes()}
     if credit_step(steps) is None:
-        if not (trains and adds_credit(steps)):
+        if train is None or not _gives_reward(steps):
             return ""
         line = f"No step writes the advantage{whose}: in training, "
         stored = "the stored one is taken, or if there is none, "
-        line += f"{stored if replays else ''}grpo_advantage_mapper is added"
+        line += f"{stored if train.replay else ''}grpo_advantage_mapper is added"
     else:
         of_turns, of_row = written.get("turn_advantage"), written.get("advantage")
         named = [f"{step.number} {step.name}" for step in (of_turns, of_row) if step]

@@ -3,7 +3,8 @@
 import pytest
 
 from rejuice.operators.registry import build, find
-from rejuice.pipelines.recipe.steps import credit_line, number_steps
+from rejuice.pipelines.recipe.steps import adds_credit, credit_line, number_steps
+from rejuice.pipelines.recipe.train import Train
 
 SUM = {"reward_sum_mapper": {"weights": {"accuracy": 1.0}}}
 GRPO = {"grpo_advantage_mapper": {}}
@@ -39,15 +40,26 @@ ADDED = "in training, grpo_advantage_mapper is added"
     ],
 )
 def test_it_names_the_steps(steps, line):
-    assert credit_line(_numbered(steps), trains=True) == line
+    assert credit_line(_numbered(steps), Train()) == line
+    assert (credit_line(_numbered(steps), None) == line) == (ADDED not in line)
 
 
 def test_a_replay_takes_what_is_stored():
-    line = credit_line(_numbered([SUM]), trains=True, replays=True)
+    line = credit_line(_numbered([SUM]), Train(replay="stored.parquet"))
     assert line == (
         "No step writes the advantage: in training, the stored one is taken, or if there is none, "
         "grpo_advantage_mapper is added."
     )
+
+
+def test_answers_that_do_not_train_have_no_line():
+    steps = _numbered([ROLLOUT, SUM, JUDGE, SUM, GRPO])
+    train = Train(schedule="self_verify")
+    assert credit_line(steps, train) == (
+        "The advantage of judgements is that of step 5 grpo_advantage_mapper."
+    )
+    assert not adds_credit(steps, train)
+    assert adds_credit(steps, Train(schedule="mixed"))
 
 
 def _numbered(steps):
