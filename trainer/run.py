@@ -238,6 +238,34 @@ def recorded_error(folder: Path) -> RecordedError | None:
         return None
 
 
+# --- An end before the last step ------------------------------------------------------
+
+ENDED_FILE = "ended.json"
+"""File in the folder of a run that has ended early, and not by an error."""
+
+
+class EarlyEnd(NamedTuple):
+    """Why a run has ended before its last step."""
+
+    step: int  # the last one
+    steps: int  # how many there were to be
+    why: str
+
+
+def write_early_end(folder: Path, end: EarlyEnd) -> None:
+    """Keep why a run ends early."""
+    (folder / ENDED_FILE).write_text(json.dumps(end._asdict()) + "\n", "utf-8")
+
+
+def early_end(folder: Path) -> EarlyEnd | None:
+    """Return why a run has ended early; None if it has not."""
+    try:
+        found = parse_json((folder / ENDED_FILE).read_text("utf-8"))
+        return EarlyEnd(int(found["step"]), int(found["steps"]), str(found["why"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _recorded(error: Exception) -> RecordedError:
     # Of an error in another process Ray gives its whole traceback as text, and the error as cause.
     error = getattr(error, "cause", None) or error

@@ -317,6 +317,10 @@ class Train(Config):
     """Dynamic sampling: how often a step may sample more prompts to replace groups that the
     recipe has dropped or, where a step trains on judgements alone, until there are as many
     verification prompts as the target of `label_balance_selector`. 0: train on what there is."""
+    stop_without_signal: NonNegativeInt = 10
+    """Training ends after so many steps in a row in which no group has a signal: all prompts are
+    solved, or none is. Such a step leaves the policy as it is if no row of it can train. 0: it
+    never ends early."""
     on_failed_session: OnFailedSession = "drop_row"
     """What becomes of the other responses to a prompt if the sampling of one, in verl its session,
     has failed. `drop_row`: they are trained on, as in stock verl. `drop_group`: they are not."""

@@ -325,8 +325,16 @@ class Trainer:
         self.actor_rollout_wg = SimpleNamespace(set_loss_fn=self.losses.append)
         self.config = SimpleNamespace(
             actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
-            trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1),
+            trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1, save_freq=50, test_freq=-1),
         )
+        self.total_training_steps = 100
+
+    def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
+        """A step of verl; tests call the buffer themselves."""
+        raise NotImplementedError
+
+    def _compute_metrics(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError
 
     def _log(self, data: dict[str, float], step: int) -> None:
         self.logged.append((step, data))

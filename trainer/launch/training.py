@@ -28,7 +28,15 @@ from ..cpu.fork_server import PYTHON, PreloadServer, is_given
 from ..report import metrics
 from ..report.curves import draw
 from ..report.watch import figures, left_out_lines, spell, validation_figures
-from ..run import ERROR_FILE, RUN_VARIABLE, WEIGHTS, TrainingRun, is_prepared
+from ..run import (
+    ENDED_FILE,
+    ERROR_FILE,
+    RUN_VARIABLE,
+    WEIGHTS,
+    TrainingRun,
+    early_end,
+    is_prepared,
+)
 from . import checkpoints, verl_config
 from .checks import check_training
 from .prompts import write_prompts
@@ -37,7 +45,7 @@ from .verl_config import environment, overrides
 _MAIN = ["-m", "verl.trainer.main_ppo"]
 _END_OF_FILE = "END_OF_VERL_CONFIG"
 _OUTPUTS = (
-    "steps", "validations", "tensorboard", "verl.log", ERROR_FILE, "metrics.jsonl",
+    "steps", "validations", "tensorboard", "verl.log", ERROR_FILE, ENDED_FILE, "metrics.jsonl",
     "metrics.earlier.jsonl", "prompts",
 )  # fmt: skip
 """What a run writes; last the folder by which `is_prepared` recognises a run."""
@@ -107,7 +115,9 @@ def finished_at(run: TrainingRun) -> int | None:
         return None
     trained = [point.step for point in metrics.read(run.folder) if point.trained]
     step = checkpoints.last(run.folder) if run.config.save_every else max(trained, default=None)
-    if step is None or step < run.config.steps or not trained:
+    end = early_end(run.folder)
+    ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
+    if step is None or not (step >= run.config.steps or ended) or not trained:
         return None
     given = yaml.safe_load(dump(_absolute(run.recipe)))
     try:
@@ -189,7 +199,8 @@ def launch(
     """
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
-    (run.folder / ERROR_FILE).unlink(missing_ok=True)
+    for name in (ERROR_FILE, ENDED_FILE):
+        (run.folder / name).unlink(missing_ok=True)
     shared = run.config.profile == "cpu" and is_given()
     python = PYTHON if fork_server is not None or shared else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, signals_interrupt():
@@ -375,6 +386,8 @@ def show(folder: Path, name: str, console: Console) -> None:
         if known:
             table.add_row(Text(figure.name), *(Text(figure.text(known[at])) for at in (0, -1)))
     console.print(table)
+    if (end := early_end(folder)) is not None:
+        _print(console, f"ended after step {end.step} of {end.steps}: {end.why}")
     for line in left_out_lines(folder):
         _print(console, line)
     for what, path in _places(folder):

@@ -287,6 +287,10 @@ class StepPart(NamedTuple):
         found["values"] = values_table(self.rollouts, self.recipe, self.curated.written)
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
+    def reasons(self) -> set[str]:
+        """Return the reasons for which rows were dropped."""
+        return {*self.curated.decisions["reason"].to_pylist()}
+
     @property
     def trained(self) -> pa.Table:
         """Its rows that train."""
@@ -356,6 +360,22 @@ def tokens_sampled(parts: Iterable[StepPart]) -> int:
     """Count the tokens that all parts of a step have sampled, dropped rows included."""
     lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
+
+
+_NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})
+
+
+def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
+    """Return whether no row of a step can train because groups are all right or all wrong.
+
+    Either a filter has dropped them for it, or no answer gives a verification prompt. Where other
+    reasons have left nothing, it is an error.
+    """
+    judged = parts.get("verify")
+    if judged is not None and not judged.rollouts.num_rows and not judged.groups.failed:
+        return bool(parts[""].rollouts.num_rows)
+    reasons = {each for part in parts.values() for each in part.reasons()}
+    return not _NO_SIGNAL.isdisjoint(reasons)
 
 
 def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:

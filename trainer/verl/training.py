@@ -31,7 +31,7 @@ from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
-from ..run import TrainingRun, errors_recorded, plan_step
+from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import LossSettings, TrajectoryKey
@@ -56,6 +56,7 @@ from .groups import (
     drop_untrainable,
     format_drop_counts,
     give_credit,
+    lacks_signal,
     nothing_to_train_on,
     number_of_groups,
     release_validation,
@@ -88,23 +89,33 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
+        self.trainer.allow_skips()
         self._pool = threads()
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
         self.samples = SampleTables(self.run)
-        self._has_loss = False
+        self._has_loss = self._ends = False
+        self._without_signal = 0  # steps in a row
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
-        """The trajectories to train on, or to validate on, once their groups are complete."""
+        """The trajectories to train on, or to validate on, once their groups are complete.
+
+        Raises:
+            StepSkippedError: no group has a signal; `VerlTrainer` leaves the update out.
+        """
         with errors_recorded(self.run.folder):
             self._set_loss()
             if partition_id == "val":
                 return self._validate(global_steps, batch_size)
             if self.run.config.replay:
-                return self._replay(
+                batch, figures = self._replay(
                     global_steps, super().sample(global_steps, partition_id, batch_size)
                 )
-            return self._train(global_steps, batch_size)
+            else:
+                batch, figures = self._train(global_steps, batch_size)
+        if not batch.keys:
+            raise StepSkippedError(figures)
+        return batch, figures
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
@@ -113,8 +124,29 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if step.plan.judgements:
             step.sample_judgements()
         batch = step.release_to_verl()
-        step.write_files()
-        return batch, step.all_figures()
+        figures = step.all_figures()
+        signal = [v for name, v in figures.items() if name.endswith("groups_without_signal")]
+        self._count(number, bool(batch.keys) and min(signal, default=1.0) < 1)
+        step.write_files(last=self._ends)
+        return batch, figures
+
+    def _count(self, number: int, has_signal: bool) -> None:
+        """End training once so many steps in a row had no signal."""
+        self._without_signal = 0 if has_signal else self._without_signal + 1
+        most = self.run.config.stop_without_signal
+        if not most or self._without_signal < most:
+            return
+        steps = f"{most} steps in a row" if most > 1 else "this step"
+        found = f"no group of {steps} has a signal"
+        if self._without_signal >= number:
+            right = "prompts need right and wrong responses: look at them, or take easier ones"
+            raise DataError(f"step {number}: {found}, the first one included", right)
+        if number < self.run.config.steps:
+            print(f"step {number}: {found}, so training ends here")
+            self._ends = True
+            end = EarlyEnd(number, self.run.config.steps, found)
+            write_early_end(self.run.folder, end)
+            self.trainer.end_after(number)
 
     def _replay(self, number: int, batch: _Batch) -> _Batch:
         """Give stored groups the credit of the recipe's steps; what does not train is cleared."""
@@ -126,6 +158,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if dropped:
             tq.kv_clear(partition_id="train", keys=dropped)
         self.hand_over(rows, rewards=False)
+        self._count(number, any(each.any() for each in rows.advantages))
         tag_of = dict(zip(meta.keys, meta.tags, strict=True))
         return _batch("train", rows.keys, {key: tag_of[str(key)] for key in rows.keys}), figures
 
@@ -408,15 +441,18 @@ class TrainingStep:
     def release_to_verl(self) -> KVBatchMeta:
         """Write what the update needs of the rows that train, and clear all others.
 
+        There is no row where no group has a signal.
+
         Raises:
-            DataError: no row can train.
+            DataError: no row can train, for another reason.
         """
         with self._clock("write"):
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)
-            if not rows.keys:
+            if rows.keys:
+                self._buffer.hand_over(rows)
+            elif not lacks_signal(self.parts):
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
-            self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
                 clear_others(part.groups, found.keys, "train")
         if self._run.split.agents is not None:
@@ -424,13 +460,13 @@ class TrainingStep:
         tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
         return _batch("train", rows.keys, tags)
 
-    def write_files(self) -> None:
+    def write_files(self, *, last: bool) -> None:
         """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
         files = self._buffer.files
         for name, part in self.parts.items():
             recipe = self._run.step_recipe(self.number, part.recipe, name)
             files.keep(self.number, name, part.tables, recipe)
-        if self.number >= self._run.config.steps:
+        if last or self.number >= self._run.config.steps:
             files.wait()  # No later step would report that they could not be written.
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer)
 
@@ -477,6 +513,14 @@ def _batch(
 # trainer, through which the rest is reached: nothing public leads there.
 
 
+class StepSkippedError(Exception):
+    """A step has nothing to train on; `figures` are those that are logged of it."""
+
+    def __init__(self, figures: Mapping[str, float]) -> None:
+        super().__init__("the step has nothing to train on")
+        self.figures = figures
+
+
 class VerlTrainer:
     """The trainer to which a replay buffer belongs.
 
@@ -517,6 +561,40 @@ class VerlTrainer:
         trainer = self._trainer
         settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
+
+    def allow_skips(self) -> None:
+        """Let a step without a batch pass without an update: verl has no such step."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_without_a_batch_passes_verls_loop
+        trainer = self._trainer
+        step, compute_metrics = trainer.step, trainer._compute_metrics
+
+        def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+            try:
+                return step(metrics, timing_raw)
+            except StepSkippedError as skipped:
+                trainer.on_sample_end()
+                metrics.update(skipped.figures)
+                return KVBatchMeta(partition_id="train", keys=[], tags=[])
+
+        def metrics_of(
+            batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], **at: Any
+        ) -> None:
+            if batch.keys:
+                compute_metrics(batch, metrics, timing_raw, **at)
+                return
+            metrics.update({f"timing_s/{name}": value for name, value in timing_raw.items()})
+            metrics["training/global_step"] = at["global_steps"]
+
+        trainer.step, trainer._compute_metrics = step_or_skip, metrics_of
+
+    def end_after(self, step: int) -> None:
+        """Make a step that is being sampled the last one, with its checkpoint and validation."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_without_a_batch_passes_verls_loop
+        trainer = self._trainer
+        trainer.total_training_steps = step
+        for name in ("save_freq", "test_freq"):
+            if getattr(trainer.config.trainer, name) > 0:
+                setattr(trainer.config.trainer, name, 1)
 
     def set_mini_batch_size(self, rows: int, updates: int) -> int:
         """Split the rows of a step into as many optimizer updates as the recipe has.

@@ -240,6 +240,8 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     from rejuice.trainer.verl.training import RecipeBuffer
 
     class Trainer:
+        step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
+
         def __init__(self):
             self.config, self.trainer_mode, self.requested = composed(profile=profile), "sync", []
 
@@ -315,6 +317,51 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     # Few rows give fewer updates: each takes a multiple of n.
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n, updates=2) == 1
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n + 1, updates=4) == 2
+
+
+def test_a_step_without_a_batch_passes_verls_loop(verl, composed):
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from rejuice.trainer.verl.training import StepSkippedError, VerlTrainer
+
+    class Trainer:
+        config = composed(prompts_per_step=8, save_every=7, validate_every=9)
+        parameter_sync_step, total_training_steps, ended = 1, 40, 0
+        step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
+
+        def refill(self, prompts):
+            return prompts
+
+        def prepare_step(self):
+            return {}
+
+        def on_sample_end(self):
+            self.ended += 1
+
+        def _step_once(self, metrics, timing_raw, sample_batch_size):
+            raise StepSkippedError({"rejuice/groups": 0.0})
+
+    trainer, metrics = Trainer(), {}
+    made = VerlTrainer(trainer.refill)
+    made.allow_skips()
+    batch = trainer.step(metrics, {})
+    trainer._compute_metrics(batch, metrics, {"step": 2.0}, global_steps=3, epoch=0)
+    assert (batch.keys, trainer.ended) == ([], 1)
+    assert metrics == {"rejuice/groups": 0.0, "timing_s/step": 2.0, "training/global_step": 3}
+    made.end_after(3)
+    assert trainer.total_training_steps == 3
+    assert (trainer.config.trainer.save_freq, trainer.config.trainer.test_freq) == (1, 1)
+    # As its loop calls them, and reads these at each step.
+    loop = inspect.getsource(PPOTrainer.fit)
+    for line in (
+        "self.global_steps <= self.total_training_steps",
+        "batch = self.step(metrics, self.timing_raw)",
+        "self.config.trainer.save_freq > 0 and (",
+        "self.config.trainer.test_freq > 0 and (",
+        "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch",
+    ):
+        assert line in loop, line
+    assert "self.on_sample_end()" in inspect.getsource(PPOTrainer._step_once)
 
 
 def test_every_worker_of_the_actor_takes_our_loss(verl, composed):

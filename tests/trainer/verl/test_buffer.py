@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,18 @@ from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.report.stored import open_training
+from rejuice.trainer.run import early_end
 
 pytestmark = pytest.mark.slow  # Imports verl.
+
+
+@pytest.fixture
+def skipped(verl):
+    """What the buffer raises where a step has nothing to train on."""
+    from rejuice.trainer.verl.training import StepSkippedError
+
+    return StepSkippedError
+
 
 ONLY_SHORT = {"length_filter": {"column": "response", "unit": "characters", "max": 3}}
 NO_REWARD = [{"bare_reward_mapper": None}, {"grpo_advantage_mapper": None}]
@@ -195,6 +206,66 @@ def test_no_group_left_is_reported_with_the_reasons(stage):
     )
     recorded = json.loads((stage.run.folder / "error.json").read_text())
     assert recorded == {"message": str(caught.value), "expected": True}
+
+
+# --------------------------------------------------------------------------- without signal
+
+SPREAD = [{"scripted_mapper": None}, SUM, {"reward_std_filter": {"min": 1e-6}}, PLAIN[-1]]
+
+
+def test_a_step_without_signal_trains_nothing_and_is_no_failure(stage, skipped):
+    stage = stage(SPREAD, validation_path=None)
+    stage.answer({0: ["1", "1"], 1: ["0", "0"]})
+    with pytest.raises(skipped) as found:
+        stage.sample(1, 2)
+    figures = found.value.figures
+    assert (figures["rejuice/groups"], figures["rejuice/rows_trained"]) == (0, 0)
+    assert figures["rejuice/groups_without_signal"] == 1
+    assert stage.dropped() == {("reward_std_filter", "no_reward_spread"): 4}
+    assert not stage.queue.kv_list("train").get("train")
+    assert not (stage.run.folder / "error.json").exists()
+    stage.answer({2: ["1", "0"]}, step=2)
+    batch, _ = stage.sample(2, 1)
+    assert len(batch.keys) == 2
+
+
+def test_steps_without_signal_end_training(stage, skipped):
+    stage = stage(SPREAD, validation_path=None, steps=9, stop_without_signal=2)
+    for step, texts in enumerate((["1", "0"], ["1", "1"], ["0", "1"], ["1", "1"]), 1):
+        stage.answer({step: texts}, step=step)
+        with nullcontext() if step in (1, 3) else pytest.raises(skipped):
+            stage.sample(step, 1)
+    assert early_end(stage.run.folder) is None
+    stage.answer({5: ["0", "0"]}, step=5)
+    with pytest.raises(skipped):
+        stage.sample(5, 1)
+    why = "no group of 2 steps in a row has a signal"
+    assert early_end(stage.run.folder) == (5, 9, why)
+    assert stage.trainer.total_training_steps == 5
+    assert (stage.trainer.config.trainer.save_freq, stage.trainer.config.trainer.test_freq) == (
+        1,
+        -1,
+    )
+
+
+def test_steps_whose_rows_have_advantages_of_0_count_too(stage):
+    stage = stage(PLAIN, validation_path=None, steps=9, stop_without_signal=1)
+    for step, texts in enumerate((["1", "0"], ["1", "1"]), 1):
+        stage.answer({step: texts}, step=step)
+        batch, _ = stage.sample(step, 1)
+        assert len(batch.keys) == 2  # verl updates, by advantages of 0.
+    assert early_end(stage.run.folder) == (2, 9, "no group of this step has a signal")
+
+
+def test_a_run_that_never_had_a_signal_fails(stage, skipped):
+    stage = stage(SPREAD, validation_path=None, stop_without_signal=2)
+    stage.answer({0: ["0", "0"]})
+    with pytest.raises(skipped):
+        stage.sample(1, 1)
+    stage.answer({1: ["0", "0"]}, step=2)
+    with pytest.raises(DataError, match="step 2: no group of 2 steps in a row has a signal, the"):
+        stage.sample(2, 1)
+    assert early_end(stage.run.folder) is None
 
 
 # --------------------------------------------------------------------------- refill
