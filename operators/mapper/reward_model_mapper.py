@@ -78,7 +78,7 @@ class RewardModelMapper(ScoringMapper):
     api: RewardApi = "classify"
     """How the server is asked: `classify` and `pooling` are vLLM's; of a model whose `/pooling`
     gives each token an output, the last one counts. `sglang` is SGLang's `/classify`, `openrlhf`
-    the `/get_reward` of OpenRLHF, which is told the `reference`, too, if there is one."""
+    the `/get_reward` of OpenRLHF, which gets the `reference`, too, if there is one."""
     server: ServerOptions = ServerOptions()
     """Where the reward model is. A `/v1` at the end of its address does no harm. Steps with the
     same options share its connections and `concurrency`."""
@@ -91,13 +91,13 @@ class RewardModelMapper(ScoringMapper):
     component: str = "model"
     """The component: the reward is `reward_NAME`."""
     label: int | None = None
-    """Of a model with several outputs, the one that is the reward, from 0. Null: it has one."""
+    """Which output is the reward, from 0, of a model with several. Null: it has one."""
     activation: Literal["none", "sigmoid"] = "none"
     """`none` gives the output itself, `sigmoid` its logistic function, in (0, 1)."""
     max_length: PositiveInt | None = None
     """Longest text of prompt and response, in tokens of the reward model; a longer one is missing.
-    Null: as `folder` says; behind a server, what that refuses. With a server it needs
-    `tokenizer`."""
+    Null: as `folder` says; behind a server, what that refuses (`scorer_refused`). With a server it
+    needs `tokenizer`."""
     on_server_down: WhenDown = "fail"
     """What to do if the server is down for `patience_s`: end the run, or leave the rewards that it
     has not given missing, as `scorer_unreachable`."""

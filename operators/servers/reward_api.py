@@ -50,7 +50,7 @@ class RewardInput(NamedTuple):
     text: str = ""
     token_ids: Sequence[int] | None = None  # of the text
     prompt: str = ""  # the text before the response
-    label: str = ""  # the reference; only OpenRLHF's servers are told
+    label: str = ""  # the reference; only OpenRLHF's servers get it
 
 
 def reward_url(base: str, api: RewardApi) -> str:
@@ -139,14 +139,14 @@ def _shown(text: str) -> str:
 
 # --- Answers --------------------------------------------------------------------------
 
-_Number: TypeAlias = Annotated[float, Strict()] | None
+_Output: TypeAlias = Annotated[float, Strict()] | None
 """Null stands for NaN, as some servers write it."""
 _Outputs: TypeAlias = tuple[list[float | None], int]
 """The outputs of a model for one row, and the tokens of that."""
 
 
 class _Classified(BaseModel):
-    probs: list[_Number]
+    probs: list[_Output]
 
 
 class _ClassifyAnswer(BaseModel):
@@ -155,7 +155,7 @@ class _ClassifyAnswer(BaseModel):
 
 
 class _Pooled(BaseModel):
-    data: list[_Number] | list[list[_Number]]
+    data: list[_Output] | list[list[_Output]]
 
 
 class _PoolingAnswer(BaseModel):
@@ -168,7 +168,7 @@ class _MetaInfo(BaseModel):
 
 
 class _Embedding(BaseModel):
-    embedding: list[_Number]
+    embedding: list[_Output]
     meta_info: _MetaInfo | None = None
 
 
@@ -177,7 +177,7 @@ class _SglangAnswer(RootModel[_Embedding | list[_Embedding]]):
 
 
 class _OpenRlhfAnswer(BaseModel):
-    rewards: list[_Number]
+    rewards: list[_Output]
 
 
 def _classified(body: bytes) -> _Outputs:

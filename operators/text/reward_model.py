@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,8 @@ from ..errors import EngineError, first_line
 from ..groups import Array
 from .embedding import Batching, TextBatch, of_fixed_shape, of_similar_length
 
+# Otherwise a folder with code of its own would have the terminal asked about it.
+_LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 _UNLIMITED = 1 << 30  # tokens; a tokenizer has 10**30 for no limit
 
 
@@ -47,7 +49,7 @@ class RewardModel:
         self.longest = facts_of(folder).longest
         try:
             model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, local_files_only=True
+                folder, dtype=torch.float32, output_loading_info=True, **_LOCAL
             )
         except Exception as error:  # Of many kinds, some of them of other libraries.
             raise _does_not_load(folder, error) from error
@@ -124,7 +126,7 @@ def facts_of(folder: Path) -> ModelFacts:
     if not folder.is_dir():
         raise EngineError(f"there is no folder '{folder}'", "name one with a reward model")
     try:
-        config: Any = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config: Any = AutoConfig.from_pretrained(folder, **_LOCAL)
     except (OSError, ValueError) as error:
         raise _does_not_load(folder, error) from error
     limits = [getattr(config.get_text_config(), "max_position_embeddings", None)]
