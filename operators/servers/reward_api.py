@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import BaseModel, RootModel, Strict
 
 from .judge import ScoringApi
-from .verdict import ScorerAnswer
+from .verdict import MalformedError, ScorerAnswer
 from .wire import AttemptError, ReportedUsage, RetryClass, bad_response, parse_body
 
 RewardApi: TypeAlias = Literal["classify", "pooling", "sglang", "openrlhf"]
@@ -106,24 +106,25 @@ def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> Scorer
             wanted, and `label` does not say which.
     """
     outputs, tokens = _READERS[api](body)
-    answer = ScorerAnswer(json.dumps(outputs), "stop", prompt_tokens=tokens)
-    reward_in(answer, label)
-    return answer
+    text = json.dumps(outputs)
+    if label is None and len(outputs) != 1:
+        right = "set label to the one that is the reward, counted from 0"
+        raise _refused(f"the model has {len(outputs)} outputs, {_shown(text)}", right)
+    if label is not None and label >= len(outputs):
+        found = f"label is {label}, and the model has {len(outputs)} outputs"
+        raise _refused(f"{found}, {_shown(text)}", "count from 0, or leave label out")
+    return ScorerAnswer(text, "stop", prompt_tokens=tokens)
 
 
 def reward_in(answer: ScorerAnswer, label: int | None) -> tuple[float]:
-    """Return the reward in the outputs of a model; nan where the server gives none.
+    """Return the reward in the outputs of a model; nan where the server gave none.
 
     Raises:
-        AttemptError: there is no such output, or there are several.
+        MalformedError: they are stored, and another label than this one was meant.
     """
     outputs = json.loads(answer.text)
-    if label is None and len(outputs) != 1:
-        right = "set label to the one that is the reward, counted from 0"
-        raise _refused(f"the model has {len(outputs)} outputs, {_shown(answer.text)}", right)
-    if label is not None and label >= len(outputs):
-        found = f"label is {label}, and the model has {len(outputs)} outputs"
-        raise _refused(f"{found}, {_shown(answer.text)}", "count from 0, or leave label out")
+    if not (len(outputs) == 1 if label is None else label < len(outputs)):
+        raise MalformedError(f"{len(outputs)} outputs, and label is {label}", answer.text)
     output = outputs[label or 0]
     return (math.nan if output is None else float(output),)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -48,9 +48,10 @@ class RewardModel:
             raise _not_installed(error) from error
         self.longest = facts_of(folder).longest
         try:
-            model, info = AutoModelForSequenceClassification.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True, **_LOCAL
-            )
+            with _quiet():
+                model, info = AutoModelForSequenceClassification.from_pretrained(
+                    folder, dtype=torch.float32, output_loading_info=True, **_LOCAL
+                )
         except Exception as error:  # Of many kinds, some of them of other libraries.
             raise _does_not_load(folder, error) from error
         if info["missing_keys"]:
@@ -101,6 +102,22 @@ class RewardModel:
         used = {token for ids in rows for token in ids}
         config.pad_token_id = next(each for each in range(config.vocab_size) if each not in used)
         return int(config.pad_token_id)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from drawing a bar, and from warning of what is an error here."""
+    from transformers.utils import logging
+
+    drew, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if drew:
+            logging.enable_progress_bar()
 
 
 # --- What a folder's own files say ----------------------------------------------------

@@ -181,6 +181,15 @@ def test_a_label_and_an_activation(make):
     assert rewards(again)[0] == [0.5, 9.0]
 
 
+def test_stored_outputs_that_another_label_does_not_fit(make):
+    with FakeRewards(outputs={3: [0.5, -1.0], PROBE: [0.5, -1.0]}) as server:
+        stored = make(server, label=1)
+        stored.apply(table_of(3))
+        stored.close()
+        with pytest.raises(EngineError, match="the model has 2 outputs"):
+            make(server).apply(table_of(3))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

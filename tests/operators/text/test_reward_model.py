@@ -172,11 +172,13 @@ def test_nan_of_a_folder_is_missing(make, tmp_path):
     assert rewards(change) == [[None, None], ["not_a_number", "no_response"]]
 
 
-def test_folders_that_are_no_reward_models(make, tmp_path):
+def test_folders_that_are_no_reward_models(make, tmp_path, capfd):
     save_policy(tmp_path / "policy", num_hidden_layers=1)
     (tmp_path / "empty").mkdir()
     with pytest.raises(EngineError, match=r"has no weights of score.weight; name one of a model"):
+        capfd.readouterr()
         make(folder=tmp_path / "policy", label=0).apply(table_of("a"))
+    assert capfd.readouterr() == ("", "")
     with pytest.raises(EngineError, match="there is no folder"):
         make(folder=tmp_path / "nothing").preflight()
     with pytest.raises(EngineError, match=r"does not load: .*; name a folder that save_pretrained"):
