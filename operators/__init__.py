@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .mapper.rank_reward_mapper import RankRewardMapper
     from .mapper.recorded_rollout_mapper import RecordedRolloutMapper
     from .mapper.reward_function_mapper import RewardFunctionMapper
+    from .mapper.reward_model_mapper import RewardModelMapper
     from .mapper.reward_sum_mapper import RewardSumMapper
     from .mapper.rule_quality_reward_mapper import RuleQualityRewardMapper
     from .mapper.self_verification_mapper import SelfVerificationMapper
@@ -123,6 +124,7 @@ __all__ = [
     "RejuiceError",
     "ResumableOperator",
     "RewardFunctionMapper",
+    "RewardModelMapper",
     "RewardStdFilter",
     "RewardSumMapper",
     "RowsOfChunk",

@@ -243,6 +243,7 @@ def test_a_message_is_searched_for_commands(message):
 @pytest.mark.recommended("operators/agents/tools/mcp.py", "pip install 'rejuice[mcp]'")
 @pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("operators/text/embedding.py", "pip install 'rejuice[embed]'")
+@pytest.mark.recommended("operators/text/reward_model.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("tools/embedded_policy/build.py", "pip install 'rejuice[policy]'")
 @pytest.mark.recommended("pipelines/cli/training.py", "pip install {…}")
 def test_what_messages_install_exists():

@@ -11,7 +11,7 @@ from each import check_each
 
 from rejuice.operators import Filter, Kind, Mapper, get, installed
 from rejuice.operators.config import field_docs
-from rejuice.operators.servers.judged_mapper import JudgedMapper
+from rejuice.operators.servers.scoring_mapper import ScoringMapper
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("operators", "pipelines", "recipes", "trainer")
@@ -95,7 +95,7 @@ def test_a_built_in_operator_is_documented_whole():
             assert field_docs(kind).get(field), f"{name}.{field} has no docstring"
         drops = issubclass(kind, Filter)
         assert kind.reasons or not drops
-        assert issubclass(kind, Filter | Mapper | JudgedMapper) or "apply" in vars(kind)
+        assert issubclass(kind, Filter | Mapper | ScoringMapper) or "apply" in vars(kind)
         assert (
             (ROOT / "tests" / kind.__module__.removeprefix("rejuice.").replace(".", "/"))
             .with_name(f"test_{name}.py")

@@ -27,14 +27,8 @@ from ..servers.judge_prompt import (
     lookalikes,
     system_message,
 )
-from ..servers.judged_mapper import (
-    PROBE,
-    JudgedMapper,
-    questions_of,
-    response_format,
-    summed_notes,
-    texts_of,
-)
+from ..servers.judged_mapper import PROBE, JudgedMapper, questions_of, response_format
+from ..servers.scoring_mapper import summed_notes, texts_of
 from ..servers.verdict import (
     LEAST,
     MOST,

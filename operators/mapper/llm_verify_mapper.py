@@ -17,13 +17,8 @@ from ..columns import RIGHT, component, component_columns
 from ..operator import Change, Columns
 from ..servers.judge import REASONS, ScoringOutcome
 from ..servers.judge_prompt import about_marks, filled
-from ..servers.judged_mapper import (
-    JudgedMapper,
-    questions_of,
-    response_format,
-    summed_notes,
-    texts_of,
-)
+from ..servers.judged_mapper import JudgedMapper, questions_of, response_format
+from ..servers.scoring_mapper import summed_notes, texts_of
 from ..servers.verdict import AnswerFormat, ScorerAnswer, read_decision
 from ..verifier.boxes import final_answer
 

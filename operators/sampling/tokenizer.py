@@ -34,21 +34,26 @@ class TemplateRefusedError(Exception):
     """The chat template rejects this chat: a role that it does not support, or a wrong order."""
 
 
-def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS) -> Encode:
+def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: bool = True) -> Encode:
     """Token ids of chats by the tokenizer and the chat template of `name`, a folder or hub name.
+
+    Args:
+        name: of the tokenizer.
+        kwargs: further arguments of the template.
+        opens: whether a chat ends with the beginning of the answer that is to follow.
 
     Raises:
         EngineError: there is no such tokenizer, it has no chat template, or `kwargs` names an
             argument that is set already.
     """
-    tokenizer = _load(name)
+    tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
     tokens_of = _quick(tokenizer)
 
     def encode(messages: Messages) -> list[int]:
         if tokens_of is not None:
-            return tokens_of(_apply(tokenizer, messages, kwargs, tokenize=False))
-        return list(map(int, _apply(tokenizer, messages, kwargs, tokenize=True)))
+            return tokens_of(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
+        return list(map(int, _apply(tokenizer, messages, kwargs, tokenize=True, opens=opens)))
 
     return encode
 
@@ -62,16 +67,32 @@ def prompt_ids(prompt: Prompt, encode: Encode) -> list[int]:
     return list(encode(prompt.messages) if prompt.token_ids is None else prompt.token_ids)
 
 
-def chat_text(name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS) -> str:
+def chat_text(
+    name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: bool = True
+) -> str:
     """Return the text that the policy continues: for display, not for encoding.
+
+    Args:
+        name, kwargs, opens: as of `chat_encoder`.
+        messages: the chat.
 
     Raises:
         EngineError: as `chat_encoder`.
         TemplateRefusedError: the template rejects this chat.
     """
-    tokenizer = _load(name)
+    tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
-    return str(_apply(tokenizer, messages, kwargs, tokenize=False))
+    return str(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
+
+
+def text_encoder(name: str) -> Callable[[str], list[int]]:
+    """Token ids of texts that are no chats, with the special tokens that the tokenizer adds.
+
+    Raises:
+        EngineError: there is no such tokenizer.
+    """
+    tokenizer = _load(name)
+    return lambda text: list(map(int, tokenizer(text)["input_ids"]))
 
 
 def decoded(name: str, token_ids: Sequence[int]) -> str:
@@ -80,7 +101,7 @@ def decoded(name: str, token_ids: Sequence[int]) -> str:
     Raises:
         EngineError: there is no such tokenizer, or it has no chat template.
     """
-    return str(_load(name).decode(list(token_ids), clean_up_tokenization_spaces=False))
+    return str(_with_template(name).decode(list(token_ids), clean_up_tokenization_spaces=False))
 
 
 def displayed(name: str, token_ids: Sequence[int]) -> str:
@@ -101,6 +122,16 @@ def displayed(name: str, token_ids: Sequence[int]) -> str:
     return decoded(name, token_ids)
 
 
+def _with_template(name: str) -> Any:
+    """Return a tokenizer that has a chat template."""
+    tokenizer = _load(name)
+    if tokenizer.chat_template is None:
+        raise EngineError(
+            f"the tokenizer of '{name}' has no chat template", "choose an instruction-tuned one"
+        )
+    return tokenizer
+
+
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
     cached_only = not Path(name).is_dir() and _is_not_on_hub(name)
@@ -119,10 +150,6 @@ def _load(name: str) -> Any:
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
-    if tokenizer.chat_template is None:
-        raise EngineError(
-            f"the tokenizer of '{name}' has no chat template", "choose an instruction-tuned one"
-        )
     return tokenizer
 
 
@@ -198,13 +225,20 @@ def _check(tokenizer: Any, kwargs: Mapping[str, Any]) -> None:
         )
 
 
-def _apply(tokenizer: Any, messages: Messages, kwargs: Mapping[str, Any], *, tokenize: bool) -> Any:
+def _apply(
+    tokenizer: Any,
+    messages: Messages,
+    kwargs: Mapping[str, Any],
+    *,
+    tokenize: bool,
+    opens: bool = True,
+) -> Any:
     from jinja2 import TemplateError
 
     chat = [{"role": role, "content": content} for role, content in messages]
     try:
         return tokenizer.apply_chat_template(
-            chat, add_generation_prompt=True, tokenize=tokenize, return_dict=False, **kwargs
+            chat, add_generation_prompt=opens, tokenize=tokenize, return_dict=False, **kwargs
         )
     except TemplateError as error:
         raise TemplateRefusedError(f"the chat template refuses: {error}") from error

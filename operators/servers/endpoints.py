@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -406,10 +406,13 @@ def estimated_tokens(body: Mapping[str, Any]) -> int:
     """
     sampling = body.get("sampling_params", body)
     longest = sampling.get("max_tokens") or sampling.get("max_completion_tokens") or 0
-    ids = body.get("token_ids") or body.get("prompt")
-    if isinstance(ids, list):
-        prompt = len(ids)
+    names = ("token_ids", "prompt", "input_ids", "input")
+    given = next((body[name] for name in names if body.get(name)), None)
+    if isinstance(given, list) and isinstance(given[0], int):
+        prompt = len(given)
     else:
-        texts = (message.get("content") or "" for message in body.get("messages") or ())
+        texts: Iterable[Any] = [given]
+        if given is None:
+            texts = (message.get("content") or "" for message in body.get("messages") or ())
         prompt = -(-sum(len(str(text)) for text in texts) // _CHARACTERS_PER_TOKEN)
     return prompt + int(sampling.get("n", 1)) * int(longest)

@@ -83,11 +83,26 @@ REASONS: Mapping[str, str] = {
 """Why an outcome may have no scores."""
 
 
+class ScoringApi(NamedTuple):
+    """Where a scorer is asked, if not by a chat, and how its answer is read.
+
+    A request's body is then sent as it is, without the fields in `unsent`.
+    """
+
+    name: str  # part of the keys of answers
+    url: Callable[[str], str]  # address to post to, from that of the server
+    # the answer in a body; raises AttemptError if there is no usable one
+    read: Callable[[bytes], ScorerAnswer]
+    hint: str  # what to try if the server has the model, but nothing at this address
+    unsent: tuple[str, ...] = ()  # what only tells requests apart, such as a model's name
+
+
 class ScoringRequest:
     """A request to score a response, and how to read the answer.
 
     It is sent up to `tries` times, each with another seed, until `read` gives the scores instead of
-    a MalformedError. `revision` identifies the weights behind the name of the model.
+    a MalformedError. `revision` identifies the weights behind the name of the model. Without an
+    `api` the body is that of a chat.
     """
 
     def __init__(
@@ -95,10 +110,12 @@ class ScoringRequest:
         body: Mapping[str, Any],
         revision: str,
         read: Callable[[ScorerAnswer], tuple[float, ...]],
-        tries: int,
+        tries: int = 1,
+        api: ScoringApi | None = None,
     ) -> None:
-        self.body, self.read, self.tries = body, read, tries
-        self.key = key_of(body, revision)  # the same for requests with the same answer
+        self.body, self.read, self.tries, self.api = body, read, tries, api
+        # The same for requests with the same answer.
+        self.key = key_of(body if api is None else {"api": api.name, "body": body}, revision)
 
     def bodies(self) -> Iterator[Mapping[str, Any]]:
         """Yield the body of each try."""
@@ -184,7 +201,7 @@ class Judge:
     def outcomes(
         self,
         requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None],
-        probe: Mapping[str, Any],
+        probe: ScoringRequest,
         *,
         fail: bool,
     ) -> Iterator[tuple[int, ScoringOutcome]]:
@@ -194,7 +211,7 @@ class Judge:
             requests: taken in the thread that iterates, as slots of `concurrency` become free. None
                 stands for no request at present: they are asked again as `Feed` says. It does
                 not count as an index. Equal requests that wait at the same time are sent once.
-            probe: the body of a short request of the same kind.
+            probe: a short request of the same kind.
             fail: whether a server that is down is an error; otherwise the outcomes of the batch's
                 requests that it has not answered are `scorer_unreachable`.
 
@@ -222,7 +239,7 @@ class Judge:
 
     @asynccontextmanager
     async def _open_work(
-        self, probe: Mapping[str, Any], fail: bool, put: _PutOutcome
+        self, probe: ScoringRequest, fail: bool, put: _PutOutcome
     ) -> AsyncIterator[_Score]:
         async def score(index: int, item: tuple[ScoringBatch, ScoringRequest]) -> None:
             batch, request = item
@@ -238,14 +255,14 @@ class Judge:
 
         yield score
 
-    async def _shared(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+    async def _shared(self, request: ScoringRequest, probe: ScoringRequest) -> ScoringOutcome:
         """The outcome; requests are shared by callers, and cancelled once none of them waits."""
         work = partial(self._cached_or_sent, request, probe)
         outcome, first = await self._in_flight.result(request.key, work)
         return outcome if first else outcome.for_equal_request()
 
     async def _cached_or_sent(
-        self, request: ScoringRequest, probe: Mapping[str, Any]
+        self, request: ScoringRequest, probe: ScoringRequest
     ) -> ScoringOutcome:
         # Looked up here, where no one else can send the same request before its answer is stored.
         stored = self._cache and self._cache.get(request.key)
@@ -263,12 +280,14 @@ class Judge:
             await asyncio.to_thread(self._cache.put_failure, request.key, outcome.reason, text)
         return outcome
 
-    async def _send(self, request: ScoringRequest, probe: Mapping[str, Any]) -> ScoringOutcome:
+    async def _send(self, request: ScoringRequest, probe: ScoringRequest) -> ScoringOutcome:
         cost: Counter[str] = Counter(asked=1)
         detail = text = ""
+        probed = self._post(probe.body, probe.api)
         for body in request.bodies():
             failed_attempts: Counter[str] = Counter()
-            found = await self._client.answer(self._post(body), self._post(probe), failed_attempts)
+            posted = self._post(body, request.api)
+            found = await self._client.answer(posted, probed, failed_attempts)
             cost.update({f"fault_{reason}": count for reason, count in failed_attempts.items()})
             if isinstance(found, AttemptError):
                 reason = _REASONS.get(found.reason, "scorer_error")
@@ -286,7 +305,10 @@ class Judge:
             return ScoringOutcome(scores, notes=cost, text=found.text)
         return ScoringOutcome(None, _MALFORMED, detail, cost, text)
 
-    def _post(self, body: Mapping[str, Any]) -> Request[ScorerAnswer]:
+    def _post(self, body: Mapping[str, Any], api: ScoringApi | None) -> Request[ScorerAnswer]:
+        if api is not None:
+            sent = {name: value for name, value in body.items() if name not in api.unsent}
+            return Request(api.url, sent, api.read, hint=api.hint)
         dialect = dialect_of(self._options)
         sent = dialect.sent(body)
         return Request(

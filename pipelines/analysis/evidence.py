@@ -1,7 +1,7 @@
 """What the values that a step wrote rest on: `evidence(step, rows)`.
 
     math_verify_mapper       found_by, found_at                            texts
-    judges (JudgedMapper)    raw_answer, raw_failure                       texts
+    judges (ScoringMapper)   raw_answer, raw_failure                       texts
     diversity_reward_mapper  nearest_response_id, nearest_cosine, mean_cosine
     deduplicators            repeats                                       an id
 
@@ -34,7 +34,7 @@ from ..recipe.steps import Step
 from .stored import IDS
 
 if TYPE_CHECKING:
-    from ...operators.servers.judged_mapper import RawAnswer
+    from ...operators.servers.scoring_mapper import RawAnswer
 
 # --- By which rule an answer was found, and where it stands in the response -----------
 
@@ -55,7 +55,7 @@ def answer_evidence(operator: MathVerifyMapper, table: pa.Table) -> dict[str, pa
 
 @runtime_checkable
 class _KeepsRawAnswers(Protocol):
-    """A `JudgedMapper`, whose module is not imported here: it loads a client of servers."""
+    """A `ScoringMapper`, whose module is not imported here: it loads a client of servers."""
 
     def raw_answers(self, table: pa.Table) -> Sequence[RawAnswer | None]: ...
 

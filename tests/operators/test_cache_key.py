@@ -442,7 +442,7 @@ def test_only_a_users_resumable_operator_without_a_version_of_its_own_has_a_form
 
 def test_built_in_operators_that_cost_something_state_their_version():
     kinds = [kind for kind in map(get, installed()) if issubclass(kind, ResumableOperator)]
-    assert len(kinds) == 4
+    assert len(kinds) == 5
     assert all(vars(kind).get("code") for kind in kinds)
 
 

@@ -11,7 +11,7 @@ from fake_judge import FakeJudge, Trouble, verdict
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
 from rejuice.operators.servers.judge import open_cache
-from rejuice.operators.servers.judged_mapper import RawAnswer
+from rejuice.operators.servers.scoring_mapper import RawAnswer
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 QUICK = {"back_off_s": 0.002, "timeout_s": 60, "patience_s": 60, "attempts": 2}

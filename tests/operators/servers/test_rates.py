@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import pytest
 from simulated_servers import A, B, Fault, all_once, run
 
+from rejuice.operators.servers.endpoints import estimated_tokens
+
 
 def most(sent: Iterable[tuple[float, float]], window_s: float = 60.0) -> float:
     """The largest sum of amounts (time, amount) in a window of that length."""
@@ -79,6 +81,20 @@ def test_tokens_per_minute_are_those_that_were_used():
     assert all_once(client, found, 300)
     assert most((at, 500) for at, _, _ in client.sent) <= 60_000
     assert client.now == pytest.approx(150_000 / 60_000 * 60, rel=0.2), "no slower than the limit"
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        ({"input": [5, 6, 7]}, 3),
+        ({"input_ids": [5, 6, 7]}, 3),
+        ({"input": "x" * 9}, 3),
+        ({"messages": [{"content": "x" * 9}], "use_activation": False}, 3),
+        ({"prompt": [5, 6], "n": 2, "max_tokens": 10}, 22),
+    ],
+)
+def test_tokens_of_prompts_in_all_their_fields(body, tokens):
+    assert estimated_tokens(body) == tokens
 
 
 def test_no_more_tokens_are_under_way_than_may_be_used():

@@ -1,0 +1,234 @@
+"""The requests to servers of scalar reward models, and their answers, as JSON.
+
+    | api | server | posted to | text of a row | answer |
+    |---|---|---|---|---|
+    | classify | vLLM | /classify | messages, or input | data[0].probs |
+    | pooling | vLLM | /pooling | messages, or input | data[0].data |
+    | sglang | SGLang | /classify | input_ids, or text | embedding |
+    | openrlhf | OpenRLHF's serve_rm | /get_reward | query, prompts, labels | rewards[0] |
+
+Each request is about one row, so that no row's value depends on the others'. Sources: vLLM's
+`entrypoints/pooling/{classify,pooling}/protocol.py`, SGLang's `EmbeddingReqInput` and its page on
+native APIs, OpenRLHF's `openrlhf/cli/serve_rm.py` and `utils/remote_rm_utils.py`.
+
+vLLM puts probabilities into `probs` unless `use_activation: false` asks for the logits, as it does
+here. SGLang's /v1/classify always gives probabilities, which for a single logit are 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, RootModel, Strict
+
+from .judge import ScoringApi
+from .verdict import MalformedError, ScorerAnswer
+from .wire import AttemptError, ReportedUsage, RetryClass, bad_response, parse_body
+
+RewardApi: TypeAlias = Literal["classify", "pooling", "sglang", "openrlhf"]
+"""How a server of a reward model is asked."""
+TAKES_CHATS: frozenset[RewardApi] = frozenset({"classify", "pooling"})
+"""Those that render a chat by the chat template of their model."""
+
+_PATHS: Mapping[RewardApi, str] = {
+    "classify": "/classify",
+    "pooling": "/pooling",
+    "sglang": "/classify",
+    "openrlhf": "/get_reward",
+}
+_MOST_SHOWN = 80  # characters of an answer in a message
+
+
+class RewardInput(NamedTuple):
+    """What a reward model is shown of a row: a chat, or its text, or the tokens of that."""
+
+    messages: tuple[tuple[str, str], ...] | None = None  # (role, content)
+    text: str = ""
+    token_ids: Sequence[int] | None = None  # of the text
+    prompt: str = ""  # the text before the response
+    label: str = ""  # the reference; only OpenRLHF's servers get it
+
+
+def reward_url(base: str, api: RewardApi) -> str:
+    """Return the address to post to.
+
+    >>> reward_url("http://localhost:8000/v1", "classify")
+    'http://localhost:8000/classify'
+    >>> reward_url("http://localhost:5000/get_reward", "openrlhf")
+    'http://localhost:5000/get_reward'
+    """
+    path = _PATHS[api]
+    return base if base.endswith(path) else base.removesuffix("/v1") + path
+
+
+def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any]:
+    """Return the body of a request."""
+    ids = shown.token_ids
+    if api == "openrlhf":
+        asked: dict[str, Any] = {"query": [shown.text], "prompts": [shown.prompt]}
+        asked["labels"] = [shown.label]
+    elif api == "sglang":
+        asked = {"text": shown.text} if ids is None else {"input_ids": [*ids]}
+    elif shown.messages is not None:
+        chat = [{"role": role, "content": content} for role, content in shown.messages]
+        asked = {"messages": chat, "use_activation": False}
+    else:
+        asked = {"input": shown.text if ids is None else [*ids], "use_activation": False}
+    return {"model": model, **asked}
+
+
+def scoring_api(api: RewardApi, label: int | None) -> ScoringApi:
+    """Return where and how a reward model is asked.
+
+    Args:
+        api: of the server.
+        label: which of its outputs is the reward; None: it has one.
+    """
+    return ScoringApi(
+        api,
+        partial(reward_url, api=api),
+        partial(read_reward, api=api, label=label),
+        f"does it serve a reward model, and is api: {api} right?",
+        # OpenRLHF's server has one model, without a name.
+        ("model",) if api == "openrlhf" else (),
+    )
+
+
+def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> ScorerAnswer:
+    """Return the outputs of the model in an answer, as a JSON list: `reward_in` reads it.
+
+    Raises:
+        AttemptError: it is not the answer about one row, or has more outputs than the one that is
+            wanted, and `label` does not say which.
+    """
+    outputs, tokens = _READERS[api](body)
+    text = json.dumps(outputs)
+    if label is None and len(outputs) != 1:
+        right = "set label to the one that is the reward, counted from 0"
+        raise _refused(f"the model has {len(outputs)} outputs, {_shown(text)}", right)
+    if label is not None and label >= len(outputs):
+        found = f"label is {label}, and the model has {len(outputs)} outputs"
+        raise _refused(f"{found}, {_shown(text)}", "count from 0, or leave label out")
+    return ScorerAnswer(text, "stop", prompt_tokens=tokens)
+
+
+def reward_in(answer: ScorerAnswer, label: int | None) -> tuple[float]:
+    """Return the reward in the outputs of a model; nan where the server gave none.
+
+    Raises:
+        MalformedError: they are stored, and another label than this one was meant.
+    """
+    outputs = json.loads(answer.text)
+    if not (len(outputs) == 1 if label is None else label < len(outputs)):
+        raise MalformedError(f"{len(outputs)} outputs, and label is {label}", answer.text)
+    output = outputs[label or 0]
+    return (math.nan if output is None else float(output),)
+
+
+def _refused(found: str, right: str) -> AttemptError:
+    # Whichever row is asked about, the answer has this form.
+    return AttemptError("request_refused", found, RetryClass.REFUSED, right=right)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+# --- Answers --------------------------------------------------------------------------
+
+_Output: TypeAlias = Annotated[float, Strict()] | None
+"""Null stands for NaN, as some servers write it."""
+_Outputs: TypeAlias = tuple[list[float | None], int]
+"""The outputs of a model for one row, and the tokens of that."""
+
+
+class _Classified(BaseModel):
+    probs: list[_Output]
+
+
+class _ClassifyAnswer(BaseModel):
+    data: list[_Classified]
+    usage: ReportedUsage | None = None
+
+
+class _Pooled(BaseModel):
+    data: list[_Output] | list[list[_Output]]
+
+
+class _PoolingAnswer(BaseModel):
+    data: list[_Pooled]
+    usage: ReportedUsage | None = None
+
+
+class _MetaInfo(BaseModel):
+    prompt_tokens: int = 0
+
+
+class _Embedding(BaseModel):
+    embedding: list[_Output]
+    meta_info: _MetaInfo | None = None
+
+
+class _SglangAnswer(RootModel[_Embedding | list[_Embedding]]):
+    pass
+
+
+class _OpenRlhfAnswer(BaseModel):
+    rewards: list[_Output]
+
+
+def _classified(body: bytes) -> _Outputs:
+    found = parse_body(_ClassifyAnswer, body)
+    _check_one(len(found.data))
+    return _filled(found.data[0].probs), _tokens(found.usage)
+
+
+def _pooled(body: bytes) -> _Outputs:
+    """The outputs of the text, or those of its last token where each has its own."""
+    found = parse_body(_PoolingAnswer, body)
+    _check_one(len(found.data))
+    values: list[Any] = found.data[0].data
+    if values and isinstance(values[0], list):
+        values = values[-1]
+    return _filled(values), _tokens(found.usage)
+
+
+def _embedded(body: bytes) -> _Outputs:
+    found = parse_body(_SglangAnswer, body).root
+    each = found if isinstance(found, list) else [found]
+    _check_one(len(each))
+    (one,) = each
+    return _filled(one.embedding), one.meta_info.prompt_tokens if one.meta_info else 0
+
+
+def _rewarded(body: bytes) -> _Outputs:
+    found = parse_body(_OpenRlhfAnswer, body)
+    _check_one(len(found.rewards))
+    return found.rewards, 0
+
+
+def _check_one(results: int) -> None:
+    if results != 1:
+        raise bad_response(f"{results} results for one response")
+
+
+def _filled(outputs: list[float | None]) -> list[float | None]:
+    if not outputs:
+        raise bad_response("a result without a number")
+    return outputs
+
+
+def _tokens(usage: ReportedUsage | None) -> int:
+    return 0 if usage is None else usage.prompt_tokens
+
+
+_READERS = {
+    "classify": _classified,
+    "pooling": _pooled,
+    "sglang": _embedded,
+    "openrlhf": _rewarded,
+}

@@ -1,0 +1,200 @@
+"""A scalar reward model of transformers, on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..cache_key import file_state
+from ..errors import EngineError, first_line
+from ..groups import Array
+from .embedding import Batching, TextBatch, of_fixed_shape, of_similar_length
+
+# Otherwise a folder with code of its own would have the terminal asked about it.
+_LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+_UNLIMITED = 1 << 30  # tokens; a tokenizer has 10**30 for no limit
+
+
+class RewardModel:
+    """A folder of `AutoModelForSequenceClassification` in float32, on a GPU where there is one.
+
+    On a CPU a text has the same outputs in any batch, to the bit, on one machine: see
+    `of_fixed_shape`. On a GPU texts are batched by length, and the last bits of an output depend on
+    the texts in its batch. Texts are padded on the right, and padding is masked.
+
+    Args:
+        folder: the model and its configuration.
+
+    Attributes:
+        longest: tokens of the longest text that the model takes.
+
+    Raises:
+        EngineError: the library or the model is missing, or the folder has no weights of the layer
+            that gives the outputs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            import torch
+            from transformers import AutoModelForSequenceClassification
+        except ImportError as error:
+            raise _not_installed(error) from error
+        self.longest = facts_of(folder).longest
+        try:
+            with _quiet():
+                model, info = AutoModelForSequenceClassification.from_pretrained(
+                    folder, dtype=torch.float32, output_loading_info=True, **_LOCAL
+                )
+        except Exception as error:  # Of many kinds, some of them of other libraries.
+            raise _does_not_load(folder, error) from error
+        if info["missing_keys"]:
+            # transformers makes them up: a policy would give random rewards.
+            missing = ", ".join(sorted(info["missing_keys"])[:3])
+            found = f"the folder '{folder}' has no weights of {missing}"
+            raise EngineError(found, "name one of a model for sequence classification")
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._batching: Batching = of_fixed_shape if self._device == "cpu" else of_similar_length
+        self._model = model.to(self._device).eval().requires_grad_(False)
+        self._pads = model.config.get_text_config().pad_token_id is not None
+        self._lock = Lock()  # torch uses all cores for one thread.
+
+    def outputs_of(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Array]]:
+        """Yield the outputs of texts of at most `longest` tokens, not activated, batch by batch.
+
+        Yields:
+            Places among the texts, and float32[B, K]; each place once.
+        """
+        lengths_N = np.array([len(ids) for ids in texts], np.int64)
+        for batch in self._batching(lengths_N, self.longest):
+            with self._lock:
+                found_BK = self._forward(batch, texts)
+            yield batch.rows, found_BK
+
+    def _forward(self, batch: TextBatch, texts: Sequence[Sequence[int]]) -> Array:
+        """Return the outputs of a batch's texts, float32[B, K]."""
+        import torch
+
+        rows = [texts[row] for row in batch.rows + batch.rows[:1] * batch.copies]
+        ids_BT = torch.full((len(rows), batch.length), self._padding(rows), dtype=torch.long)
+        mask_BT = torch.zeros_like(ids_BT)
+        for row, ids in enumerate(rows):
+            ids_BT[row, : len(ids)] = torch.tensor(ids, dtype=torch.long)
+            mask_BT[row, : len(ids)] = 1
+        ids_BT, mask_BT = ids_BT.to(self._device), mask_BT.to(self._device)
+        with torch.inference_mode():
+            made = self._model(input_ids=ids_BT, attention_mask=mask_BT).logits
+        outputs_BK: Array = made.float().cpu().numpy()[: len(batch.rows)]
+        return outputs_BK
+
+    def _padding(self, rows: Sequence[Sequence[int]]) -> int:
+        """Return the id that fills texts up; the last other one is where the output is taken."""
+        config = self._model.config.get_text_config()
+        if self._pads:
+            return int(config.pad_token_id)
+        # Without one, transformers takes texts one by one: any id that is in none of them will do.
+        used = {token for ids in rows for token in ids}
+        config.pad_token_id = next(each for each in range(config.vocab_size) if each not in used)
+        return int(config.pad_token_id)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from drawing a bar, and from warning of what is an error here."""
+    from transformers.utils import logging
+
+    drew, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if drew:
+            logging.enable_progress_bar()
+
+
+# --- What a folder's own files say ----------------------------------------------------
+
+
+class ModelFacts(NamedTuple):
+    """What the configuration of a model for sequence classification says."""
+
+    outputs: int
+    longest: int  # text, in tokens
+
+
+def facts_of(folder: Path) -> ModelFacts:
+    """Return what the configuration of a folder says; no weights are read.
+
+    Raises:
+        EngineError: there is no such folder, or transformers is not installed.
+    """
+    try:
+        from transformers import AutoConfig
+    except ImportError as error:
+        raise _not_installed(error) from error
+    if not folder.is_dir():
+        raise EngineError(f"there is no folder '{folder}'", "name one with a reward model")
+    try:
+        config: Any = AutoConfig.from_pretrained(folder, **_LOCAL)
+    except (OSError, ValueError) as error:
+        raise _does_not_load(folder, error) from error
+    limits = [getattr(config.get_text_config(), "max_position_embeddings", None)]
+    # The configuration counts the positions that some models, such as RoBERTa's, cannot use.
+    with suppress(OSError, ValueError, AttributeError):
+        limits.append(json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get(_LIMIT))
+    longest = min((int(each) for each in limits if each), default=_UNLIMITED)
+    return ModelFacts(int(config.num_labels), min(longest, _UNLIMITED))
+
+
+def state_of(folder: Path) -> dict[str, str]:
+    """Return what identifies the contents of a folder's own files, by their names."""
+    files = (file for file in sorted(folder.glob("*")) if file.suffix in _SUFFIXES)
+    return {file.name: file_state(file) for file in files if file.is_file()}
+
+
+_LIMIT = "model_max_length"
+_SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".jinja", ".model", ".txt"})
+
+
+def _not_installed(error: ImportError) -> EngineError:
+    found = f"a reward model in a folder needs transformers and torch: {error}"
+    return EngineError(found, "pip install 'rejuice[policy]'")
+
+
+def _does_not_load(folder: Path, error: Exception) -> EngineError:
+    found = f"the reward model '{folder}' does not load: {first_line(error).rstrip('.')}"
+    return EngineError(found, "name a folder that save_pretrained wrote")
+
+
+# --- One of each in a process, so that it stays loaded --------------------------------
+
+_loading = Lock()
+
+
+def shared_reward_model(folder: Path) -> RewardModel:
+    """Return the model of a folder, which stays loaded until another one is, or `release`.
+
+    Raises:
+        EngineError: see `RewardModel`.
+    """
+    with _loading:  # Otherwise each thread would load it.
+        return _loaded(folder)
+
+
+def release() -> None:
+    """Let go of the model that is loaded, if any."""
+    with _loading:
+        _loaded.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def _loaded(folder: Path) -> RewardModel:
+    return RewardModel(folder)
