@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -113,8 +113,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 )
             else:
                 batch, figures = self._train(global_steps, batch_size)
-        if not batch.keys:
-            raise StepSkippedError(figures)
+        if batch.extra_info.get(_SKIPS):
+            raise StepSkippedError(batch, figures)
         return batch, figures
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
@@ -126,7 +126,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         batch = step.release_to_verl()
         figures = step.all_figures()
         signal = [v for name, v in figures.items() if name.endswith("groups_without_signal")]
-        self._count(number, bool(batch.keys) and min(signal, default=1.0) < 1)
+        self._count(number, min(signal, default=1.0) < 1)
         step.write_files(last=self._ends)
         return batch, figures
 
@@ -441,7 +441,7 @@ class TrainingStep:
     def release_to_verl(self) -> KVBatchMeta:
         """Write what the update needs of the rows that train, and clear all others.
 
-        There is no row where no group has a signal.
+        Where no group has a signal, there is nothing to train on: verl only clears the rows.
 
         Raises:
             DataError: no row can train, for another reason.
@@ -449,10 +449,11 @@ class TrainingStep:
         with self._clock("write"):
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)
-            if rows.keys:
-                self._buffer.hand_over(rows)
-            elif not lacks_signal(self.parts):
+            if not rows.keys:
+                if lacks_signal(self.parts):
+                    return _skipped(part.groups for part in self.parts.values())
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
+            self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
                 clear_others(part.groups, found.keys, "train")
         if self._run.split.agents is not None:
@@ -513,12 +514,27 @@ def _batch(
 # trainer, through which the rest is reached: nothing public leads there.
 
 
-class StepSkippedError(Exception):
-    """A step has nothing to train on; `figures` are those that are logged of it."""
+_SKIPS = "skips"
 
-    def __init__(self, figures: Mapping[str, float]) -> None:
+
+def _skipped(groups: Iterable[PendingGroups]) -> KVBatchMeta:
+    """Return the rows of a step that has nothing to train on, for verl to clear."""
+    keys = [key for each in groups for key in (*each.uids, *map(str, each.tags))]
+    info = {_SKIPS: True}
+    return KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys], extra_info=info)
+
+
+class StepSkippedError(Exception):
+    """A step has nothing to train on.
+
+    Attributes:
+        batch: its rows, which verl clears.
+        figures: those that are logged of it.
+    """
+
+    def __init__(self, batch: KVBatchMeta, figures: Mapping[str, float]) -> None:
         super().__init__("the step has nothing to train on")
-        self.figures = figures
+        self.batch, self.figures = batch, figures
 
 
 class VerlTrainer:
@@ -563,8 +579,8 @@ class VerlTrainer:
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
     def allow_skips(self) -> None:
-        """Let a step without a batch pass without an update: verl has no such step."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_without_a_batch_passes_verls_loop
+        """Let a step with nothing to train on pass without an update: verl has no such step."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics
 
@@ -574,12 +590,12 @@ class VerlTrainer:
             except StepSkippedError as skipped:
                 trainer.on_sample_end()
                 metrics.update(skipped.figures)
-                return KVBatchMeta(partition_id="train", keys=[], tags=[])
+                return skipped.batch
 
         def metrics_of(
             batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], **at: Any
         ) -> None:
-            if batch.keys:
+            if not batch.extra_info.get(_SKIPS):
                 compute_metrics(batch, metrics, timing_raw, **at)
                 return
             metrics.update({f"timing_s/{name}": value for name, value in timing_raw.items()})
@@ -589,7 +605,7 @@ class VerlTrainer:
 
     def end_after(self, step: int) -> None:
         """Make a step that is being sampled the last one, with its checkpoint and validation."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_without_a_batch_passes_verls_loop
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         trainer.total_training_steps = step
         for name in ("save_freq", "test_freq"):
