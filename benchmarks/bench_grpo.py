@@ -42,12 +42,14 @@ class Run(NamedTuple):
         values_S: by name, a figure of each step.
         validated: held-out accuracy by step, from step 0.
         folder: of the run.
+        ours_S: rejuice's share of the time of each step, once its last group is sampled.
     """
 
     tokens_S: Array
     values_S: dict[str, Array]
     validated: dict[int, float]
     folder: Path
+    ours_S: Array
 
 
 def data() -> None:
@@ -89,10 +91,9 @@ def load(folder: Path) -> Run:
         np.array([step[key] for step in steps])
         for key in ("rejuice/seconds/after_sampling", "timing_s/step")
     )
-    values["rejuice's share of a step"] = ours / whole
     rows = np.array([step["rejuice/rows_sampled"] for step in steps])
     found = {p.step: p.validation for p in points if p.validation is not None}
-    return Run(np.cumsum(rows * values["length"]), values, found, folder)
+    return Run(np.cumsum(rows * values["length"]), values, found, folder, ours / whole)
 
 
 def distinct(folder: Path, step: int) -> float:
@@ -183,7 +184,8 @@ def table(recipes: list[str], found_in: Path = _RUNS) -> None:
         print(f"| {recipe} less {recipes[0]} | {len(both)} | " + " | ".join(cells) + " |")
     for recipe, seeds in found.items():
         gains = [f"{e['held-out pass@1'] - e['before']:+.3f}" for e in seeds.values()]
-        print(f"{recipe}: gain by seed {', '.join(gains)}")
+        ours = np.median(np.concatenate([run.ours_S for run in runs[recipe].values()]))
+        print(f"{recipe}: gain by seed {', '.join(gains)}; rejuice {ours:.1%} of a step (median)")
 
 
 def main() -> None:
