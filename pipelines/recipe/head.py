@@ -42,18 +42,22 @@ from .train import Train
 # --- Generated ------------------------------------------------------------------------
 # Datasets that a recipe describes instead of asking for them: they are written when missing.
 
-_ONLY = {"levels": ("arithmetic", "mixed", "trajectories"), "trajectories": ("trajectories",)}
+_ONLY = {
+    "levels": ("arithmetic", "mixed", "sums", "trajectories"),
+    "trajectories": ("trajectories",),
+}
 """The types that have a field which others lack."""
 
 
 class GeneratedDataset(Config):
     """A dataset that is generated. Those of `arithmetic` are options of `rejuice data`, too."""
 
-    type: Literal["arithmetic", "code", "lookup", "mixed", "trajectories"]
+    type: Literal["arithmetic", "code", "lookup", "mixed", "sums", "trajectories"]
     """What its rows are. `arithmetic`: worded arithmetic problems with their solutions. `code`:
     programming problems with their tests and eight recorded responses. `lookup`: questions for an
     agent that searches and calculates, each with 13 documents of its own. `mixed`: arithmetic, code
     and solutions to be judged in turn, distinguished by `data_source`, with recorded responses.
+    `sums`: sums and differences of numbers up to 99, for small language models.
     `trajectories`: what simulated agents with a calculator did with the same problems, for
     `agent_rollout_mapper` with the engine `recorded`."""
     prompts: PositiveInt = 200
@@ -86,6 +90,7 @@ class GeneratedDataset(Config):
         from ..demo.lookup import first_lookups
         from ..demo.mixed import first_mixed
         from ..demo.recorded import check_format, first_prompts
+        from ..demo.sums import first_sums
 
         check_format(path)
         if self.type == "code":
@@ -94,6 +99,8 @@ class GeneratedDataset(Config):
             return first_lookups(**self._options())
         if self.type == "mixed":
             return first_mixed(**self._options())
+        if self.type == "sums":
+            return first_sums(**self._options())
         return first_prompts(**self._options("trajectories"))
 
     def write(self, path: Path) -> None:
@@ -107,12 +114,14 @@ class GeneratedDataset(Config):
         from ..demo.lookup import write_lookups
         from ..demo.mixed import write_mixed
         from ..demo.recorded import write_prompts
+        from ..demo.sums import write_sums
 
         writers = {
             "arithmetic": write_prompts,
             "code": write_code_problems,
             "lookup": write_lookups,
             "mixed": write_mixed,
+            "sums": write_sums,
             "trajectories": write_trajectories,
         }
         writers[self.type](path, **self._options())
