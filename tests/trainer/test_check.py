@@ -17,7 +17,8 @@ from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, prompts, training, verl_config
 from rejuice.trainer.launch import checks as launch_preflight
 
-RECIPES = sorted((Path(__file__).resolve().parents[2] / "recipes").glob("*.yaml"))
+_FOLDER = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = sorted([*_FOLDER.glob("*.yaml"), *_FOLDER.glob("small_model/*.yaml")])
 TEMPLATE, ROLLOUT, VERIFY, FORMAT, SUM = PROCESS
 ADVANTAGE = {"grpo_advantage_mapper": {}}
 ADDED = "No step writes the advantage: in training, grpo_advantage_mapper is added."
