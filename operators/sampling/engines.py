@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import atexit
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -308,12 +310,22 @@ def _vllm(spec: EngineSpec, options: VllmOptions) -> Engine:
     )
 
 
+_OF_GPUS = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)
+"""A line of torch/version.py of a build that can use GPUs; of others the value is None."""
+
+
 def _best_device() -> str:
-    # Torch can tell, but takes a second and 300 MB to load: ask it only if there may be a GPU.
-    if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")):
-        return "cpu"
-    try:
-        import torch
-    except ImportError:
+    # Torch can tell, but takes a second and 300 MB to load: it is asked only if it is a build for
+    # GPUs. No device file can tell: a container may lack /dev/nvidiactl and have a GPU.
+    found = find_spec("torch")
+    if found is None or found.origin is None:
         return "cpu"  # The engine reports that torch is missing.
+    try:
+        version = Path(found.origin).with_name("version.py").read_text("utf-8")
+    except OSError:
+        version = "cuda = 'perhaps'"
+    if not _OF_GPUS.search(version):
+        return "cpu"
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -293,8 +294,17 @@ def pack_again(model: Any) -> None:
             layer.quant_method.process_weights_after_loading(layer)
 
 
+def without_flashinfer() -> Mapping[str, str]:
+    """Return the environment variables for vLLM where flashinfer is not installed.
+
+    Log-probabilities before temperature and top_p, which are `raw_logprobs`, make vLLM on GPUs
+    import its sampler, and vLLM does not bring it along.
+    """
+    return {} if find_spec("flashinfer") else {"VLLM_USE_FLASHINFER_SAMPLER": "0"}
+
+
 def _start(model: str, options: VllmOptions) -> Any:
-    _set(_ENVIRONMENT)
+    _set({**_ENVIRONMENT, **without_flashinfer()})
     try:
         from vllm.platforms import current_platform
     except ImportError as error:

@@ -137,6 +137,9 @@ class Gpu(Config):
     """Keep weights and optimizer state in CPU memory while responses are sampled."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass instead of storing them."""
+    attention: str | None = None
+    """The attention of what trains, by its name in transformers; strategy `fsdp2` only. Null:
+    `flash_attention_2` where the package flash-attn is installed, else `sdpa`."""
     reproducible: bool = False
     """Give each request a seed of its own, as profile `cpu` does. vLLM then draws the tokens of
     each response by itself, which takes longer."""
@@ -149,6 +152,8 @@ class Gpu(Config):
             )
         if self.strategy != "megatron" and self.megatron != Megatron():
             raise ValueError("megatron is for strategy megatron: leave it out, or choose that")
+        if self.strategy == "megatron" and self.attention is not None:
+            raise ValueError("attention is for strategy fsdp2: leave it out, or choose that")
         sizes = self.megatron
         model_parallel = sizes.tensor_model_parallel_size * sizes.pipeline_model_parallel_size
         if self.gpus * self.nodes % model_parallel:

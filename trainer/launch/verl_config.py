@@ -24,6 +24,7 @@ from ...operators.errors import RecipeError, suggest
 from ...operators.json_text import parse_json
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
+from ...operators.sampling.vllm_engine import without_flashinfer
 from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
@@ -300,8 +301,15 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
     }
 
 
+def attention_of(gpu: Gpu) -> str:
+    """Return the attention of what trains, which verl itself does not choose by what is there."""
+    is_there = find_spec("flash_attn") is not None
+    return gpu.attention or ("flash_attention_2" if is_there else "sdpa")
+
+
 def _fsdp2(gpu: Gpu) -> dict[str, Any]:
     return {
+        "+actor_rollout_ref.model.override_config.attn_implementation": attention_of(gpu),
         "actor_rollout_ref.model.enable_gradient_checkpointing": gpu.gradient_checkpointing,
         f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.fsdp_config.param_offload": gpu.offload,
@@ -339,7 +347,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
     }
     if run.config.profile == "gpu":
         # verl's task runner requests no GPU, but an embedder in it may use one.
-        return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+        return {**common, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", **without_flashinfer()}
     return {
         **common,
         "VERL_USE_EXTERNAL_MODULES": f"{_PLUGIN},rejuice.trainer.cpu.platform",

@@ -1,6 +1,7 @@
 """How many processes the `transformers` engine has by default."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import psutil
@@ -82,3 +83,23 @@ def test_weights_of_a_hub_model_are_found_where_they_were_downloaded(tmp_path, o
 def test_a_file_of_no_weights_is_left_to_the_engine_to_report(tmp_path, opened, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     assert opened(tmp_path) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("line", "device"),
+    [
+        ("cuda: Optional[str] = None", "cpu"),
+        ("cuda: Optional[str] = '12.8'", "cuda"),
+        ("hip = '6'", "cuda"),
+    ],
+)
+def test_torch_is_asked_for_a_gpu_where_it_is_a_build_for_gpus(tmp_path, monkeypatch, line, device):
+    """Not by device files: a container may lack them and have a GPU."""
+    (tmp_path / "version.py").write_text(f"__version__ = '2.13.0'\n{line}\n")
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(engines, "find_spec", lambda _: spec)
+    cuda = SimpleNamespace(is_available=lambda: True)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert engines._best_device() == device
+    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    assert engines._best_device() == "cpu"

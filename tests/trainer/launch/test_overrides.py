@@ -1,11 +1,15 @@
 """From a recipe to verl's keys."""
 
+import importlib.util
+
 import pytest
 from each import check_each
 from fake_run import PROCESS, write_recipe
 
+from rejuice.operators.sampling import vllm_engine
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.pipelines.recipe.recipe import load
+from rejuice.trainer.launch import verl_config
 from rejuice.trainer.launch.verl_config import environment, overrides
 from rejuice.trainer.run import TrainingRun
 
@@ -145,6 +149,25 @@ def test_profiles(keys, run):
     assert "VERL_PLATFORM" not in environment(run(profile="gpu"))
     # Otherwise the sampler's processes could not be forked: they would have other variables.
     assert environment(run()).items() >= DEFAULT_ENVIRONMENT.items()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_attention_and_sampler_are_those_that_are_installed(keys, run, monkeypatch, there):
+    find = importlib.util.find_spec
+    names = ("flash_attn", "flashinfer")
+
+    def found(name, *_):
+        return (find("json") if there else None) if name in names else find(name)
+
+    for module in (verl_config, vllm_engine):
+        monkeypatch.setattr(module, "find_spec", found)
+    key = "+actor_rollout_ref.model.override_config.attn_implementation"
+    assert keys(profile="gpu")[key] == ("flash_attention_2" if there else "sdpa")
+    assert keys(profile="gpu", gpu={"attention": "eager"})[key] == "eager"
+    variable = environment(run(profile="gpu")).get("VLLM_USE_FLASHINFER_SAMPLER")
+    assert variable == (None if there else "0")
+    assert "VLLM_USE_FLASHINFER_SAMPLER" not in environment(run())
+    assert key not in keys(profile="gpu", gpu={"strategy": "megatron"})
 
 
 def test_each_engine_has_its_own_keys_and_none_of_the_other(keys):
