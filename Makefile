@@ -22,9 +22,10 @@ train: $(TRAIN)
 # A real language model: half a minute a step on two idle cores, of which a run of 40 takes 25 minutes.
 SMALL := outputs/models/smollm2-135m-instruct
 SMALL_RUN := outputs/small_model/grpo
+AGAIN = $(if $(wildcard $(SMALL_RUN)/prompts/train.parquet),--resume)
 small-model: $(TRAIN)
 	$(BIN)/python tools/small_model.py get $(SMALL)
-	$(BIN)/rejuice train recipes/small_model/grpo.yaml --train.policy $(SMALL) --output $(SMALL_RUN) $(if $(wildcard $(SMALL_RUN)/prompts/train.parquet),--resume)
+	$(BIN)/rejuice train recipes/small_model/grpo.yaml --train.policy $(SMALL) --output $(SMALL_RUN) $(AGAIN)
 	$(BIN)/python tools/small_model.py responses $(SMALL_RUN)
 
 # Lint, types, all fast tests, and one of each kind of slow ones. What is not in it is in a slot.

@@ -51,7 +51,9 @@ def accesses(tree):
             and node.attr not in OURS | FRIENDS
         ):
             of = node.value.id if isinstance(node.value, ast.Name) else ""
-            if of not in ("self", "cls") and (of, node.attr) not in PUBLIC:
+            if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
+                of = node.value.func.id
+            if of not in ("self", "cls", "super") and (of, node.attr) not in PUBLIC:
                 yield node.lineno, node.attr
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [*(node.module or "").split("."), *(alias.name for alias in node.names)]

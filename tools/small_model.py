@@ -97,7 +97,7 @@ def _convert(file: Path, folder: Path) -> None:
     tokenizer.pad_token = "<|endoftext|>"
     tokenizer.save_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.bfloat16)
-    model.config._name_or_path = HUB
+    model.config.name_or_path = HUB
     for settings in (model.config, model.generation_config):
         settings.eos_token_id = tokenizer.eos_token_id
         settings.pad_token_id = tokenizer.pad_token_id

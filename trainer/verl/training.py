@@ -601,6 +601,7 @@ class VerlTrainer:
             metrics.update({f"timing_s/{name}": value for name, value in timing_raw.items()})
             metrics["training/global_step"] = at["global_steps"]
 
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer.step, trainer._compute_metrics = step_or_skip, metrics_of
 
     def end_after(self, step: int) -> None:
