@@ -184,6 +184,8 @@ class FunctionPool:
             NotReadyError: the function does not import.
             InterruptedError: another thread has called `stop`.
         """
+        if _stopping:
+            raise InterruptedError(f"the calls of {self._setup.target} were stopped")
         # Several of them for each process, so that none waits long for the last one.
         most = max(1, min(_MOST_ROWS, len(rows) // (2 * self._size)))
         work = _Work(list(enumerate(rows)), most)
@@ -359,13 +361,20 @@ class _Work:
 # --- The pools of this process --------------------------------------------------------
 
 _pools: dict[str, FunctionPool] = {}
+_stopping = False
 _lock = threading.Lock()
 
 
 def shared_pool(setup: FunctionSetup) -> FunctionPool:
-    """Return the pool of a function, which lasts until this process ends."""
+    """Return the pool of a function, which lasts until this process ends.
+
+    Raises:
+        InterruptedError: all calls are stopped.
+    """
     key = setup.as_json()
     with _lock:
+        if _stopping:
+            raise InterruptedError("calls of functions are stopped")
         pool = _pools.pop(key, None) or FunctionPool(setup, usable_cores())
         _pools[key] = pool
         old = [_pools.pop(each) for each in list(_pools)[:-_MOST_POOLS]]
@@ -375,8 +384,13 @@ def shared_pool(setup: FunctionSetup) -> FunctionPool:
 
 
 def stop_pools() -> None:
-    """Let the calls of functions in other threads end at once, with an error."""
+    """Let the calls of functions in other threads end at once, with an error.
+
+    So do calls that begin later, such as that of a thread in an earlier step, until `close_pools`.
+    """
+    global _stopping
     with _lock:
+        _stopping = True
         pools = list(_pools.values())
     for each in pools:
         each.stop()
@@ -384,7 +398,9 @@ def stop_pools() -> None:
 
 def close_pools() -> None:
     """End the processes of all pools; the next use starts others."""
+    global _stopping
     with _lock:
+        _stopping = False
         pools = list(_pools.values())
         _pools.clear()
     for each in pools:

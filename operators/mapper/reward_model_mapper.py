@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import PositiveInt, model_validator
+from pydantic import PositiveInt, PrivateAttr, model_validator
 from typing_extensions import Self
 
 from ..chats import check_chats
@@ -47,7 +47,7 @@ from ..text.reward_model import RewardModel, facts_of, release, shared_reward_mo
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _AT_ONCE = 256  # texts, among which a model on this machine chooses its batches
-_PROBE = (("user", "Hi"), ("assistant", "Hi"))
+_PROBE = ({"role": "user", "content": "Hi"},)
 
 
 class RewardModelMapper(ScoringMapper):
@@ -105,6 +105,9 @@ class RewardModelMapper(ScoringMapper):
     """Where answers of servers are stored: a folder that ends in `.answers`. `user`:
     `rejuice/scores.answers` in your cache folder ($XDG_CACHE_HOME or ~/.cache). Null: answers are
     not stored."""
+
+    # Whether the last prompts were texts, and not chats.
+    _of_texts: bool = PrivateAttr(False)
 
     # Change it with what the model is shown and with how its answers are read.
     code: ClassVar[str | None] = "1"
@@ -185,7 +188,11 @@ class RewardModelMapper(ScoringMapper):
         return self.on_server_down
 
     def _probe(self) -> ScoringRequest:
-        return self._request(RewardInput(_PROBE, "Hi", None, "Hi"))
+        # Of the kind that rows have: a server without a chat template refuses chats alone.
+        shown = self._shown("Hi" if self._of_texts else _PROBE, "Hi")
+        if isinstance(shown, ScoringOutcome):
+            shown = RewardInput((*((each["role"], each["content"]) for each in _PROBE),), "Hi")
+        return self._request(shown)
 
     def _request(self, shown: RewardInput) -> ScoringRequest:
         if self.folder is not None:
@@ -202,7 +209,8 @@ class RewardModelMapper(ScoringMapper):
         self, table: pa.Table, rows: Sequence[int]
     ) -> Iterator[ScoringRequest | ScoringOutcome]:
         taken = table.take(pa.array(rows, pa.int64()))
-        if not is_text(taken["prompt"].type):
+        self._of_texts = is_text(taken["prompt"].type)
+        if not self._of_texts:
             check_chats(taken["prompt"])
         responses = texts_of(taken, "response")
         labels: list[str | None] = [None] * len(rows)
@@ -229,7 +237,7 @@ class RewardModelMapper(ScoringMapper):
             text = prompt + response
             ids = None if name is None else _texts_encoded(name)(text)
             return self._if_short(RewardInput(None, text, ids, prompt))
-        before = tuple((each["role"] or "", each["content"] or "") for each in prompt)
+        before = tuple((each["role"] or "", each["content"] or "") for each in prompt if each)
         messages = (*before, ("assistant", response))
         if name is None:
             return RewardInput(messages)
@@ -290,11 +298,12 @@ class RewardModelMapper(ScoringMapper):
 
     def _change(self, table: pa.Table, outcomes: Sequence[ScoringOutcome]) -> Change:
         reward_N = np.array([each.scores[0] if each.scores else 0.0 for each in outcomes], float)
+        finite_N = np.isfinite(reward_N)
         if self.activation == "sigmoid":
             reward_N = 0.5 * (1.0 + np.tanh(0.5 * reward_N))  # Which does not overflow.
         missing = [
-            each.reason or (None if np.isfinite(reward) else "not_a_number")
-            for each, reward in zip(outcomes, reward_N, strict=True)
+            each.reason or (None if finite else "not_a_number")
+            for each, finite in zip(outcomes, finite_N, strict=True)
         ]
         columns = component(self.component, reward_N, pa.array(missing, pa.string()))
         return Change(columns, notes=summed_notes(outcomes))

@@ -25,7 +25,8 @@ class TokenWeightMapper(Mapper):
 
     `top_entropy`: the tokens of highest entropy train, `share` of all, which are those where a
     response could go another way. With q the (1 - share) quantile of the entropies of the tokens,
-    those of at least q (https://arxiv.org/abs/2506.01939, TRL's `top_entropy_quantile`). Put it
+    those of at least q (https://arxiv.org/abs/2506.01939, TRL's `top_entropy_quantile`); where q is
+    the least of all, as in a policy that is certain of most tokens, those above it. Put it
     after the step that writes the advantage: there, in training, the rows are those that train.
 
     Entropies come from the column `entropies`. Without one, -log p of `response_logprobs` takes
@@ -109,7 +110,10 @@ class TokenWeightMapper(Mapper):
             entropy_M = -entropy_M
         least = np.quantile(entropy_M, 1 - self.share) if len(entropy_M) else 0.0
         trains_M = np.zeros(int(_some(tokens_N).sum()), bool)
-        trains_M[np.repeat(given_N >= 0, _some(tokens_N))] = entropy_M >= least
+        highest_M = entropy_M >= least
+        if highest_M.all() and (entropy_M > least).any():
+            highest_M = entropy_M > least  # The quantile is the least of all: few are above it.
+        trains_M[np.repeat(given_N >= 0, _some(tokens_N))] = highest_M
         return trains_M
 
     def _from_error(self, table: pa.Table, tokens_N: Array) -> NDArray[np.bool_]:

@@ -180,7 +180,8 @@ class _Turns(NamedTuple):
             )
         every = lists.flatten()
         policy_R = np.asarray(pc.fill_null(pc.equal(pc.struct_field(every, "role"), POLICY), False))
-        all_row_R = np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
+        lengths_N = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+        all_row_R = np.repeat(np.arange(len(lists)), lengths_N)
         seen = pc.coalesce(pc.struct_field(every, "observation"), pc.struct_field(every, "text"))
         row_P = all_row_R[policy_R]
         counts_N = np.bincount(row_P, minlength=len(lists))

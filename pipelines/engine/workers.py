@@ -106,6 +106,8 @@ class LocalWorkers:
             if exception[0] is not None:  # As after Ctrl-C: what they do is of no use any more.
                 stop_pools()
             self._threads.shutdown(wait=True, cancel_futures=True)
+            if exception[0] is not None:
+                close_pools()
         if self._processes:
             self._processes.shutdown(wait=True, kill_workers=exception[0] is not None)
 

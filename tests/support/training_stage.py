@@ -336,6 +336,9 @@ class Trainer:
     def _compute_metrics(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError
 
+    def _log_rollout_data(self, *_: Any) -> None:
+        raise NotImplementedError
+
     def _log(self, data: dict[str, float], step: int) -> None:
         self.logged.append((step, data))
 

@@ -19,6 +19,7 @@ from rich.text import Text
 from ...operators.agents.flow import build_flow, build_tools
 from ...operators.errors import RejuiceError
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from ...operators.mapper.reward_model_mapper import RewardModelMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
@@ -273,6 +274,9 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
         ((_, fields),) = entry.items()
         if isinstance(step.operator, RolloutMapper):
             fields["model"] = _found(fields["model"])
+        if isinstance(step.operator, RewardModelMapper):
+            for name in ("folder", "tokenizer"):
+                fields[name] = fields[name] and _found(fields[name])
         if isinstance(step.operator, AgentRolloutMapper):
             _with_absolute_parts(step.operator, fields)
     return document

@@ -281,9 +281,11 @@ class SampleTables:
         self._every = (run.config.validate_every or self._last) if run.held_out else self._last
         self._failed = set[str]()
 
-    def log(self, step: int, parts: Mapping[str, StepPart], trainer: Any) -> None:
+    def log(
+        self, step: int, parts: Mapping[str, StepPart], trainer: Any, *, last: bool = False
+    ) -> None:
         """Log those of a step that is due to verl's loggers; one that fails is reported once."""
-        if step % self._every and step < self._last:
+        if step % self._every and step < self._last and not last:
             return
         for tracker, send in (("wandb", self._to_wandb), ("tensorboard", self._to_tensorboard)):
             try:

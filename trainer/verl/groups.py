@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import transfer_queue as tq
 
 from ...operators.agents.trajectory import FAILURES
+from ...operators.columns import RIGHT, WRONG
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.operator import Scope
@@ -287,10 +288,6 @@ class StepPart(NamedTuple):
         found["values"] = values_table(self.rollouts, self.recipe, self.curated.written)
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
-    def reasons(self) -> set[str]:
-        """Return the reasons for which rows were dropped."""
-        return {*self.curated.decisions["reason"].to_pylist()}
-
     @property
     def trained(self) -> pa.Table:
         """Its rows that train."""
@@ -373,9 +370,15 @@ def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     """
     judged = parts.get("verify")
     if judged is not None and not judged.rollouts.num_rows and not judged.groups.failed:
-        return bool(parts[""].rollouts.num_rows)
-    reasons = {each for part in parts.values() for each in part.reasons()}
-    return not _NO_SIGNAL.isdisjoint(reasons)
+        return not {RIGHT, *WRONG}.isdisjoint(parts[""].curated.verdicts)
+    return any(part.trains and _mostly_without_signal(part) for part in parts.values())
+
+
+def _mostly_without_signal(part: StepPart) -> bool:
+    """Whether at least half of the rows that were dropped are of groups without signal."""
+    reasons = part.curated.decisions["reason"]
+    found = pc.sum(pc.is_in(reasons, pa.array(sorted(_NO_SIGNAL)))).as_py() or 0
+    return 0 < len(reasons) <= 2 * found
 
 
 def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:

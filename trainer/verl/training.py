@@ -94,7 +94,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
         self.samples = SampleTables(self.run)
-        self._has_loss = self._ends = False
+        self._has_loss = False
         self._without_signal = 0  # steps in a row
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
@@ -126,27 +126,33 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         batch = step.release_to_verl()
         figures = step.all_figures()
         signal = [v for name, v in figures.items() if name.endswith("groups_without_signal")]
-        self._count(number, min(signal, default=1.0) < 1)
-        step.write_files(last=self._ends)
+        end = self._early_end(number, min(signal, default=1.0) < 1)
+        step.write_files(last=end is not None)
+        if end is not None:
+            self._end(end)
         return batch, figures
 
-    def _count(self, number: int, has_signal: bool) -> None:
-        """End training once so many steps in a row had no signal."""
+    def _early_end(self, number: int, has_signal: bool) -> EarlyEnd | None:
+        """Return why training ends with a step: so many in a row had no signal."""
         self._without_signal = 0 if has_signal else self._without_signal + 1
-        most = self.run.config.stop_without_signal
-        if not most or self._without_signal < most:
-            return
-        steps = f"{most} steps in a row" if most > 1 else "this step"
-        found = f"no group of {steps} has a signal"
-        if self._without_signal >= number:
+        most, steps = self.run.config.stop_without_signal, self.run.config.steps
+        if not most or self._without_signal < most or number >= steps:
+            return None
+        which = f"{most} steps in a row" if most > 1 else "this step"
+        return EarlyEnd(number, steps, f"no group of {which} has a signal")
+
+    def _end(self, end: EarlyEnd) -> None:
+        """Make the step the last one.
+
+        Raises:
+            DataError: no step had a signal, so there is nothing to show for it.
+        """
+        if self._without_signal >= end.step:
             right = "prompts need right and wrong responses: look at them, or take easier ones"
-            raise DataError(f"step {number}: {found}, the first one included", right)
-        if number < self.run.config.steps:
-            print(f"step {number}: {found}, so training ends here")
-            self._ends = True
-            end = EarlyEnd(number, self.run.config.steps, found)
-            write_early_end(self.run.folder, end)
-            self.trainer.end_after(number)
+            raise DataError(f"step {end.step}: {end.why}, the first one included", right)
+        print(f"step {end.step}: {end.why}, so training ends here")
+        write_early_end(self.run.folder, end)
+        self.trainer.end_after(end.step)
 
     def _replay(self, number: int, batch: _Batch) -> _Batch:
         """Give stored groups the credit of the recipe's steps; what does not train is cleared."""
@@ -158,7 +164,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if dropped:
             tq.kv_clear(partition_id="train", keys=dropped)
         self.hand_over(rows, rewards=False)
-        self._count(number, any(each.any() for each in rows.advantages))
+        if end := self._early_end(number, any(each.any() for each in rows.advantages)):
+            self._end(end)
         tag_of = dict(zip(meta.keys, meta.tags, strict=True))
         return _batch("train", rows.keys, {key: tag_of[str(key)] for key in rows.keys}), figures
 
@@ -469,7 +476,7 @@ class TrainingStep:
             files.keep(self.number, name, part.tables, recipe)
         if last or self.number >= self._run.config.steps:
             files.wait()  # No later step would report that they could not be written.
-        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer)
+        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=last)
 
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
@@ -583,6 +590,7 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics
+        log_rollouts = trainer._log_rollout_data
 
         def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
             try:
@@ -601,8 +609,13 @@ class VerlTrainer:
             metrics.update({f"timing_s/{name}": value for name, value in timing_raw.items()})
             metrics["training/global_step"] = at["global_steps"]
 
+        def log_rollouts_of(batch: KVBatchMeta, *others: Any) -> None:
+            if not batch.extra_info.get(_SKIPS):
+                log_rollouts(batch, *others)
+
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer.step, trainer._compute_metrics = step_or_skip, metrics_of
+        trainer._log_rollout_data = log_rollouts_of
 
     def end_after(self, step: int) -> None:
         """Make a step that is being sampled the last one, with its checkpoint and validation."""

@@ -454,6 +454,11 @@ def test_calls_in_other_threads_are_stopped(waiting):
         with pytest.raises(InterruptedError, match=r"mine.py:compute_score were stopped"):
             running.result()
     assert len(calls.read_text()) < 8
+    # Nor do calls begin that a thread comes to later on, until the pools are closed.
+    with pytest.raises(InterruptedError, match="stopped"):
+        operator.apply(rows("a"))
+    close_pools()
+    assert rewards(operator, rows("")) != ["function_failed"]
 
 
 def is_running(pid):

@@ -15,6 +15,7 @@ from rejuice.operators import DataError, EngineError, RecipeError, build
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.reward_model_mapper import RewardModelMapper
+from rejuice.operators.servers.judge import ScoringOutcome
 from rejuice.operators.servers.reward_api import read_reward
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -369,3 +370,28 @@ def test_wrong_fields_are_one_line(fields, message):
         build(RewardModelMapper, fields)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_infinite_output_is_missing_whatever_the_activation():
+    outcomes = [ScoringOutcome((value,)) for value in (math.inf, 0.0, math.nan, -math.inf)]
+    operator = RewardModelMapper(model="m", activation="sigmoid")
+    found = rewards(operator._change(table_of(1, 2, 3, 4), outcomes))
+    missing = "not_a_number"
+    assert found == [[None, 0.5, None, None], [missing, None, missing, missing]]
+
+
+@pytest.mark.parametrize("api", ["classify", "sglang"])
+def test_the_probe_is_of_the_kind_that_rows_have(api, plain_tokenizer):
+    """A server without a chat template takes tokens or texts, and would refuse a chat."""
+    chats, texts = table_of(1), pa.table({"prompt": ["Why?"], "response": ["Because."]})
+    for table in (chats, texts):
+        operator = RewardModelMapper(model="m", api=api, tokenizer="rm")
+        (request,) = operator._requests(table, [0])
+        assert operator._probe().body.keys() == request.body.keys()
+
+
+def test_a_null_message_is_left_out():
+    chat = [{"role": "user", "content": "Why?"}, None]
+    table = pa.table({"prompt": pa.array([chat], MESSAGES), "response": ["Because."]})
+    (request,) = RewardModelMapper(model="m")._requests(table, [0])
+    assert [each["role"] for each in request.body["messages"]] == ["user", "assistant"]

@@ -42,6 +42,11 @@ def test_the_tokens_of_highest_entropy_train():
     assert top(lists, share=0.5) == [[0, 1, 0, 0], [0, 0], [1, 1, 1, 1]]
 
 
+def test_where_most_tokens_are_certain_those_above_them_train():
+    assert top([[0.0, 0.0, 0.7, 0.0], [0.0, 0.0]]) == [[0, 0, 1, 0], [0, 0]]
+    assert top([[0.0, 0.0], [0.0, 0.0]]) == [[1, 1], [1, 1]]
+
+
 def test_of_log_probabilities_the_least_likely_train():
     table = table_of("response_logprobs", [[-0.1, -3.0], [-2.0, 0.0]], pa.list_(pa.float32()))
     assert weights(table, style="top_entropy", share=0.4) == [[0, 1], [1, 0]]

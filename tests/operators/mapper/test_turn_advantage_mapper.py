@@ -318,3 +318,18 @@ def test_columns_of_another_kind_are_errors(columns, message):
         rows = rows.append_column("paid", pa.array([[1.0, 1.0], [1.0]]))
     with pytest.raises(DataError, match=message):
         TurnAdvantageMapper(style="returns", turn_rewards="paid").apply(rows)
+
+
+@pytest.mark.parametrize("style", ["outcome", "returns", "states"])
+def test_turns_behind_a_null_are_none(style):
+    rows = table([[TWO, ONE], [THREE, TWO]], advantage=[1, 2, 3, 4], reward=[1, 2, 3, 4])
+    lists = rows["turns"].combine_chunks()
+    mask = pa.array([False, False, True, False])
+    hidden = pa.ListArray.from_arrays(lists.offsets, lists.values, mask=mask)
+    other = rows.set_column(1, "turns", hidden)
+    plain = rows.set_column(1, "turns", pa.array(hidden.to_pylist(), TURNS))
+    both = [TurnAdvantageMapper(style=style).apply(each) for each in (other, plain)]
+    assert (
+        both[0].columns["turn_advantage"].to_pylist()
+        == both[1].columns["turn_advantage"].to_pylist()
+    )

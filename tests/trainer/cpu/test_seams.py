@@ -241,6 +241,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
 
     class Trainer:
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
+        _log_rollout_data = PPOTrainer._log_rollout_data
 
         def __init__(self):
             self.config, self.trainer_mode, self.requested = composed(profile=profile), "sync", []
@@ -328,6 +329,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
         config = composed(prompts_per_step=8, save_every=7, validate_every=9)
         parameter_sync_step, total_training_steps, ended = 1, 40, 0
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
+        _log_rollout_data = PPOTrainer._log_rollout_data
 
         def refill(self, prompts):
             return prompts
@@ -350,6 +352,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     trainer._compute_metrics(batch, metrics, {"step": 2.0}, global_steps=3, epoch=0)
     assert batch is skipped
     assert trainer.ended == 1
+    trainer._log_rollout_data(batch, {}, "folder")  # By `trainer.rollout_data_dir`.
     assert metrics == {"rejuice/groups": 0.0, "timing_s/step": 2.0, "training/global_step": 3}
     made.end_after(3)
     assert trainer.total_training_steps == 3
@@ -361,6 +364,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
         "batch = self.step(metrics, self.timing_raw)",
         "self.config.trainer.save_freq > 0 and (",
         "self.config.trainer.test_freq > 0 and (",
+        "self._log_rollout_data(batch, self.timing_raw, rollout_data_dir)",
         "tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)",
         "self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch",
     ):

@@ -265,10 +265,21 @@ def test_a_run_that_never_had_a_signal_fails(stage, skipped):
     stage.answer({0: ["0", "0"]})
     with pytest.raises(skipped):
         stage.sample(1, 1)
+    stage.queue.partitions.clear()  # As verl does.
     stage.answer({1: ["0", "0"]}, step=2)
     with pytest.raises(DataError, match="step 2: no group of 2 steps in a row has a signal, the"):
         stage.sample(2, 1)
+    assert stage.saved("rollouts", 2).num_rows == 2  # To be looked at.
     assert early_end(stage.run.folder) is None
+
+
+def test_a_step_that_mostly_failed_is_no_step_without_signal(stage):
+    """Its rewards are missing: whatever the two others say, it is not solved."""
+    steps = [SPREAD[0], summed("drop_row"), *SPREAD[2:]]
+    stage = stage(steps, validation_path=None)
+    stage.answer({0: ["1", "1"], 1: ["nothing"] * 3})
+    with pytest.raises(DataError, match="no group is left to train on"):
+        stage.sample(1, 2)
 
 
 # --------------------------------------------------------------------------- refill
