@@ -19,12 +19,15 @@ import orjson
 import pyarrow as pa
 
 from ...operators import DataError
+from ...operators.arrow_compute import pc
+from ...operators.columns import RIGHT
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array, uniform_N
 from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
+from ...operators.verifier import is_worked_out
 from ...operators.workers import usable_cores
 from ..console import path_text
 from ..engine.conditional_step import matching
@@ -572,6 +575,24 @@ def agreement_lines(
         f"disagree     right to wrong {found.to_wrong:,}, wrong to right {found.to_right:,}; "
         f"without a second verdict {found.undecided:,}, without an answer {no_answer:,}"
     )
+
+
+def formula_lines(graded: GradedRows) -> Iterator[str]:
+    """Yield how many right answers are only equal to a number, such as the question's formula."""
+    operator = graded.by_math_verify_mapper
+    if operator is None or operator.worked_out:
+        return
+    right = graded.table.filter(pc.equal(graded.table["verdict"], RIGHT))
+    answers, references = (right[name].to_pylist() for name in ("extracted_answer", "reference"))
+    pairs = [(a, r) for a, r in zip(answers, references, strict=True) if a and r]
+    formulas = [(a, r) for a, r in pairs if not is_worked_out(a, r)]
+    if formulas:
+        answer, reference = formulas[-1]
+        yield (
+            f"formulas     {len(formulas):,} of {len(pairs):,} right answers are not worked out, "
+            f"such as '{_visible(answer)}' for {_visible(reference)}: `worked_out: true` of "
+            f"{operator.name()} grades them wrong"
+        )
 
 
 def sample_line(rows: int, output: Path) -> str:

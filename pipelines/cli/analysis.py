@@ -140,6 +140,7 @@ def _audit_verdicts(
         draw,
         error_lines,
         failing_lines,
+        formula_lines,
         labelled_errors,
         metamorphic_lines,
         sample_line,
@@ -159,6 +160,7 @@ def _audit_verdicts(
     checks = metamorphic_checks(graded, operator, seed) if operator is not None else None
     without = int(no_answer(graded).sum())
     lines = [*agreement_lines(path, graded, agreement(graded, recheck_N), without)]
+    lines += formula_lines(graded)
     if output is not None:
         failing = failing_lines(checks.failing if checks is not None else ())
         write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])

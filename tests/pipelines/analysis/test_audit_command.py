@@ -249,3 +249,22 @@ def test_signs_come_last_and_name_their_rows(rejuice, tmp_path):
     assert code == 2
     assert "write one of length_pays, " in err
     assert "format_without_accuracy" in err
+
+
+@pytest.mark.parametrize("worked_out", [False, True])
+def test_right_answers_that_are_formulas_are_counted(rejuice, tmp_path, worked_out):
+    """A policy that repeats the question's formula is right by value, and has learned nothing."""
+    steps = [dict(step) for step in PROCESS]
+    steps[2] = {"math_verify_mapper": {"worked_out": worked_out}}
+    path = write_tiny(tmp_path, steps)
+    responses = [r"\boxed{3 + 4}", r"\boxed{7}", "It is 7.", r"\boxed{8}"]
+    row = {"question": "What is 3 + 4?", "answer": "7", "responses": responses}
+    (tmp_path / "data.jsonl").write_text(json.dumps(row) + "\n")
+    run(load(path))
+    code, out, _ = rejuice("audit", path)
+    lines = [line for line in out.splitlines() if line.startswith("formulas")]
+    expected = (
+        "formulas     1 of 3 right answers are not worked out, such as '3 + 4' for 7: "
+        "`worked_out: true` of math_verify_mapper grades them wrong"
+    )
+    assert (code, lines) == (0, [] if worked_out else [expected])
