@@ -262,7 +262,7 @@ def headline(rows: RowTable) -> Headline:
 
 
 def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
-    """By component, its share of the variance of advantages."""
+    """By component, its share of the variance of advantages; nan where parts are not known."""
     used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
     advantage_N = column_values(rows.table, "advantage")
     full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
@@ -271,7 +271,7 @@ def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
         return {}
     parts = component_advantages(rows)
     return {
-        name: float((np.where(used_N, np.nan_to_num(part_N), 0.0) * full_N).sum()) / variance
+        name: float((np.where(full_N != 0, part_N, 0.0) * full_N).sum()) / variance
         for name, part_N in parts.items()
     }
 

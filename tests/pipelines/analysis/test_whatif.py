@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 
+import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -138,8 +139,8 @@ def test_advantages_of_other_steps_are_those_of_a_fresh_run(tiny, tmp_path, name
         ]
     fresh = run_tiny(tmp_path, steps)
     (one,) = open_stored(tiny.path).sets
-    found = whatif(one, load(fresh.path)).rows
-    kept = found.filter(pc.is_null(found["step_after"]))
+    found = whatif(one, load(fresh.path))
+    kept = found.rows.filter(pc.is_null(found.rows["step_after"]))
     export = pq.read_table(tmp_path / "curated.parquet")
     assert kept["response_id"].equals(export["response_id"])
     assert kept["advantage_after"].equals(export["advantage"])
@@ -148,6 +149,11 @@ def test_advantages_of_other_steps_are_those_of_a_fresh_run(tiny, tmp_path, name
     wrong = pc.equal(export["verdict"], "wrong_answer").to_pylist()
     assert kept["masked_after"].to_pylist() == [float(w and name == "masked") for w in wrong]
     assert set(kept["masked_before"].to_pylist()) == {0.0}
+    # Parts of advantages are known where these are in proportion to the rewards of their group.
+    shares = [after for _, after in found.variance.values()]
+    known = name not in ("batch_std", "gdpo", "pass_at_k")
+    assert np.nansum(shares) == pytest.approx(float(known))
+    assert np.isnan(shares).all() == (not known)
 
 
 def test_masks_are_shown(tiny, tmp_path):
