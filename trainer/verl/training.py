@@ -148,7 +148,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             DataError: no step had a signal, so there is nothing to show for it.
         """
         if self._without_signal >= end.step:
-            right = "prompts need right and wrong responses: look at them, or take easier ones"
+            right = "take harder prompts if all responses are right, and easier ones if none is"
             raise DataError(f"step {end.step}: {end.why}, the first one included", right)
         print(f"step {end.step}: {end.why}, so training ends here")
         write_early_end(self.run.folder, end)
