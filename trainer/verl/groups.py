@@ -221,7 +221,7 @@ def drop_excess_groups(
 ) -> Curated:
     """Drop whole groups in a seeded random order, if there are more than wanted.
 
-    Where a step that gives credit sees all groups, it runs again, on those that stay.
+    What gives credit runs again, on the groups that stay: the others have none on file.
 
     Args:
         trainable: rows that can train.
@@ -238,10 +238,9 @@ def drop_excess_groups(
         return curated
     order_G = np.argsort(hash_each(prompt_ids_G, seed=step))
     excess = prompt_ids_G.take(pa.array(order_G[wanted:]))
-    again = any(each.operator.scope is Scope.DATASET for each in credit)
-    if not again:
-        return drop_rows(curated, _is_of(curated, excess), _EXCESS)
     kept = drop_rows(trainable, _is_of(trainable, excess), _EXCESS)
+    if not any(each.operator.scope is Scope.DATASET for each in credit):
+        return give_credit(kept, credit)
     # Groups without credit stay without it, for the reasons that they have.
     left = prompt_ids_G.take(pa.array(order_G[:wanted]))
     decisions = curated.decisions.slice(trainable.decisions.num_rows)
