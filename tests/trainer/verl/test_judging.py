@@ -310,11 +310,14 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
     assert stored_rows(judgements).table.num_rows == judgements.final().num_rows == 0
 
 
-def test_a_step_with_nothing_to_judge_reports_it(trained):
+def test_a_step_whose_prompts_are_all_solved_or_not_has_nothing_to_judge(trained):
+    from rejuice.trainer.verl.training import StepSkippedError
+
     here, _ = trained("self_verify")
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
-    with pytest.raises(DataError, match="no answer gives a verification prompt; a prompt n"):
+    with pytest.raises(StepSkippedError) as skipped:
         here.sample(step=1, groups=2)
+    assert skipped.value.figures["rejuice/rows_trained"] == 0
 
 
 def test_judgements_that_fail_are_counted(trained):
