@@ -12,7 +12,7 @@ import pytest
 import yaml
 from training_stage import SUM, Trainer, advantages
 
-from rejuice.operators import DataError, RecipeError
+from rejuice.operators import RecipeError
 from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe.recipe import load
