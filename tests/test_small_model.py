@@ -2,15 +2,11 @@
 
 import hashlib
 import io
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools import small_model
 

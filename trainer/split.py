@@ -31,7 +31,7 @@ from ..operators.sampling.protocol import Settings
 from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
 from ..pipelines.recipe.recipe import Recipe
-from ..pipelines.recipe.steps import Step, credit_step, gives_credit
+from ..pipelines.recipe.steps import Step, credit_step, gives_credit, gives_reward
 from ..pipelines.recipe.train import (
     ONE_SET,
     TURN_MEAN,
@@ -264,11 +264,6 @@ def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[St
 def _default_credit(steps: Sequence[Step]) -> Step:
     number = steps[-1].number + 1 if steps else 1
     return Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper())
-
-
-def gives_reward(steps: Sequence[Step]) -> bool:
-    """Return whether steps write the column `reward`."""
-    return any("reward" in step.operator.writes() for step in steps)
 
 
 def _of_training(steps: Iterable[Step]) -> tuple[Step, ...]:

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from ..arrow_compute import pc
-from ..columns import flat, is_list, numbers
+from ..columns import ItemsOfLists, flat, is_list, numbers
 from ..errors import DataError
-from ..groups import Array
 from ..operator import Columns, Mapper, Scope, ScopeByField
 
 _TOKENS, _LOGPROBS = "response_token_ids", "response_logprobs"
@@ -86,50 +84,51 @@ class TokenWeightMapper(Mapper):
         return ("token_weight",)
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        tokens_N = _sizes(table, _TOKENS)
+        tokens = _items(table, _TOKENS)
         by_error = self.style == "first_error"
-        trains_M = self._from_error(table, tokens_N) if by_error else self._highest(table, tokens_N)
-        return {"token_weight": _lists(trains_M, tokens_N)}
+        trains_M = self._from_error(table, tokens) if by_error else self._highest(table, tokens)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(tokens.lengths_N)]), pa.int32())
+        values = pa.array(trains_M.astype(np.float32))
+        lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array(~tokens.given_N))
+        return {"token_weight": lists}
 
-    def _highest(self, table: pa.Table, tokens_N: Array) -> NDArray[np.bool_]:
+    def _highest(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
         """Return which tokens have an entropy of at least the quantile, bool[M]."""
         name = self.entropies or _LOGPROBS
-        given_N = _sizes(table, name)
-        wrong_N = (given_N >= 0) & (given_N != tokens_N)
+        items = _items(table, name)
+        wrong_N = items.given_N & (items.lengths_N != tokens.lengths_N)
         if wrong_N.any():
             row = int(np.flatnonzero(wrong_N)[0])
-            found = f"row {row} has {given_N[row]} values in '{name}' and {max(tokens_N[row], 0)}"
-            raise DataError(f"{found} tokens in '{_TOKENS}'", "give one for each token")
-        entropy_M = _values(table, name)
-        invalid_M = ~np.isfinite(entropy_M)
+            found = f"row {row} has {items.lengths_N[row]} values in '{name}' and "
+            found += f"{tokens.lengths_N[row]} tokens in '{_TOKENS}'"
+            raise DataError(found, "give one for each token")
+        invalid_M = ~np.isfinite(items.values_M)
         if invalid_M.any():
-            row = int(np.repeat(np.arange(len(given_N)), _some(given_N))[invalid_M][0])
+            row = int(items.rows_M[invalid_M][0])
             found = f"row {row} has a value in '{name}' that is null or not finite"
             raise DataError(found, "give a number for each token, or null in place of the list")
-        if self.entropies is None:
-            entropy_M = -entropy_M
+        entropy_M = items.values_M if self.entropies else -items.values_M
         least = np.quantile(entropy_M, 1 - self.share) if len(entropy_M) else 0.0
-        trains_M = np.zeros(int(_some(tokens_N).sum()), bool)
         highest_M = entropy_M >= least
         if highest_M.all() and (entropy_M > least).any():
             highest_M = entropy_M > least  # The quantile is the least of all: few are above it.
-        trains_M[np.repeat(given_N >= 0, _some(tokens_N))] = highest_M
+        trains_M = np.zeros(len(tokens.values_M), bool)
+        trains_M[np.repeat(items.given_N, tokens.lengths_N)] = highest_M
         return trains_M
 
-    def _from_error(self, table: pa.Table, tokens_N: Array) -> NDArray[np.bool_]:
+    def _from_error(self, table: pa.Table, tokens: ItemsOfLists) -> NDArray[np.bool_]:
         """Return which tokens are on the side of the error that trains, bool[M]."""
         assert self.first_error is not None
-        place_N = numbers(table, self.first_error)
+        place_N, sizes_N = numbers(table, self.first_error), tokens.lengths_N
         none_N = np.asarray(flat(table[self.first_error]).is_null()) | (place_N == -1)
         place_N = np.where(none_N, -1.0, place_N)
         whole_N = np.isfinite(place_N) & (place_N == np.floor(place_N)) & (place_N >= -1)
-        wrong_N = ~(whole_N & (place_N < np.maximum(tokens_N, 0))) & (tokens_N >= 0)
+        wrong_N = ~(whole_N & (place_N < sizes_N)) & tokens.given_N
         if wrong_N.any():
             row = int(np.flatnonzero(wrong_N)[0])
             found = f"row {row} has {place_N[row]:g} in '{self.first_error}', and its response"
             right = "give the place of a token, from 0, or null where there is no error"
-            raise DataError(f"{found} has {tokens_N[row]} tokens", right)
-        sizes_N = _some(tokens_N)
+            raise DataError(f"{found} has {sizes_N[row]} tokens", right)
         starts_N = np.cumsum(sizes_N) - sizes_N
         at_M = np.arange(sizes_N.sum()) - np.repeat(starts_N, sizes_N)
         error_M = np.repeat(place_N, sizes_N)
@@ -137,39 +136,18 @@ class TokenWeightMapper(Mapper):
         return np.asarray(side_M | (error_M < 0))
 
 
-def _sizes(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Return the length of each list of a column, int64[N]; -1 where it is null.
+def _items(table: pa.Table, name: str) -> ItemsOfLists:
+    """Return the items of a column.
 
     Raises:
         DataError: it has no lists of numbers.
     """
     column = flat(table[name])
     kind = column.type
-    if pa.types.is_null(kind):
-        return np.full(len(column), -1)
-    if not (is_list(kind) and _is_number(kind.value_type)):
-        raise DataError(f"column '{name}' is {kind}, not a list of numbers", "give one per token")
-    return np.asarray(pc.fill_null(pc.list_value_length(column), -1)).astype(np.int64)
+    if pa.types.is_null(kind) or (is_list(kind) and _is_number(kind.value_type)):
+        return ItemsOfLists.of(column)
+    raise DataError(f"column '{name}' is {kind}, not a list of numbers", "give one per token")
 
 
 def _is_number(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_null))
-
-
-def _some(sizes_N: Array) -> NDArray[np.int64]:
-    return np.maximum(sizes_N, 0)
-
-
-def _values(table: pa.Table, name: str) -> Array:
-    """Return the items of all lists of a column, float64[M]; nan for null."""
-    column = flat(table[name])
-    if pa.types.is_null(column.type):
-        return np.zeros(0)
-    return np.asarray(pc.fill_null(pc.list_flatten(column).cast(pa.float64()), np.nan))
-
-
-def _lists(trains_M: NDArray[np.bool_], sizes_N: Array) -> pa.Array:
-    """Return 1 where a token trains and 0 elsewhere, list<float32>[N]; null for a size of -1."""
-    offsets = pa.array(np.concatenate([[0], np.cumsum(_some(sizes_N))]), pa.int32())
-    values = pa.array(trains_M.astype(np.float32))
-    return pa.ListArray.from_arrays(offsets, values, mask=pa.array(np.asarray(sizes_N) < 0))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import xxhash
 import yaml
@@ -217,6 +217,18 @@ class Problem(NamedTuple):
         return self.steps[-1].result
 
 
+def check_asked(split: str, levels: Sequence[int]) -> None:
+    """Check that there are a split and levels.
+
+    Raises:
+        RejuiceError: there is no such split or level.
+    """
+    if split not in SPLITS:
+        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
+    if not levels or not set(levels) <= set(LEVELS):
+        raise RejuiceError(f"levels {_listed(levels)}", f"name some of {_listed(LEVELS)}")
+
+
 def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> Problem:
     """Problem `i` of a split, which depends on the arguments and on nothing else.
 
@@ -227,10 +239,7 @@ def problem(seed: int, split: Split, i: int, levels: Sequence[int] = LEVELS) -> 
         >>> problem(0, "train", 1, levels=(1,)).question
         'Ivy buys 3 eggs. Each one costs 18 dollars. How many dollars does Ivy pay?'
     """
-    if split not in SPLITS:
-        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
-    if not levels or not set(levels) <= set(LEVELS):
-        raise RejuiceError(f"levels {_listed(levels)}", f"name some of {_listed(LEVELS)}")
+    check_asked(split, levels)
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
     parsed = pick(rng, PARSED_TEMPLATES[split, level])
@@ -242,20 +251,38 @@ def problems(
 ) -> Iterator[Problem]:
     """Yield the first `n` problems of a split with different questions; a repeated one is left out.
 
-    Memory holds one hash of each problem.
-
     Raises:
         RejuiceError: these levels have fewer different problems.
+    """
+    what = f"problems of levels {_listed(levels)}"
+    return distinct(lambda i: problem(seed, split, i, levels), n, what)
+
+
+class _Question(Protocol):
+    @property
+    def question(self) -> str: ...
+
+
+_Asked = TypeVar("_Asked", bound=_Question)
+
+
+def distinct(make: Callable[[int], _Asked], n: int, what: str) -> Iterator[_Asked]:
+    """Yield the first `n` of what is made with different questions, from 0 on.
+
+    Memory holds one hash of each.
+
+    Raises:
+        RejuiceError: there are fewer; `what` says of what.
     """
     seen = set[int]()
     repeats = i = 0
     while len(seen) < n:
-        found = problem(seed, split, i, levels)
+        found = make(i)
         key = hashed(found.question)
         repeats = repeats + 1 if key in seen else 0
         if repeats == _MOST_REPEATS:
             raise RejuiceError(
-                f"hardly more than {len(seen)} different problems of levels {_listed(levels)}",
+                f"hardly more than {len(seen)} different {what}",
                 "ask for fewer, or for more levels",
             )
         if not repeats:

@@ -12,12 +12,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...operators import RejuiceError
-from .problems import LEVELS, SPLITS, Split, hashed, pick, seeded, split_of
+from .problems import Split, check_asked, distinct, pick, seeded, split_of
 from .recorded import write_rows
 
 _MOST = 99
-_MOST_REPEATS = 1_000
 _SCHEMA = pa.schema([("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())])
 
 
@@ -41,11 +39,7 @@ def sum_of(seed: int, split: Split, i: int, levels: Sequence[int]) -> Sum:
         >>> sum_of(0, "train", 1, levels=(2,)).question
         'What is 40 + 38 - 14?'
     """
-    if split not in SPLITS:
-        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
-    if not levels or not set(levels) <= set(LEVELS):
-        listed = ", ".join(map(str, levels))
-        raise RejuiceError(f"levels {listed}", f"name some of {', '.join(map(str, LEVELS))}")
+    check_asked(split, levels)
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
     while True:
@@ -66,18 +60,7 @@ def sums(seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2)) -> Ite
     Raises:
         RejuiceError: there are fewer.
     """
-    seen, repeats, i = set[int](), 0, 0
-    while len(seen) < n:
-        found = sum_of(seed, split, i, levels)
-        i += 1
-        key = hashed(found.question)
-        repeats = repeats + 1 if key in seen else 0
-        if repeats == _MOST_REPEATS:
-            what = f"hardly more than {len(seen)} different sums of these levels"
-            raise RejuiceError(what, "ask for fewer, or for more levels")
-        if key not in seen:
-            seen.add(key)
-            yield found
+    return distinct(lambda i: sum_of(seed, split, i, levels), n, "sums of these levels")
 
 
 def write_sums(

@@ -412,7 +412,7 @@ def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
     """
     parts = _credit_parts(steps, train)
     return train is not None and any(
-        credit_step(own) is None and _gives_reward(own) for own in parts.values()
+        credit_step(own) is None and gives_reward(own) for own in parts.values()
     )
 
 
@@ -438,14 +438,15 @@ def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Seque
     return {" of answers": steps[: sampling[-1]], **judgements}
 
 
-def _gives_reward(steps: Sequence[Step]) -> bool:
+def gives_reward(steps: Sequence[Step]) -> bool:
+    """Return whether steps write the column `reward`."""
     return any("reward" in step.operator.writes() for step in steps)
 
 
 def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
     written = {name: step for step in steps for name in step.operator.writes()}
     if credit_step(steps) is None:
-        if train is None or not _gives_reward(steps):
+        if train is None or not gives_reward(steps):
             return ""
         line = f"No step writes the advantage{whose}: in training, "
         stored = "the stored one is taken, or if there is none, "

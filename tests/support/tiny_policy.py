@@ -11,16 +11,24 @@ CHAT = (
 PAD, END = "<|endoftext|>", "<|im_end|>"
 
 
-def save_policy(folder: Path, *, seed: int = 0, **config: float | bool | None) -> None:
-    """Save a Qwen2 of 0.9 million parameters; `config` changes what is set here."""
-    import torch
+def save_tokenizer(folder: Path) -> dict[str, int]:
+    """Save a tokenizer of single bytes, with the chat template; its vocabulary."""
     from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+    from transformers import Qwen2Tokenizer
 
     vocab = {word: i for i, word in enumerate([PAD, END, *sorted(ByteLevel.alphabet())])}
     Qwen2Tokenizer(
         vocab=vocab, merges=[], unk_token=None, pad_token=PAD, eos_token=END, chat_template=CHAT
     ).save_pretrained(folder)
+    return vocab
+
+
+def save_policy(folder: Path, *, seed: int = 0, **config: float | bool | None) -> None:
+    """Save a Qwen2 of 0.9 million parameters; `config` changes what is set here."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    vocab = save_tokenizer(folder)
     settings = {
         "vocab_size": 300,
         "hidden_size": 128,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny_policy import CHAT, END, PAD
+from tiny_policy import END, PAD, save_tokenizer
 
 
 def save_reward_model(
@@ -20,19 +20,14 @@ def save_reward_model(
         **config: fields of its configuration.
     """
     import torch
-    from tokenizers.pre_tokenizers import ByteLevel
     from transformers import (
         BertConfig,
         BertForSequenceClassification,
         Qwen2Config,
         Qwen2ForSequenceClassification,
-        Qwen2Tokenizer,
     )
 
-    vocab = {word: i for i, word in enumerate([PAD, END, *sorted(ByteLevel.alphabet())])}
-    Qwen2Tokenizer(
-        vocab=vocab, merges=[], unk_token=None, pad_token=PAD, eos_token=END, chat_template=CHAT
-    ).save_pretrained(folder)
+    vocab = save_tokenizer(folder)
     settings = {
         "vocab_size": 300,
         "hidden_size": 32,

@@ -29,8 +29,7 @@ from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from ...pipelines.recipe.recipe import load
-from ...pipelines.recipe.steps import Step
-from ..split import gives_reward
+from ...pipelines.recipe.steps import Step, gives_reward
 from ..verl.curation import curate
 
 STEPS = "scoring.yaml"
