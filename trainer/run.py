@@ -225,7 +225,7 @@ def errors_recorded(folder: Path) -> Iterator[None]:
         yield
     except Exception as error:
         with suppress(OSError):  # On a full disk, the log has to do.
-            _write(folder, _recorded(error))
+            _write(folder / ERROR_FILE, _recorded(error))
         raise
 
 
@@ -254,7 +254,7 @@ class EarlyEnd(NamedTuple):
 
 def write_early_end(folder: Path, end: EarlyEnd) -> None:
     """Keep why a run ends early."""
-    (folder / ENDED_FILE).write_text(json.dumps(end._asdict()) + "\n", "utf-8")
+    _write(folder / ENDED_FILE, end)
 
 
 def early_end(folder: Path) -> EarlyEnd | None:
@@ -278,7 +278,7 @@ def _recorded(error: Exception) -> RecordedError:
     return RecordedError(line, expected=True)
 
 
-def _write(folder: Path, error: RecordedError) -> None:
-    temporary = folder / f"{ERROR_FILE}.{os.getpid()}"
-    temporary.write_text(json.dumps(error._asdict()) + "\n", "utf-8")
-    temporary.replace(folder / ERROR_FILE)
+def _write(file: Path, record: RecordedError | EarlyEnd) -> None:
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(record._asdict()) + "\n", "utf-8")
+    temporary.replace(file)

@@ -253,7 +253,7 @@ class RewardModelMapper(ScoringMapper):
     def _if_short(self, shown: RewardInput) -> RewardInput | ScoringOutcome:
         longest = self.max_length
         if self.folder is not None:
-            own = self._loaded().longest
+            own = self._loaded().facts.longest
             longest = own if longest is None else min(longest, own)
         length = 0 if shown.token_ids is None else len(shown.token_ids)
         if longest is None or length <= longest:
@@ -286,7 +286,7 @@ class RewardModelMapper(ScoringMapper):
             return
         feed = Feed(requests)
         while taken := feed.take_up_to(_AT_ONCE):
-            self._check_outputs(facts_of(self.folder).outputs)
+            self._check_outputs(self._loaded().facts.outputs)
             texts = [request.body["token_ids"] for _, (_, request) in taken]
             for rows, outputs_BK in self._loaded().outputs_of(texts):
                 for row, outputs in zip(rows, outputs_BK.tolist(), strict=True):

@@ -33,7 +33,7 @@ class RewardModel:
         folder: the model and its configuration.
 
     Attributes:
-        longest: tokens of the longest text that the model takes.
+        facts: what its configuration says.
 
     Raises:
         EngineError: the library or the model is missing, or the folder has no weights of the layer
@@ -46,7 +46,7 @@ class RewardModel:
             from transformers import AutoModelForSequenceClassification
         except ImportError as error:
             raise _not_installed(error) from error
-        self.longest = facts_of(folder).longest
+        self.facts = facts_of(folder)
         try:
             with _quiet():
                 model, info = AutoModelForSequenceClassification.from_pretrained(
@@ -66,13 +66,13 @@ class RewardModel:
         self._lock = Lock()  # torch uses all cores for one thread.
 
     def outputs_of(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Array]]:
-        """Yield the outputs of texts of at most `longest` tokens, not activated, batch by batch.
+        """Yield the outputs of texts of at most `facts.longest` tokens, not activated, by batches.
 
         Yields:
             Places among the texts, and float32[B, K]; each place once.
         """
         lengths_N = np.array([len(ids) for ids in texts], np.int64)
-        for batch in self._batching(lengths_N, self.longest):
+        for batch in self._batching(lengths_N, self.facts.longest):
             with self._lock:
                 found_BK = self._forward(batch, texts)
             yield batch.rows, found_BK

@@ -125,8 +125,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             step.sample_judgements()
         batch = step.release_to_verl()
         figures = step.all_figures()
-        signal = [v for name, v in figures.items() if name.endswith("groups_without_signal")]
-        end = self._early_end(number, min(signal, default=1.0) < 1)
+        names = (figure_name(part, "groups_without_signal") for part in step.parts)
+        end = self._early_end(number, any(figures.get(name, 1.0) < 1 for name in names))
         step.write_files(last=end is not None)
         if end is not None:
             self._end(end)
