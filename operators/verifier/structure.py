@@ -283,6 +283,8 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
         return leaf(answer, reference)
     if APPROXIMATELY in answer or APPROXIMATELY in reference:
         found, wanted = read_approximation(answer), read_approximation(reference)
+        if b and not all(_rounds(b, given) for each in found.all if (given := read_plain(each))):
+            return False  # `17 - 14 \\approx -2.5` is no answer of 3
         return any(same(p, q, leaf) for p in found.stated for q in wanted.all)
     if ("=" in answer) != ("=" in reference):
         left, right = _unnamed(answer), _unnamed(reference)

@@ -43,7 +43,7 @@ from .train import Train
 # Datasets that a recipe describes instead of asking for them: they are written when missing.
 
 _ONLY = {
-    "levels": ("arithmetic", "mixed", "sums", "trajectories"),
+    "levels": ("arithmetic", "mixed", "numbers", "trajectories"),
     "trajectories": ("trajectories",),
 }
 """The types that have a field which others lack."""
@@ -52,12 +52,12 @@ _ONLY = {
 class GeneratedDataset(Config):
     """A dataset that is generated. Those of `arithmetic` are options of `rejuice data`, too."""
 
-    type: Literal["arithmetic", "code", "lookup", "mixed", "sums", "trajectories"]
+    type: Literal["arithmetic", "code", "lookup", "mixed", "numbers", "trajectories"]
     """What its rows are. `arithmetic`: worded arithmetic problems with their solutions. `code`:
     programming problems with their tests and eight recorded responses. `lookup`: questions for an
     agent that searches and calculates, each with 13 documents of its own. `mixed`: arithmetic, code
     and solutions to be judged in turn, distinguished by `data_source`, with recorded responses.
-    `sums`: sums and differences of numbers up to 99, for small language models.
+    `numbers`: the largest of three numbers, sums and differences, for small language models.
     `trajectories`: what simulated agents with a calculator did with the same problems, for
     `agent_rollout_mapper` with the engine `recorded`."""
     prompts: PositiveInt = 200
@@ -65,7 +65,8 @@ class GeneratedDataset(Config):
     split: Literal["train", "validation", "test"] = "train"
     """No two splits share a problem or a question."""
     levels: tuple[Literal[1, 2, 3, 4], ...] = Field((1, 2, 3), min_length=1)
-    """Numbers of steps that a problem may take; not of `code` and `lookup`."""
+    """Numbers of steps that a problem may take; of `numbers`, the largest of three (1), a sum or
+    difference up to 20 (2), up to 99 (3), two of them (4); not of `code` and `lookup`."""
     seed: NonNegativeInt = 0
     """Each seed gives other problems or questions."""
     trajectories: PositiveInt = 8
@@ -90,7 +91,7 @@ class GeneratedDataset(Config):
         from ..demo.lookup import first_lookups
         from ..demo.mixed import first_mixed
         from ..demo.recorded import check_format, first_prompts
-        from ..demo.sums import first_sums
+        from ..demo.numbers import first_number_questions
 
         check_format(path)
         if self.type == "code":
@@ -99,8 +100,8 @@ class GeneratedDataset(Config):
             return first_lookups(**self._options())
         if self.type == "mixed":
             return first_mixed(**self._options())
-        if self.type == "sums":
-            return first_sums(**self._options())
+        if self.type == "numbers":
+            return first_number_questions(**self._options())
         return first_prompts(**self._options("trajectories"))
 
     def write(self, path: Path) -> None:
@@ -114,14 +115,14 @@ class GeneratedDataset(Config):
         from ..demo.lookup import write_lookups
         from ..demo.mixed import write_mixed
         from ..demo.recorded import write_prompts
-        from ..demo.sums import write_sums
+        from ..demo.numbers import write_number_questions
 
         writers = {
             "arithmetic": write_prompts,
             "code": write_code_problems,
             "lookup": write_lookups,
             "mixed": write_mixed,
-            "sums": write_sums,
+            "numbers": write_number_questions,
             "trajectories": write_trajectories,
         }
         writers[self.type](path, **self._options())

@@ -257,7 +257,8 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     write_prompts(data, prompts=8)
     # Documents, or tests of code, which other problems lack.
     generated = any(
-        kind in path.read_text() for kind in ("documents: documents", "type: mixed", "type: sums")
+        kind in path.read_text()
+        for kind in ("documents: documents", "type: mixed", "type: numbers")
     )
     words = [] if generated else ["--dataset_path", data]
     if "dapo" in path.stem:

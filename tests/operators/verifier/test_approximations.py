@@ -18,6 +18,8 @@ def test_exact_then_approximate() -> None:
         (r"\frac13 \approx 0.34", r"\frac13", False),
         (r"40\pi \approx 42", "42", False),  # the rounding of a formula is not checked
         (r"41 + x \approx 42", "42", False),
+        (r"17 - 14 \approx -2.5", "3", False),  # two answers
+        (r"17 - 14 \approx 3", "3", True),
         ("1.37", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", False),
         (r"e \approx 3", "3", False),
         (r"i \approx 3", "3", False),

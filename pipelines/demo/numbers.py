@@ -1,0 +1,110 @@
+"""Short questions about small numbers: the largest of three, a sum or difference, two of them.
+
+They are at the level of a language model of some hundred million parameters, which has no use for
+the worded problems of `problems.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from .problems import Split, check_asked, distinct, pick, seeded, split_of
+from .recorded import write_rows
+
+_SUMS = {2: (1, 20), 3: (1, 99), 4: (2, 99)}
+"""Of a level from 2 on, how many signs there are, and the largest number."""
+
+_SCHEMA = pa.schema([("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())])
+
+
+class NumberQuestion(NamedTuple):
+    """A question with its answer: a whole number from 0."""
+
+    question: str  # such as `What is 23 + 45 - 6?`
+    answer: str  # the number
+    level: int  # 1 to 4
+
+
+def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> NumberQuestion:
+    """Question `i` of a split, which depends on the arguments and on nothing else.
+
+    Level 1 asks for the largest or smallest of three numbers up to 99, level 2 for a sum or
+    difference of numbers up to 20, level 3 up to 99, and level 4 for two operations on numbers up
+    to 99. No result on the way is below 0.
+
+    Raises:
+        RejuiceError: there is no such split or level.
+
+    Example:
+        >>> number_question(0, "train", 1, levels=(4,)).question
+        'What is 71 - 14 + 85?'
+    """
+    check_asked(split, levels)
+    rng = seeded(seed, split, i)
+    level = pick(rng, levels)
+    while True:
+        made = _extreme(rng) if level == 1 else _sum(rng, *_SUMS[level])
+        if made and split_of(made[0], ()) == split:
+            return NumberQuestion(*made, level)
+
+
+def _extreme(rng: random.Random) -> tuple[str, str]:
+    word = pick(rng, ("largest", "smallest"))
+    a, b, c = rng.sample(range(1, 100), 3)
+    answer = max(a, b, c) if word == "largest" else min(a, b, c)
+    return f"Which number is the {word}: {a}, {b} or {c}?", str(answer)
+
+
+def _sum(rng: random.Random, operations: int, most: int) -> tuple[str, str] | None:
+    numbers = [1 + int(rng.random() * most) for _ in range(operations + 1)]
+    text, result = str(numbers[0]), numbers[0]
+    for number in numbers[1:]:
+        sign = pick(rng, "+-")
+        text += f" {sign} {number}"
+        result += number if sign == "+" else -number
+        if result < 0:
+            return None
+    return f"What is {text}?", str(result)
+
+
+def number_questions(
+    seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
+) -> Iterator[NumberQuestion]:
+    """Yield the first `n` questions of a split that differ; no two splits share one.
+
+    Raises:
+        RejuiceError: there are fewer.
+    """
+    return distinct(
+        lambda i: number_question(seed, split, i, levels), n, "questions of these levels"
+    )
+
+
+def write_number_questions(
+    path: Path,
+    *,
+    seed: int = 0,
+    prompts: int = 200,
+    split: Split = "train",
+    levels: Sequence[int] = (1, 2, 3),
+) -> None:
+    """Write one row per question: `question`, `answer`, `level`.
+
+    Raises:
+        RejuiceError: the path has no known format, or there are fewer questions.
+    """
+    rows = number_questions(seed, split, prompts, levels)
+    write_rows(path, _SCHEMA, (each._asdict() for each in rows))
+
+
+def first_number_questions(
+    *, seed: int, prompts: int, split: Split, levels: Sequence[int], most: int = 100
+) -> pa.Table:
+    """Return the first rows that `write_number_questions` would write, at most `most` of them."""
+    rows = number_questions(seed, split, min(prompts, most), levels)
+    return pa.Table.from_pylist([each._asdict() for each in rows], _SCHEMA)
