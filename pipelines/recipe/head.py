@@ -90,8 +90,8 @@ class GeneratedDataset(Config):
         from ..demo.code_problems import first_code_problems
         from ..demo.lookup import first_lookups
         from ..demo.mixed import first_mixed
-        from ..demo.recorded import check_format, first_prompts
         from ..demo.numbers import first_number_questions
+        from ..demo.recorded import check_format, first_prompts
 
         check_format(path)
         if self.type == "code":
@@ -114,8 +114,8 @@ class GeneratedDataset(Config):
         from ..demo.code_problems import write_code_problems
         from ..demo.lookup import write_lookups
         from ..demo.mixed import write_mixed
-        from ..demo.recorded import write_prompts
         from ..demo.numbers import write_number_questions
+        from ..demo.recorded import write_prompts
 
         writers = {
             "arithmetic": write_prompts,
