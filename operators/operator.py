@@ -431,10 +431,15 @@ class Mapper(Operator):
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
         """Return the columns named in `writes`, each with `table.num_rows` values."""
 
+    def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
+        """Figures for the run report about the columns that `map` returned for a table; none."""
+        return {}
+
     @final
     def apply(self, table: pa.Table) -> Change:
-        """Return the columns of `map`."""
-        return Change(columns=self.map(table))
+        """Return the columns of `map`, and the notes."""
+        columns = self.map(table)
+        return Change(columns=columns, notes=self.notes(table, columns))
 
 
 class Filter(Operator):

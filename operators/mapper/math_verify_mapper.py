@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import component
+from ..columns import alternatives, component
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
 
@@ -29,6 +29,9 @@ class MathVerifyMapper(Mapper):
       verdict is `verifier_error`.
     - `no_response`: the response is null, for example because it is not sampled yet; the verdict
       is null. An empty response is graded, as `no_answer`.
+
+    Without `worked_out`, the notes count the `right` answers and how many of them are
+    `not_worked_out`: a policy that is rewarded for those may learn to repeat the question.
     """
 
     timeout: float = Field(5.0, gt=0)
@@ -113,6 +116,22 @@ class MathVerifyMapper(Mapper):
                 pc.coalesce(ungradable, no_verdict),
             ),
         }
+
+    def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
+        from ..verifier import is_worked_out
+
+        if self.worked_out:
+            return {}
+        right = pc.fill_null(pc.equal(columns["verdict"], "correct"), False)
+        answers = columns["extracted_answer"].filter(right).to_pylist()
+        references = table["reference"].cast(pa.string()).filter(right).to_pylist()
+        pairs = zip(answers, references, strict=True)
+        found = sum(
+            not any(is_worked_out(answer, each) for each in alternatives(reference))
+            for answer, reference in pairs
+            if answer
+        )
+        return {"right": len(answers), "not_worked_out": found} if found else {}
 
 
 def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:

@@ -20,6 +20,7 @@ _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
 _MISSING = re.compile(r"rejuice/(?:verify/)?missing/.+/scorer_[^/]*")
 _REWARD = "rejuice/reward"
+_WORKED_OUT = ("right", "not_worked_out")  # notes of math_verify_mapper
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
@@ -80,6 +81,20 @@ class Point(NamedTuple):
     def pass_rate(self) -> float | None:
         """Share of correct responses among all that were sampled."""
         return self.get("rejuice/pass_rate")
+
+    @property
+    def not_worked_out(self) -> float | None:
+        """Share of right answers that are only equal to a number, as the question's formula is.
+
+        None: there is none, or `math_verify_mapper` asks for numbers.
+        """
+        right, found = (self._noted(f"_math_verify_mapper/{name}") for name in _WORKED_OUT)
+        return found / right if right else None
+
+    def _noted(self, ending: str) -> float:
+        """The sum of a note over the steps of a recipe that make it."""
+        named = (each for each in self.figures if each.startswith("rejuice/note/"))
+        return sum(self.figures[each] for each in named if each.endswith(ending))
 
     @property
     def without_signal(self) -> float | None:

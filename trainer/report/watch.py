@@ -127,6 +127,7 @@ _WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s")
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
+_MOST_FORMULAS = 0.5  # of the right answers of a step
 
 
 class Figure(NamedTuple):
@@ -169,6 +170,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("reward", lambda p: p.reward),
         *(Figure(f"  {name}", component(name)) for name in names),
         Figure("pass rate", lambda p: p.pass_rate),
+        Figure("not worked out", lambda p: p.not_worked_out),
         Figure("groups without signal", lambda p: p.without_signal),
         Figure("judgement accuracy", lambda p: p.judged),
         Figure("judgements without signal", lambda p: p.judged_without_signal),
@@ -187,7 +189,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
     agents = ("turns", "tool calls", "tool errors", "trajectories failed")
     failures = ("judge failures", "prompts failed", "responses failed")
     signal = ("groups without signal", "judgement accuracy", "judgements without signal")
-    rare = (*signal, *failures, *agents)
+    rare = ("not worked out", *signal, *failures, *agents)
     known = {f.name for f in found if any(f.of(point) is not None for point in points)}
     return [f for f in found if f.name in known or f.name not in rare]
 
@@ -217,6 +219,7 @@ class Watch:
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
         self._before = len(self._points)
+        self._warned = False
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
@@ -264,11 +267,23 @@ class Watch:
                 self._points.append(point)
             if self._live is None and (validated or point.trained):
                 self._print(self._line(point, validated))
+            self._warn_of_formulas(point)
 
     @property
     def step(self) -> int | None:
         """The last step that was trained since the start."""
         return self._points[-1].step if len(self._points) > self._before else None
+
+    def _warn_of_formulas(self, point: Point) -> None:
+        """Say once that most right answers are formulas."""
+        share = point.not_worked_out or 0.0
+        if share > _MOST_FORMULAS and not self._warned:
+            self._warned = True
+            self._print(
+                f"step {point.step}: warning: {share:.0%} of the right answers are only equal to "
+                "the reference, as the question's own formula is; worked_out: true of "
+                "math_verify_mapper asks for a number"
+            )
 
     def _without_signal(self) -> Iterator[str]:
         """Yield the likeliest cause, by the last step, where no group of any step had a signal."""

@@ -171,6 +171,20 @@ def test_groups_without_signal_and_judge_failures_are_shown(watch, log):
     assert rows[-2:] == ["rows dropped 10 (10) ▁▁", "judge failures 1,200 (-) ▁"]
 
 
+def test_right_answers_that_are_formulas_are_shown_and_warned_of_once(watch, log):
+    notes = {
+        f"rejuice/note/2_math_verify_mapper/{name}": 8.0 for name in ("right", "not_worked_out")
+    }
+    with watch() as seen:
+        log(line(1, 0.3), line(2, 0.3, **notes), line(3, 0.3, **notes))
+    shown = seen.message().splitlines()[1:]
+    assert ["not worked out 1.000" in each for each in shown] == [False, True, False, True]
+    assert shown[2] == (
+        "step 2: warning: 100% of the right answers are only equal to the reference, as the "
+        "question's own formula is; worked_out: true of math_verify_mapper asks for a number"
+    )
+
+
 def test_quiet_prints_nothing(watch, log):
     for terminal in (False, True):
         with watch(terminal, quiet=True) as seen:

@@ -1,0 +1,240 @@
+"""A real language model of 135 million parameters: what each system learns, and TRL beside it.
+
+    python benchmarks/bench_small_model.py --policy FOLDER [--runs FOLDER] [--seeds 3]
+    python benchmarks/bench_small_model.py --table     # of the runs that are there
+    python benchmarks/bench_small_model.py --trl --policy FOLDER [--seeds 2] [--steps 40]
+
+Each run is `rejuice train recipes/small_model/NAME.yaml`, about a quarter of an hour on two idle
+cores; one that was stopped is resumed, and a finished one is not run again. `quality` needs its
+judge, see its recipe. With `--trl`, TRL's GRPOTrainer trains on the same prompts with the same
+settings, rewards and LoRA, and its policy is graded on the same held-out questions by
+the same verifier, every 10 steps. Intervals of one run are Wilson's, 95%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from bench_grpo import load, table
+
+from rejuice.operators.confidence import wilson_interval
+from rejuice.operators.verifier import verify_batch
+
+_ROOT = Path(__file__).parents[1]
+_REJUICE = Path(sys.executable).parent / "rejuice"
+_RECIPES = _ROOT / "recipes" / "small_model"
+SYSTEMS = {
+    "grpo": [],
+    "diversity": [],
+    "self_verify": [],
+    "verify_alter": ["--schedule", "verify_alter"],
+    "flow": [],
+    "quality": [],
+}
+"""By name of the runs, what differs from the recipe of that name."""
+_VALIDATED_EVERY = 10
+_ROWS = 64  # of a step: 8 prompts with 8 responses
+
+
+def train(name: str, seed: int, runs: Path, policy: str) -> None:
+    """Run a system, or go on with its run, unless it is finished."""
+    folder = runs / f"{name}-{seed}"
+    if (folder / "curves.png").exists():
+        return
+    recipe = _RECIPES / f"{'self_verify' if name == 'verify_alter' else name}.yaml"
+    words = ["--train.policy", policy, "--train.seed", str(seed), *SYSTEMS[name]]
+    again = ["--resume"] if (folder / "prompts" / "train.parquet").exists() else []
+    command = [_REJUICE, "train", recipe, "--output", folder, *words, *again]
+    subprocess.run(command, cwd=_ROOT, check=True)
+
+
+# --- Tables of runs -------------------------------------------------------------------
+
+
+def curves(runs: Path) -> None:
+    """Print the held-out accuracy of each run, and of each level of difficulty."""
+    print("| run | step | held-out accuracy | by level | tokens | seconds a step, median |")
+    print("|---|---|---|---|---|---|")
+    for folder in sorted(each.parent for each in runs.glob("*-*/curves.png")):
+        run, seconds = load(folder), _seconds(folder)
+        spent = np.concatenate(([0.0], run.tokens_S))
+        for step in sorted(run.validated):
+            (file,) = (folder / "validations").rglob(f"{step:06d}.parquet")
+            verdicts = pq.read_table(file, columns=["level", "verdict"]).to_pylist()
+            print(
+                f"| {folder.name} | {step} | {_share([v['verdict'] for v in verdicts])} | "
+                f"{_by_level(verdicts)} | {spent[step]:,.0f} | {seconds:.1f} |"
+            )
+
+
+def _seconds(folder: Path) -> float:
+    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
+    figures = [json.loads(line)["data"] for line in lines]
+    return float(np.median([each["timing_s/step"] for each in figures if "timing_s/step" in each]))
+
+
+def _share(verdicts: list[str]) -> str:
+    right, n = verdicts.count("correct"), len(verdicts)
+    low, high = wilson_interval(right / n, n)
+    return f"{right / n:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _by_level(rows: list[dict[str, Any]]) -> str:
+    levels = sorted({row["level"] for row in rows})
+    of_level = ([r["verdict"] for r in rows if r["level"] == level] for level in levels)
+    return ", ".join(f"{found.count('correct') / len(found):.2f}" for found in of_level)
+
+
+# --- TRL beside it --------------------------------------------------------------------
+
+
+def train_trl(folder: Path, policy: str, seed: int, steps: int, rows: int) -> None:
+    """Train with TRL on the recipe's prompts, and write a line for each step.
+
+    A line has `step`, and `seconds`, `reward`, `tokens` of the step, or `right` and `n` of a
+    validation, which counts in no step's time.
+    """
+    import torch
+    from peft import LoraConfig
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
+
+    recipe, started = _RECIPES / "grpo.yaml", time.perf_counter()
+    log = folder / "log.jsonl"
+    questions = list(train_dataset(recipe, _ROOT / "outputs/small_model/validation.parquet"))
+
+    def note(**line: Any) -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    class Log(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.validate(0, **kwargs)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.began = time.perf_counter()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.seconds = time.perf_counter() - self.began
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any, **kwargs: Any) -> None:
+            if "reward" not in logs:
+                return
+            note(
+                step=state.global_step, seconds=self.seconds, reward=logs["reward"],
+                tokens=logs["completions/mean_length"], since=time.perf_counter() - started,
+            )  # fmt: skip
+            if state.global_step % _VALIDATED_EVERY == 0:
+                self.validate(state.global_step, **kwargs)
+
+        def validate(self, step: int, model: Any, processing_class: Any, **_: Any) -> None:
+            tokenizer = processing_class
+            prompts = [
+                tokenizer.apply_chat_template(
+                    row["prompt"], tokenize=False, add_generation_prompt=True
+                )
+                for row in questions
+            ]
+            texts: list[str] = []
+            with torch.no_grad():
+                for start in range(0, len(prompts), _ROWS):
+                    given = tokenizer(
+                        prompts[start : start + _ROWS], return_tensors="pt", padding=True,
+                        padding_side="left",
+                    )  # fmt: skip
+                    out = model.generate(
+                        **given, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+                        max_new_tokens=32, pad_token_id=tokenizer.pad_token_id,
+                    )  # fmt: skip
+                    new = out[:, given["input_ids"].shape[1] :]
+                    texts += tokenizer.batch_decode(new, skip_special_tokens=True)
+            references = [row["reference"] for row in questions]
+            found = verify_batch(texts, references, worked_out=True, workers=1)
+            right = sum(each.verdict == "correct" for each in found)
+            note(step=step, right=right, n=len(found))
+            print(f"step {step}: {right} of {len(found)} right", flush=True)
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
+    settings = {
+        **grpo_settings(recipe),
+        "per_device_train_batch_size": rows,
+        "gradient_accumulation_steps": _ROWS // rows,
+        "max_steps": steps,
+        "learning_rate": 3e-4,
+        "lr_scheduler_type": "constant",
+        "weight_decay": 0.01,  # verl's
+        "beta": 0.0,
+        "loss_type": "dapo",  # The mean over the tokens of a step, as verl's token-mean.
+        "seed": seed,
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "model_init_kwargs": {"dtype": "float32"},
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "output_dir": str(folder),
+    }
+    GRPOTrainer(
+        model=policy,
+        args=GRPOConfig(**settings),
+        train_dataset=train_dataset(recipe, _ROOT / "outputs/small_model/train.parquet"),
+        reward_funcs=reward_funcs(recipe),
+        peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
+        callbacks=[Log()],
+    ).train()
+
+
+def trl_curves(runs: Path) -> None:
+    """Print TRL's held-out accuracy and seconds."""
+    for log in sorted(runs.glob("trl-*/log.jsonl")):
+        lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        seconds = np.array([line["seconds"] for line in lines if "seconds" in line])
+        for line in lines:
+            if "right" in line:
+                verdicts = ["correct"] * line["right"] + ["wrong"] * (line["n"] - line["right"])
+                print(f"| {log.parent.name} | {line['step']} | {_share(verdicts)} |")
+        print(f"{log.parent.name}: {np.median(seconds):.1f} s a step, median of {len(seconds)}")
+
+
+def main() -> None:
+    """Run, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="HuggingFaceTB/SmolLM2-135M-Instruct")
+    parser.add_argument("--runs", type=Path, default=_ROOT / "outputs" / "bench_small_model")
+    parser.add_argument("--systems", nargs="+", default=["grpo"], choices=SYSTEMS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--trl", action="store_true")
+    given = parser.parse_args()
+    for seed in range(0 if given.table else given.seeds):
+        if given.trl:
+            folder = given.runs / f"trl-{seed}"
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                train_trl(folder, given.policy, seed, given.steps, given.rows)
+            continue
+        for name in given.systems:
+            train(name, seed, given.runs, given.policy)
+    curves(given.runs)
+    trl_curves(given.runs)
+    if not given.trl:
+        there = [name for name in SYSTEMS if any(given.runs.glob(f"{name}-*/curves.png"))]
+        table(there, given.runs)
+
+
+if __name__ == "__main__":
+    main()
