@@ -22,9 +22,10 @@ from .structure import exactly, is_missing
 
 _OPERATIONS = re.compile(
     r"\\(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|min|max|det|[dt]?binom|choose|[bp]?mod|lfloor|lceil)"
-    r"(?![a-zA-Z])|(\\frac\s*\{\s*(?:d|\\partial)\s*\}|')|(!|\|)"
+    r"(?![a-zA-Z])|(\\frac\s*\{\s*(?:d|\\partial)\s*\}|')|((?<![a-zA-Z]{2})!|\|)"
 )
 _STEPS = re.compile(r"(?<![<>!])=|\\approx(?![a-zA-Z])|≈")
+_THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
 _DELIMITERS = re.compile(r"\$|\\[()\[\]]|(?<!\\)\\[,;:! ]|\\(?:left|right)(?![a-zA-Z])")
 _RATIO = re.compile(r"(?:/\s*|\}\s*\{\s*|\\[dtc]?frac\s*\d\s*\{?)(\d+)")
 _CONSTANT = re.compile(
@@ -52,7 +53,7 @@ def is_worked_out(answer: str, reference: str) -> bool:
         return True
     if refusal(answer):
         return False
-    value = _STEPS.split(_DELIMITERS.sub(" ", answer))[-1]
+    value = _STEPS.split(_DELIMITERS.sub(" ", _THOUSANDS.sub(",", answer)))[-1]
     if read_number(reference):
         number, ratio = read_number(value), _RATIO.search(value)
         return number is not None and (ratio is None or int(ratio[1]) == number.value.denominator)

@@ -14,7 +14,7 @@ def test_a_formula_of_the_right_value_is_not_worked_out() -> None:
             ["42", "x=42", r"6 \cdot 7 = 42", r"42\text{ cm}", "forty-two", r"\boxed{42.0}"],
             ["6*7", r"\frac{84}{2}", r"\sqrt{1764}", r"\binom{9}{2}+6", r"\int_0^{42} dx"],
         ),
-        ("1024", ["1024", "1,024", r"1.024 \times 10^3"], ["2^{10}", "1000+24"]),
+        ("1024", ["1024", "1,024", r"1,\! 024", r"1.024 \times 10^3"], ["2^{10}", "1000+24"]),
         (
             "0.5",
             [r"\frac12", "1/2", r"50\%", "0.50", r"$p = \frac{1}{2}$"],
@@ -29,7 +29,8 @@ def test_a_formula_of_the_right_value_is_not_worked_out() -> None:
         (r"\frac{\sqrt{3}}{2}", [r"\frac{\sqrt{3}}{2}", r"\sqrt{3}/2"], [r"\int_0^{\sqrt 3} \frac12 dx"]),
         ("2x", ["2x", "x+x", r"2 \cdot x"], [r"\frac{d}{dx}x^2"]),
         ("1, 2", ["1, 2", r"\{1,2\}", "x=1, x=2"], []),
-        (r"\text{east}", ["east", r"\text{east}"], []),
+        (r"\text{east}", ["east", "East!", r"\text{east}"], []),
+        ("120", ["120"], ["5!", r"\binom{10}{3}"]),
     ]  # fmt: skip
     cases = [
         (reference, answer, is_worked_out)

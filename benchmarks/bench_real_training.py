@@ -1,8 +1,8 @@
 """A real language model of 135 million parameters: what each system learns, and TRL beside it.
 
-    python benchmarks/bench_small_model.py --policy FOLDER [--runs FOLDER] [--seeds 3]
-    python benchmarks/bench_small_model.py --table     # of the runs that are there
-    python benchmarks/bench_small_model.py --trl --policy FOLDER [--seeds 2] [--steps 40]
+    python benchmarks/bench_real_training.py --policy FOLDER [--runs FOLDER] [--seeds 3]
+    python benchmarks/bench_real_training.py --table     # of the runs that are there
+    python benchmarks/bench_real_training.py --trl --policy FOLDER [--seeds 2] [--steps 40]
 
 Each run is `rejuice train recipes/small_model/NAME.yaml`, about a quarter of an hour on two idle
 cores; one that was stopped is resumed, and a finished one is not run again. `quality` needs its
