@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
 _MISSING = re.compile(r"rejuice/(?:verify/)?missing/.+/scorer_[^/]*")
 _REWARD = "rejuice/reward"
-_WORKED_OUT = ("right", "not_worked_out")  # notes of math_verify_mapper
+_VERIFIED = re.compile(r"rejuice/note/math_verify_mapper[^/]*/(right|not_worked_out)")
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
@@ -88,13 +89,11 @@ class Point(NamedTuple):
 
         None: there is none, or `math_verify_mapper` asks for numbers.
         """
-        right, found = (self._noted(f"_math_verify_mapper/{name}") for name in _WORKED_OUT)
-        return found / right if right else None
-
-    def _noted(self, ending: str) -> float:
-        """The sum of a note over the steps of a recipe that make it."""
-        named = (each for each in self.figures if each.startswith("rejuice/note/"))
-        return sum(self.figures[each] for each in named if each.endswith(ending))
+        counts = Counter[str]()
+        for name, value in self.figures.items():
+            if match := _VERIFIED.fullmatch(name):
+                counts[match[1]] += int(value)
+        return counts["not_worked_out"] / counts["right"] if counts["right"] else None
 
     @property
     def without_signal(self) -> float | None:
