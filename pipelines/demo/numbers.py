@@ -1,4 +1,4 @@
-"""Short questions about small numbers: the largest of three, a sum or difference, two of them.
+"""Short questions about small numbers: the larger of two, a sum or difference, two of these.
 
 They are at the level of a language model of some hundred million parameters, which has no use for
 the worded problems of `problems.py`.
@@ -33,7 +33,7 @@ class NumberQuestion(NamedTuple):
 def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> NumberQuestion:
     """Question `i` of a split, which depends on the arguments and on nothing else.
 
-    Level 1 asks for the largest or smallest of three numbers up to 99, level 2 for a sum or
+    Level 1 asks for the larger or smaller of two numbers up to 99, level 2 for a sum or
     difference of numbers up to 20, level 3 up to 99, and level 4 for two operations on numbers up
     to 99. No result on the way is below 0.
 
@@ -48,16 +48,16 @@ def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> N
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
     while True:
-        made = _extreme(rng) if level == 1 else _sum(rng, *_SUMS[level])
+        made = _comparison(rng) if level == 1 else _sum(rng, *_SUMS[level])
         if made and split_of(made[0], ()) == split:
             return NumberQuestion(*made, level)
 
 
-def _extreme(rng: random.Random) -> tuple[str, str]:
-    word = pick(rng, ("largest", "smallest"))
-    a, b, c = rng.sample(range(1, 100), 3)
-    answer = max(a, b, c) if word == "largest" else min(a, b, c)
-    return f"Which number is the {word}: {a}, {b} or {c}?", str(answer)
+def _comparison(rng: random.Random) -> tuple[str, str]:
+    word = pick(rng, ("larger", "smaller"))
+    a, b = rng.sample(range(1, 100), 2)
+    answer = max(a, b) if word == "larger" else min(a, b)
+    return f"Which number is {word}, {a} or {b}?", str(answer)
 
 
 def _sum(rng: random.Random, operations: int, most: int) -> tuple[str, str] | None:

@@ -57,7 +57,7 @@ class GeneratedDataset(Config):
     programming problems with their tests and eight recorded responses. `lookup`: questions for an
     agent that searches and calculates, each with 13 documents of its own. `mixed`: arithmetic, code
     and solutions to be judged in turn, distinguished by `data_source`, with recorded responses.
-    `numbers`: the largest of three numbers, sums and differences, for small language models.
+    `numbers`: the larger of two numbers, sums and differences, for small language models.
     `trajectories`: what simulated agents with a calculator did with the same problems, for
     `agent_rollout_mapper` with the engine `recorded`."""
     prompts: PositiveInt = 200
@@ -65,7 +65,7 @@ class GeneratedDataset(Config):
     split: Literal["train", "validation", "test"] = "train"
     """No two splits share a problem or a question."""
     levels: tuple[Literal[1, 2, 3, 4], ...] = Field((1, 2, 3), min_length=1)
-    """Numbers of steps that a problem may take; of `numbers`, the largest of three (1), a sum or
+    """Numbers of steps that a problem may take; of `numbers`, the larger of two (1), a sum or
     difference up to 20 (2), up to 99 (3), two of them (4); not of `code` and `lookup`."""
     seed: NonNegativeInt = 0
     """Each seed gives other problems or questions."""

@@ -35,14 +35,14 @@ def test_a_sum_is_that_of_the_question(seed, split, i, level):
 
 
 @given(st.integers(0, 9), st.sampled_from(SPLITS), st.integers(0, 10_000))
-def test_the_largest_or_smallest_is_one_of_three_different_numbers(seed, split, i):
+def test_the_larger_or_smaller_is_one_of_two_different_numbers(seed, split, i):
     found = number_question(seed, split, i, (1,))
     word, *numbers = re.fullmatch(
-        r"Which number is the (largest|smallest): (\d+), (\d+) or (\d+)\?", found.question
+        r"Which number is (larger|smaller), (\d+) or (\d+)\?", found.question
     ).groups()
     values = sorted(map(int, numbers))
-    assert len(set(values)) == 3
-    assert int(found.answer) == values[-1 if word == "largest" else 0]
+    assert values[0] < values[1]
+    assert int(found.answer) == values[-1 if word == "larger" else 0]
 
 
 def test_no_two_splits_share_a_question_and_none_comes_twice():
