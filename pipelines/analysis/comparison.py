@@ -329,6 +329,12 @@ def masked_shares(found: Comparison) -> tuple[float, float]:
     return before, after
 
 
+def details_lines(command: str, kinds: Iterable[str]) -> Iterator[str]:
+    """Yield for each kind of rows the whole command that prints them."""
+    for at, kind in enumerate(kinds):
+        yield f"{'' if at else 'details':<13}{command} --rows {kind}"
+
+
 def reasons_text(found: Comparison, kind: str) -> str:
     """Return why rows were gained or lost, in brackets; empty where none was."""
     reasons = listed(found.reasons(kind))

@@ -99,7 +99,9 @@ def test_the_report_of_a_recipe_without_credit_says_so(tmp_path, rollouts, rejui
     run = write_trained(tmp_path / "try", rollouts, (1,), drop=False, process=PROCESS[:-1])
     _, out, err = rejuice("report", run)
     assert err == ""
-    groups = "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; no step computes advantages"
+    groups = (
+        "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; no step computes advantages"
+    )
     assert groups in lines_of(out)
 
 
