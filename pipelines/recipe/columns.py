@@ -442,12 +442,13 @@ def _check_of_steps(
             if writer is None or writer.operator.name() == operator.name():
                 continue
             if not exclude_each_other(writer.operator.where, operator.where):
-                raise RecipeError(
-                    f"would replace {_named([name])} of step {writer.number} {writer.name}",
-                    "leave one of the two steps out, or give both a `where` of which no row "
-                    "matches both",
-                    where=where(step),
-                )
+                found = f"would replace {_named([name])} of step {writer.number} {writer.name}"
+                right = "give each of them a `where`, so that no row is for both"
+                if writer.operator.where and operator.where:
+                    found += ": a row may match the `where` of both"
+                    right = "change them so that no row can"
+                right = f"{right}, or leave one of the two steps out"
+                raise RecipeError(found, right, where=where(step))
 
 
 def _named(columns: Sequence[str]) -> str:
