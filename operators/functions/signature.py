@@ -143,14 +143,18 @@ def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     left = list[ast.AST](function.body)
     while left:
         node = left.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+        if isinstance(node, ast.Return):
+            none = node.value is None or (
+                isinstance(node.value, ast.Constant) and node.value.value is None
+            )
+            if not none:
                 return True
-        elif isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise):
+            continue
+        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise):
             return True
-        elif isinstance(node, ast.Constant) and node.value is ...:
+        if isinstance(node, ast.Constant) and node.value is ...:
             return True
-        elif not isinstance(node, inner):
+        if not isinstance(node, inner):
             left.extend(ast.iter_child_nodes(node))
     return False
 

@@ -16,7 +16,6 @@ from typing_extensions import Self
 from ..chats import check_chats
 from ..chunk_results import Feed
 from ..columns import component, component_columns, is_text
-from ..errors import EngineError
 from ..operator import Change, Columns
 from ..sampling.tokenizer import (
     Encode,
