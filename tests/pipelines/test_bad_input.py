@@ -102,8 +102,8 @@ def test_token_ids_that_recorded_responses_did_not_keep(recipe_file):
     weighs = {"token_weight_mapper": {"style": "top_entropy", "share": 0.4}}
     for recorded, row in ((OF_STRUCTS, {"rs": TWO}), ({"columns": ["rs"]}, BESIDE)):
         process = [PROMPTS, {"recorded_rollout_mapper": recorded}, weighs]
-        told = message(recipe_file(process, [asked | row])).partition("token_weight_mapper: ")[2]
-        assert told == (
+        shown = message(recipe_file(process, [asked | row])).partition("token_weight_mapper: ")[2]
+        assert shown == (
             "column 'response_token_ids' is missing; let recorded_rollout_mapper keep it: "
             "keep_fields: {FIELD: response_token_ids} where responses are structs, or "
             "parallel: {COLUMN: response_token_ids} of lists beside them"

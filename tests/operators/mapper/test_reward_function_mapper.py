@@ -397,7 +397,7 @@ def test_a_function_that_returns_nothing_is_refused(written):
 
 
 @pytest.mark.slow
-def test_what_no_response_has_is_said_once(written, caplog):
+def test_what_no_response_has_is_logged_once(written, caplog):
     source = """
 def compute_score(response):
     if response == "dict":

@@ -238,8 +238,8 @@ def test_lengths_in_two_units_are_labelled(capsys, runs):
 @pytest.mark.recommended("pipelines/analysis/comparison.py", "{…} --rows {…}")
 def test_rows_of_a_figure(rejuice, runs):
     _, out, _ = rejuice("diff", runs["easy"], runs["weighed"])
-    told = out[out.index("\ndetails ") :].replace("\ndetails", "").strip().splitlines()
-    printed = [shlex.split(line) for line in told]
+    shown = out[out.index("\ndetails ") :].replace("\ndetails", "").strip().splitlines()
+    printed = [shlex.split(line) for line in shown]
     assert [words[-1] for words in printed] == ["lost", "prompts"]
     for name, *words in printed:  # Each line can be copied.
         code, out, err = rejuice(*words)

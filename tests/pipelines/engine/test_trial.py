@@ -113,8 +113,8 @@ def test_a_column_of_sources_by_another_name(lines, tmp_path):
     rows = [row("a", source="x"), row("b", source="y: z"), row("c", source="x")]
     process = ["prompt_template_mapper", RECORDED, *GRADED]
     (line,) = lines(process, rows)
-    told, _, columns = line.partition("add columns: ")
-    assert told == (
+    shown, _, columns = line.partition("add columns: ")
+    assert shown == (
         "Pass rate and reward are shown by column data_source: to have them for each of the 2 "
         "values of 'source', "
     )

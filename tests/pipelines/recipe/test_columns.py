@@ -222,9 +222,9 @@ def test_two_operators_write_a_column_where_no_row_is_of_both(one, other, is_rig
     else:
         found = "step 2 other_verifier_mapper: would replace column 'verdict' of step 1 math_verify"
         why = ": a row may match the `where` of both; change them so that no row can, or leave one "
-        told = refusal(run, recipe)
-        assert found in told
-        assert (why in told) == bool(one and other)
+        shown = refusal(run, recipe)
+        assert found in shown
+        assert (why in shown) == bool(one and other)
 
 
 def test_a_third_operator_must_exclude_both():
