@@ -492,6 +492,17 @@ def _may_be_text(kind: pa.DataType) -> bool:
 _TOKEN_IDS, _LOGPROBS = "response_token_ids", "response_logprobs"
 
 
+def _kept_remedy(missing: str, before: Sequence[Step]) -> str:
+    """Return how recorded responses keep a column that sampling writes; empty: it is not that."""
+    recorded = any(isinstance(step.operator, RecordedRolloutMapper) for step in before)
+    if not recorded or missing not in (_TOKEN_IDS, _LOGPROBS):
+        return ""
+    return (
+        f"let {RecordedRolloutMapper.name()} keep it: keep_fields: {{FIELD: {missing}}} where "
+        f"responses are structs, or parallel: {{COLUMN: {missing}}} of lists beside them"
+    )
+
+
 def _remedy(missing: str, columns: set[str]) -> str:
     """Return what to do about a missing column."""
     if missing == "extracted_answer" and {"answer", "verdict"} <= columns:
@@ -501,17 +512,6 @@ def _remedy(missing: str, columns: set[str]) -> str:
         )
     return (
         _writers(missing) or suggest(missing, columns) or f"there are: {', '.join(sorted(columns))}"
-    )
-
-
-def _kept_remedy(missing: str, before: Sequence[Step]) -> str:
-    """Return how recorded responses keep a column that sampling writes; empty: it is not that."""
-    recorded = any(isinstance(step.operator, RecordedRolloutMapper) for step in before)
-    if not recorded or missing not in (_TOKEN_IDS, _LOGPROBS):
-        return ""
-    return (
-        f"let {RecordedRolloutMapper.name()} keep it: keep_fields: {{FIELD: {missing}}} where "
-        f"responses are structs, or parallel: {{COLUMN: {missing}}} of lists beside them"
     )
 
 
