@@ -292,6 +292,15 @@ class Operator(Named):
             RejuiceError: it is not there.
         """
 
+    def check_files(self) -> None:
+        """Check that folders which it names exist; nothing in them is read.
+
+        `rejuice check` calls it, and not what opens a stored run, whose folders may be gone.
+
+        Raises:
+            RejuiceError: one does not.
+        """
+
     def before_apply(self, table: pa.Table) -> None:
         """Prepare for a run to compute some rows; the engine calls it before each chunk.
 

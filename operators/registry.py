@@ -62,6 +62,9 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
     if not field:
         return RecipeError(message)
+    if first["type"] in ("tuple_type", "list_type") and isinstance(first["input"], str):
+        text = shown(first["input"])
+        return RecipeError(f"field '{field}' is {text}, not a list", f"write [{text}]")
     return RecipeError(
         f"field '{field}' is {shown(first['input'])}", message[0].lower() + message[1:]
     )

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from ..errors import NotReadyError
+from ..errors import NotReadyError, suggest
 from ..workers import usable_cores
 from .process import GradedValues, receive, send
 from .target import FunctionTarget
@@ -33,6 +33,7 @@ STARTUP_SECONDS = 300.0
 """What the import of a function may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an async function that blocks its loop is found
 _MOST_ROWS = 32  # of one message
+_MOST_NAMED = 10  # functions of a file, in a message
 _MOST_POOLS = 8  # of one process; the one that was not used for longest is closed
 _START = """
 import sys, types
@@ -120,6 +121,8 @@ class FunctionProcess:
             found = f"the process that imports {where} ended"
             right = "import it in a Python of your own to see why"
             raise NotReadyError(found, right) from None
+        if "others" in ready:
+            raise _no_such_function(setup.target, ready["others"])
         if "failed" in ready:
             raise NotReadyError(f"{where} does not import: {ready['failed']}")
         self.parameters: list[tuple[str, str]] = [(n, kind) for n, kind in ready["parameters"]]
@@ -156,6 +159,14 @@ class FunctionProcess:
         """Leave it to the parent of this process, which is a fork."""
         self._link.close()
         self._process.returncode = 0
+
+
+def _no_such_function(target: FunctionTarget, others: Sequence[str]) -> NotReadyError:
+    right = suggest(target.name, others)
+    if not right:
+        has = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
+        right = f"its functions are: {has}" if others else "it has none"
+    return NotReadyError(f"{target.file or target.module} has no function '{target.name}'", right)
 
 
 class FunctionPool:

@@ -10,6 +10,7 @@ the parent sends is pickled (dates and bytes of a dataset), what comes back is J
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib
 import inspect
 import json
@@ -67,6 +68,10 @@ def _exactly(link: socket.socket, size: int) -> bytes:
 # --- The function ---------------------------------------------------------------------
 
 
+class NoSuchFunctionError(Exception):
+    """A module has no function of a name; its arguments are the names that it has."""
+
+
 def load_function(file: str | None, module: str, name: str) -> Any:
     """Import a function.
 
@@ -76,9 +81,15 @@ def load_function(file: str | None, module: str, name: str) -> Any:
         name: its own.
 
     Raises:
-        Exception: whatever the import raises, and AttributeError where there is no such function.
+        Exception: whatever the import raises.
+        NoSuchFunctionError: there is no such function.
     """
-    found = getattr(_imported(file, module) if file else importlib.import_module(module), name)
+    there = _imported(file, module) if file else importlib.import_module(module)
+    try:
+        found = getattr(there, name)
+    except AttributeError:
+        own = [k for k, v in vars(there).items() if inspect.isroutine(v) and k[:1] != "_"]
+        raise NoSuchFunctionError(own) from None
     if not callable(found):
         raise TypeError(f"{name} is a {type(found).__name__}, not a function")
     return found
@@ -142,7 +153,22 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[GradedVal
     for value, (_, reason) in zip(values, found, strict=True):
         if reason == "not_a_number":
             return found, f"it returned {_shown(value)}"
-    return found, ""
+    return found, _without_key(result, keys)
+
+
+def _without_key(result: Any, keys: Sequence[str]) -> str:
+    """Return which of the keys a result lacks, if any, and what it has; None has none to have."""
+    if result is None or not keys:
+        return ""
+    if not isinstance(result, Mapping):
+        return f"it returned {_shown(result)}, not a dict"
+    has = [str(key) for key in result]
+    for key in keys:
+        if key not in result:
+            near = difflib.get_close_matches(key, has, n=1)
+            right = f"did you mean '{near[0]}'?" if near else f"its keys are {', '.join(has)}"
+            return f"its dict has no '{key}'; {right}"[:_MOST_TEXT]
+    return ""
 
 
 def _number(value: Any) -> tuple[float | None, str | None]:
@@ -165,13 +191,34 @@ def _shown(value: Any) -> str:
         return type(value).__name__
 
 
-def described(error: BaseException) -> str:
-    """Return an error of a function in one line, with the place of the function where it was."""
+def described(error: BaseException, own: str | None = None) -> str:
+    """Return an error of a function in one line, with its place.
+
+    Args:
+        error: that was raised.
+        own: the file of the function: of the lines that led to the error, the last one of that
+            file or one beside it is named, and the line of a library that raised it after it.
+    """
     text = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
     if not frames:
         return text
-    return f"{text} ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})"
+    last, folder = frames[-1], os.path.dirname(own) if own else None
+    of_user = [f for f in frames if os.path.dirname(f.filename) == folder]
+    place = of_user[-1] if of_user else last
+    where = f"{os.path.basename(place.filename)}, line {place.lineno}"
+    of_file = [f.name for f in frames if f.filename == place.filename and f.name[:1] != "<"]
+    if of_file:  # None is `<module>`, `<lambda>` or `<listcomp>`.
+        where += f", in {of_file[-1]}"
+    if place is not last:
+        where += f"; raised in {os.path.basename(last.filename)}, line {last.lineno}"
+    return f"{text} ({where})"
+
+
+def _file_of(function: Any) -> str | None:
+    """Return the file in which a function is defined, as far as that is known."""
+    code = getattr(inspect.unwrap(getattr(function, "func", function)), "__code__", None)
+    return getattr(code, "co_filename", None)
 
 
 # --- The process ----------------------------------------------------------------------
@@ -187,6 +234,7 @@ class _RowServer:
         self._listed: bool = setup["listed"]
         self._timeout_s: float = setup["timeout_s"]
         self._is_async = is_async(function)
+        self._file: str | None = setup["file"] or _file_of(function)
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
@@ -232,7 +280,7 @@ class _RowServer:
             return self._failed(error)
 
     def _failed(self, error: BaseException) -> tuple[GradedValues, str]:
-        return self._none("function_failed"), described(error)
+        return self._none("function_failed"), described(error, self._file)
 
     def _none(self, reason: str) -> GradedValues:
         return [(None, reason)] * (1 + len(self._keys))
@@ -257,8 +305,11 @@ def _serve(descriptor: int) -> None:
         try:
             function = load_function(setup["file"], setup["module"], setup["name"])
             parameters = parameters_of(function)
+        except NoSuchFunctionError as error:
+            send(link, json.dumps({"others": error.args[0]}).encode())
+            return
         except BaseException as error:
-            send(link, json.dumps({"failed": described(error)}).encode())
+            send(link, json.dumps({"failed": described(error, setup["file"])}).encode())
             return
         ready = {"parameters": parameters, "is_async": is_async(function)}
         send(link, json.dumps(ready).encode())

@@ -27,6 +27,8 @@ class FunctionSignature(NamedTuple):
     takes_any: bool  # whether it has **kwargs
     # keys that it looks up in its **kwargs, as far as its source says
     looked_up: tuple[str, ...] = ()
+    line: int | None = None  # where its source begins, if that was read
+    gives: bool = True  # whether it may return something else than None
 
     def takes(self, name: str) -> bool:
         """Return whether it can be called with this argument."""
@@ -123,8 +125,38 @@ def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionSignature:
         (required if default is None else optional).append(each.arg)
     looked_up = _looked_up(node, args.kwarg.arg) if args.kwarg else ()
     return FunctionSignature(
-        tuple(required), tuple(optional), args.kwarg is not None, tuple(dict.fromkeys(looked_up))
+        tuple(required),
+        tuple(optional),
+        args.kwarg is not None,
+        tuple(dict.fromkeys(looked_up)),
+        node.lineno,
+        _gives(node),
     )
+
+
+def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function returns or yields anything, or says with `...` that it is not here.
+
+    What functions inside it return is not what it returns.
+    """
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    left = list[ast.AST](function.body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return):
+            none = node.value is None or (
+                isinstance(node.value, ast.Constant) and node.value.value is None
+            )
+            if not none:
+                return True
+            continue
+        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise):
+            return True
+        if isinstance(node, ast.Constant) and node.value is ...:
+            return True
+        if not isinstance(node, inner):
+            left.extend(ast.iter_child_nodes(node))
+    return False
 
 
 def _looked_up(node: ast.AST, kwargs: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -74,7 +75,7 @@ class RewardFunctionMapper(Mapper):
     import that it makes at its first call is a part of them."""
 
     # What the file is when the operator is made: it may be edited while a run goes on.
-    _signature: FunctionSignature = PrivateAttr()
+    _signature: FunctionSignature = PrivateAttr(FunctionSignature((), (), takes_any=False))
     _digest: str = PrivateAttr()
 
     retryable: ClassVar[frozenset[str] | None] = frozenset({"timeout", "function_failed"})
@@ -105,6 +106,10 @@ class RewardFunctionMapper(Mapper):
         target = FunctionTarget.parse(self.function)
         self._signature, self._digest = signature_of(target), target.digest()
         signature = self._signature
+        if not signature.gives:
+            where = f"{Path(target.file or target.module).name}, line {signature.line}"
+            found = f"function: {target.name} ({where}) returns nothing"
+            raise ValueError(f"{found}; end it with `return` and a number or a dict with 'score'")
         takes = {*signature.required, *signature.optional}
         for name in self.reward_kwargs:
             if not signature.takes(name):
@@ -142,8 +147,8 @@ class RewardFunctionMapper(Mapper):
         graded: list[RowOutcome] = [RowOutcome([(None, reason)] * len(names)) for reason in missing]
         for number, outcome in zip(at, outcomes, strict=True):
             graded[number] = outcome
-            if outcome.error:
-                self._report(outcome)
+            self._report(outcome)
+        self._report_none(outcomes)
         columns = dict[str, pa.Array]()
         for which, name in enumerate(names):
             values = [each.values[which] for each in graded]
@@ -153,11 +158,26 @@ class RewardFunctionMapper(Mapper):
         return columns
 
     def _report(self, outcome: RowOutcome) -> None:
-        reason = next(reason for _, reason in outcome.values if reason not in (None, "no_value"))
-        _failures.report(
-            f"{self.function} {reason}",
-            f"{self.function} gave no reward to a response ({reason}): {outcome.error}",
-        )
+        reasons = (reason for _, reason in outcome.values if reason not in (None, "no_value"))
+        if (reason := next(reasons, None)) is not None:
+            _failures.report(
+                f"{self.function} {reason}",
+                f"{self.function} gave no reward to a response ({reason}): {outcome.error}",
+            )
+
+    def _report_none(self, outcomes: Sequence[RowOutcome]) -> None:
+        """Say of several responses that all have no reward, or none of a key: a likely mistake."""
+        line = self._signature.line
+        named = self.function if line is None else f"{self.function} (line {line})"
+        for which, name in enumerate(("score", *self.keys)):
+            of_all = {outcome.values[which][1] for outcome in outcomes}
+            if len(outcomes) < 2 or of_all != {"no_value"}:
+                continue
+            found = f"{named} returned None for all {len(outcomes):,} responses that it was given"
+            if which:
+                found = f"{named} gave none of {len(outcomes):,} responses the key '{name}'"
+                found += f": {outcomes[0].error}" if outcomes[0].error else ""
+            _failures.report(f"{self.function} {name} no_value", found)
 
     def _further(self) -> list[str]:
         return [f"{self.component}_{key}" for key in self.keys]

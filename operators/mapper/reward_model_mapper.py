@@ -16,7 +16,6 @@ from typing_extensions import Self
 from ..chats import check_chats
 from ..chunk_results import Feed
 from ..columns import component, component_columns, is_text
-from ..errors import EngineError
 from ..operator import Change, Columns
 from ..sampling.tokenizer import (
     Encode,
@@ -43,9 +42,17 @@ from ..servers.scoring_mapper import (
     summed_notes,
     texts_of,
 )
-from ..text.reward_model import RewardModel, facts_of, release, shared_reward_model, state_of
+from ..text.reward_model import (
+    RewardModel,
+    check_is_folder,
+    facts_of,
+    release,
+    shared_reward_model,
+    state_of,
+)
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_HUB_NAME = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*")
 _AT_ONCE = 256  # texts, among which a model on this machine chooses its batches
 _PROBE = ({"role": "user", "content": "Hi"},)
 
@@ -160,9 +167,15 @@ class RewardModelMapper(ScoringMapper):
         place = self.folder or (Path(self.tokenizer) if self.tokenizer else None)
         return fields if place is None else {**fields, "files": state_of(place)}
 
+    def check_files(self) -> None:
+        if self.folder is not None:
+            check_is_folder(self.folder)
+        if self.tokenizer is not None and not _HUB_NAME.fullmatch(self.tokenizer):
+            check_is_folder(Path(self.tokenizer), "a tokenizer")
+
     def preflight(self) -> None:
         if self.folder is not None:
-            self._check_outputs(facts_of(self.folder).outputs)
+            facts_of(self.folder).output(self.folder, self.label)
             return
         if self.tokenizer is not None:
             _texts_encoded(self.tokenizer)
@@ -269,15 +282,6 @@ class RewardModelMapper(ScoringMapper):
         assert self.folder is not None
         return shared_reward_model(self.folder)
 
-    def _check_outputs(self, outputs: int) -> None:
-        """Check that it is known which output is the reward."""
-        if self.label is None and outputs != 1:
-            found = f"the reward model '{self.folder}' has {outputs} outputs"
-            raise EngineError(found, f"set label to the one that is the reward, 0 to {outputs - 1}")
-        if self.label is not None and self.label >= outputs:
-            found = f"label is {self.label}, and the reward model '{self.folder}' has {outputs}"
-            raise EngineError(f"{found} outputs", "count from 0, or leave label out")
-
     def _scored(
         self, requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None]
     ) -> Iterator[tuple[int, ScoringOutcome]]:
@@ -286,13 +290,13 @@ class RewardModelMapper(ScoringMapper):
             return
         feed = Feed(requests)
         while taken := feed.take_up_to(_AT_ONCE):
-            self._check_outputs(self._loaded().facts.outputs)
+            which = self._loaded().facts.output(self.folder, self.label)
             texts = [request.body["token_ids"] for _, (_, request) in taken]
             for rows, outputs_BK in self._loaded().outputs_of(texts):
                 for row, outputs in zip(rows, outputs_BK.tolist(), strict=True):
                     notes = {"asked": 1.0, "prompt_tokens": float(len(texts[row]))}
                     feed.finish()
-                    yield taken[row][0], ScoringOutcome((outputs[self.label or 0],), notes=notes)
+                    yield taken[row][0], ScoringOutcome((outputs[which],), notes=notes)
 
     # --- the columns ------------------------------------------------------------------
 

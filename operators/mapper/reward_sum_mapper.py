@@ -282,6 +282,12 @@ def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
     reason = table[reason_column][row].as_py() if there else None
     prompt = table["prompt_id"][row].as_py()
     detail = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
+    alike = table.filter(pc.equal(table[reason_column], reason)).num_rows if reason else 0
+    if alike == table.num_rows > 1:  # No row is at fault, and to leave some out would not help.
+        return DataError(
+            f"{column} is missing for all {table.num_rows:,} responses ({detail})",
+            f"the step that writes {column} gave none of them one: look there first",
+        )
     index = int(groups.position()[row])
     return DataError(
         f"{column} is missing ({detail}) for response {index} of prompt '{prompt}'",

@@ -57,8 +57,7 @@ class RewardModel:
         if info["missing_keys"]:
             # transformers makes them up: a policy would give random rewards.
             missing = ", ".join(sorted(info["missing_keys"])[:3])
-            found = f"the folder '{folder}' has no weights of {missing}"
-            raise EngineError(found, "name one of a model for sequence classification")
+            raise _no_classifier(folder, self.facts, f"no weights of {missing}")
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._batching: Batching = of_fixed_shape if self._device == "cpu" else of_similar_length
         self._model = model.to(self._device).eval().requires_grad_(False)
@@ -128,6 +127,47 @@ class ModelFacts(NamedTuple):
 
     outputs: int
     longest: int  # text, in tokens
+    labels: tuple[str, ...] = ()  # the names of the outputs, if they have names
+    # of the weights, by their class in transformers; `num_labels` is a default where none of them
+    # is of sequence classification
+    architectures: tuple[str, ...] = ()
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the weights are of a classifier, as far as that is known."""
+        return not self.architectures or any(_HEAD in name for name in self.architectures)
+
+    def output(self, folder: Path, label: int | None) -> int:
+        """Return which output is the reward.
+
+        Args:
+            folder: for the messages.
+            label: that was given for it; None: the only one.
+
+        Raises:
+            EngineError: there are several and none was given, or there is no such output.
+        """
+        which = 0 if label is None and self.outputs == 1 else label
+        if which is not None and which < self.outputs:
+            return which
+        if not self.has_head:
+            raise _no_classifier(folder, self, "no layer that gives a reward")
+        names = [f"{at} {name}" for at, name in enumerate(self.labels[:_MOST_NAMED])]
+        more = ", ..." if len(self.labels) > _MOST_NAMED else ""
+        named = f": {', '.join(names)}{more}" if names else ""
+        if which is None:
+            found = f"the reward model '{folder}' has {self.outputs} outputs{named}"
+            right = f"set label to the one that is the reward, 0 to {self.outputs - 1}"
+            raise EngineError(found, right)
+        count = f"{self.outputs} output{'s' if self.outputs > 1 else ''}{named}"
+        found = f"label is {which}, and the reward model '{folder}' has {count}"
+        raise EngineError(found, "count from 0" if self.outputs > 1 else "leave label out")
+
+
+def _no_classifier(folder: Path, facts: ModelFacts, lacks: str) -> EngineError:
+    own = "" if facts.has_head else f", a {', '.join(facts.architectures)} by its config.json,"
+    found = f"the folder '{folder}'{own} has {lacks}"
+    return EngineError(found, f"name one of a model for sequence classification, ...{_HEAD}")
 
 
 def facts_of(folder: Path) -> ModelFacts:
@@ -140,8 +180,7 @@ def facts_of(folder: Path) -> ModelFacts:
         from transformers import AutoConfig
     except ImportError as error:
         raise _not_installed(error) from error
-    if not folder.is_dir():
-        raise EngineError(f"there is no folder '{folder}'", "name one with a reward model")
+    check_is_folder(folder)
     try:
         config: Any = AutoConfig.from_pretrained(folder, **_LOCAL)
     except (OSError, ValueError) as error:
@@ -151,7 +190,25 @@ def facts_of(folder: Path) -> ModelFacts:
     with suppress(OSError, ValueError, AttributeError):
         limits.append(json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get(_LIMIT))
     longest = min((int(each) for each in limits if each), default=_UNLIMITED)
-    return ModelFacts(int(config.num_labels), min(longest, _UNLIMITED))
+    names = {int(at): str(name) for at, name in (config.id2label or {}).items()}
+    labels = tuple(name for _, name in sorted(names.items()))
+    plain = all(name == f"LABEL_{at}" for at, name in enumerate(labels))
+    return ModelFacts(
+        int(config.num_labels),
+        min(longest, _UNLIMITED),
+        () if plain else labels,
+        tuple(config.architectures or ()),
+    )
+
+
+def check_is_folder(folder: Path, of: str = "a reward model") -> None:
+    """Check that there is a folder, of whatever.
+
+    Raises:
+        EngineError: there is none.
+    """
+    if not folder.is_dir():
+        raise EngineError(f"there is no folder '{folder}'", f"name one with {of}")
 
 
 def state_of(folder: Path) -> dict[str, str]:
@@ -160,6 +217,8 @@ def state_of(folder: Path) -> dict[str, str]:
     return {file.name: file_state(file) for file in files if file.is_file()}
 
 
+_HEAD = "ForSequenceClassification"
+_MOST_NAMED = 8  # outputs, in a message
 _LIMIT = "model_max_length"
 _SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".jinja", ".model", ".txt"})
 

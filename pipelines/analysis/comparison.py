@@ -304,6 +304,12 @@ def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tup
     return {name: (shares[0].get(name, nothing), shares[1].get(name, nothing)) for name in names}
 
 
+def details_lines(command: str, kinds: Iterable[str]) -> Iterator[str]:
+    """Yield for each kind of rows the whole command that prints them."""
+    for at, kind in enumerate(kinds):
+        yield f"{'' if at else 'details':<13}{command} --rows {kind}"
+
+
 def json_lines(found: Comparison, kind: str, name: str = "") -> Iterator[str]:
     """Yield the rows of one of `KINDS`, as JSON lines, with the name of their set if it has one."""
     table = found.rows.filter(found.rows[kind]).drop_columns(list(KINDS))

@@ -31,6 +31,7 @@ from .comparison import (
     SetChange,
     advantages_text,
     compare,
+    details_lines,
     json_lines,
     new_responses,
     reasons_text,
@@ -389,9 +390,7 @@ def _details(found: SetDiff, command: str) -> Iterator[str]:
     kinds = [kind for kind in KINDS if found.common is not None and found.common.count(kind)]
     kinds += ["prompts"] if found.change.moved else []
     kinds += ["new"] if found.new else []
-    if kinds:
-        others = f", or {', '.join(kinds[1:])}" if kinds[1:] else ""
-        yield f"details      {command} --rows {kinds[0]}{others}"
+    yield from details_lines(command, kinds)
 
 
 def _over_steps(

@@ -288,15 +288,22 @@ _PACKED = 120
 _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 
 
-def row_lines(path: RowPath, *, everything: bool = False) -> list[str]:
-    """Where a row comes from, what each step wrote, on what that rests, and where the row ends."""
+def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False) -> list[str]:
+    """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
+
+    Args:
+        path: of the row.
+        everything: all values, whatever their length.
+        as_above: leave out what the dataset has in its row: it was shown for another response.
+    """
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.id(name)) for name in IDS)
     lines = [f"{name} {visible(found, one_line=True)}" for name, found in ids if found is not None]
     if path.number is not None:
-        lines.append(f"{_origin(path.one)}, row {path.number:,}")
-        lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
-        lines += _turns(path.source, path.places[0])
+        lines.append(f"{_origin(path.one)}, row {path.number:,}{', as above' if as_above else ''}")
+        if not as_above:
+            lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
+            lines += _turns(path.source, path.places[0])
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
         if after < 0:
             continue
@@ -613,7 +620,7 @@ def explain_row(
 
 def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: bool) -> str:
     if everything:
-        return "\n".join("\n".join(row_lines(path, everything=True)) + "\n" for path in found)
+        return "\n".join(_whole_histories(found))
     if len(found) == 1:
         return _history(found[0], in_python)
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
@@ -627,6 +634,15 @@ def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: boo
         others = f"{_command(stored, shown[0], ids[0])}, all: --all"
     lines.append(f"{rows}; one of them in full: {others}")
     return "\n".join(lines) + "\n"
+
+
+def _whole_histories(found: Sequence[RowPath]) -> Iterator[str]:
+    """Yield each row in full; what the dataset has is there once for the responses to a prompt."""
+    shown = set[int | None]()
+    for path in found:
+        as_above = path.number in shown and path.number is not None
+        yield "\n".join(row_lines(path, everything=True, as_above=as_above)) + "\n"
+        shown.add(path.number)
 
 
 def _command(stored: Stored, path: RowPath, row: str) -> str:

@@ -32,6 +32,7 @@ from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
 from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
 from ..engine.steps import AppliedStep
+from ..recipe.steps import gives_credit
 from .figures import SetFigures, joined_sources, set_figures, source_figures, source_lines
 from .rows import BY_TRAINING, RowTable, stored_rows
 from .stored import SetKind, Stored, StoredSet, open_stored
@@ -711,6 +712,7 @@ class _SetReport(NamedTuple):
     figures: SetFigures
     rows: int
     kept: int
+    has_credit: bool  # whether a step of its recipe computes advantages
 
 
 def show_training(stored: Stored, console: Console) -> int:
@@ -748,7 +750,8 @@ def _report(one: StoredSet) -> _SetReport:
     rows = stored_rows(one)
     funnel = set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
     figures = set_figures(rows, funnel)
-    return _SetReport(figures, rows.table.num_rows, int(rows.kept_N.sum()))
+    has_credit = any(gives_credit(step.operator) for step in one.recipe.steps)
+    return _SetReport(figures, rows.table.num_rows, int(rows.kept_N.sum()), has_credit)
 
 
 def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
@@ -757,8 +760,10 @@ def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
     yield f"{kept:,} of {rows:,} {kind} left"
     groups = [each.figures.groups for each in reports]
     total = [sum(of_all) for of_all in zip(*(each[:6] for each in groups), strict=True)]
-    has_advantages = any(sum(each.figures.advantages.counts) for each in reports)
-    signal = f"{total[5]:,} without signal" if has_advantages else "no step computes advantages"
+    signal = f"{total[5]:,} without signal"
+    if not any(sum(each.figures.advantages.counts) for each in reports):
+        has_credit = any(each.has_credit for each in reports)
+        signal = "no row has an advantage" if has_credit else "no step computes advantages"
     yield (
         f"groups       {total[0]:,}: {total[1]:,} all right, {total[3]:,} mixed, "
         f"{total[2]:,} all wrong, {total[4]:,} not graded; {signal}"

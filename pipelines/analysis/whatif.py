@@ -41,6 +41,7 @@ from .comparison import (
     changed_fields,
     combined,
     compare,
+    details_lines,
     json_lines,
     masked_shares,
     reasons_text,
@@ -448,10 +449,7 @@ def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
     yield f"variance     {', '.join(shares) or 'no advantages'}{_dominant(found.variance)}"
     if found.count("unknown"):
         yield "unknown      a model would have to be asked: these groups are left out"
-    shown = [kind for kind in KINDS if found.count(kind)]
-    if shown:
-        others = f", or {', '.join(shown[1:])}" if shown[1:] else ""
-        yield f"details      {command} --rows {shown[0]}{others}"
+    yield from details_lines(command, [kind for kind in KINDS if found.count(kind)])
 
 
 def show_ablations(results: Sequence[AblationResult], console: Console) -> None:

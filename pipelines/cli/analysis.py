@@ -444,9 +444,10 @@ def report(
             show(Path(str(stored.path)), stored.title, console)
         rows = show_training(stored, console)
     if not rows and not allow_empty:
-        raise EmptyResultError(
-            f"no row is left in {path}", "change the filters, or accept it with --allow_empty"
-        )
+        what, right = f"no row is left in {path}", "change the filters"
+        if found is None:  # The funnel above says which steps of the recipe dropped them.
+            what, right = f"no row was left to train on in {path}", "change what dropped them"
+        raise EmptyResultError(what, f"{right}, or accept it with --allow_empty")
 
 
 # --- `rejuice view`: one HTML file of a run, to look at in a browser ------------------

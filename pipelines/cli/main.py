@@ -140,6 +140,7 @@ def check(
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, None))
+    _check_files(loaded)
     head, training = loaded.head, loaded.head.train
     offline, dataset = loaded.offline(), loaded.opened()
     left_out = [*_check_training(loaded, dataset), *place_lines(loaded.steps)]
@@ -169,6 +170,15 @@ def check(
         typer.echo(line)
     for line in left_out:
         typer.echo(line)
+
+
+def _check_files(recipe: Recipe) -> None:
+    """Check that folders which steps name exist."""
+    for step in recipe.steps:
+        try:
+            step.operator.check_files()
+        except RejuiceError as error:
+            raise error.at(recipe.where(step)) from None
 
 
 def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:

@@ -7,11 +7,13 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from itertools import accumulate, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import yaml
 
 from ...operators import (
     ExactDeduplicator,
@@ -21,6 +23,7 @@ from ...operators import (
     RejuiceError,
     Scope,
 )
+from ...operators.arrow_compute import pc
 from ...operators.columns import at_path, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset
@@ -32,6 +35,9 @@ from .repeated_prompts import check_prompts
 from .steps import apply_steps, identity_lines, iterate_steps
 
 _SHOWN = 40
+_SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
+"""What datasets call the column that says which task or dataset a prompt is of."""
+_MOST_SOURCES = 20  # With more values, the figures do not show them.
 _WRITTEN = 100
 _SMALL = 8 << 20
 """Bytes of a file all rows of which are read: a prompt may come up again anywhere."""
@@ -58,7 +64,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
     _try_to_write(recipe, frame)
-    return lines
+    return [*lines, *_of_sources(recipe, dataset.first_rows)]
 
 
 def _is_tried(step: Step) -> bool:
@@ -82,6 +88,28 @@ def _place(dataset: Dataset, row: int) -> str:
     begins = list(accumulate(sizes, initial=0))
     at = bisect.bisect_right(begins, row) - 1
     return f"row {row - begins[at] + 1} of {dataset.first_tables[at][0]}"
+
+
+def _of_sources(recipe: Recipe, rows: pa.Table) -> Iterator[str]:
+    """Yield how figures by source are had, where only the name of the column stands against them.
+
+    A recipe that has `columns`, or reads the column by its own name, knows what it does.
+    """
+    read = {name for step in recipe.steps for name in step.operator.needs_of(rows.column_names)}
+    read |= {name for step in recipe.steps for name in step.operator.writes()}
+    if recipe.head.columns is not None or "data_source" in {*rows.column_names, *read}:
+        return
+    for name in rows.column_names:
+        if name in _SOURCES and name not in read and is_text(rows[name].type):
+            n = pc.count_distinct(rows[name]).as_py()
+            if 2 <= n <= _MOST_SOURCES:
+                names = {old: "data_source" if old == name else old for old in rows.column_names}
+                text = yaml.safe_dump(names, default_flow_style=True, sort_keys=False, width=10**6)
+                yield (
+                    f"Pass rate and reward are shown by column data_source: to have them for each "
+                    f"of the {n} values of '{name}', add columns: {text.strip()}"
+                )
+                return
 
 
 def _try_to_write(recipe: Recipe, frame: Frame) -> None:

@@ -17,6 +17,7 @@ from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
+from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
@@ -354,7 +355,8 @@ def check_reads(
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
                 reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
-                raise RecipeError(found, _remedy(name, columns), where=where(reads))
+                remedy = _kept_remedy(name, steps[:at]) or _remedy(name, columns)
+                raise RecipeError(found, remedy, where=where(reads))
             if name in answers and operator.reader_of(name):
                 raise RecipeError(
                     f"{operator.reader_of(name)} reads column '{name}', which has the answer",
@@ -440,12 +442,13 @@ def _check_of_steps(
             if writer is None or writer.operator.name() == operator.name():
                 continue
             if not exclude_each_other(writer.operator.where, operator.where):
-                raise RecipeError(
-                    f"would replace {_named([name])} of step {writer.number} {writer.name}",
-                    "leave one of the two steps out, or give both a `where` of which no row "
-                    "matches both",
-                    where=where(step),
-                )
+                found = f"would replace {_named([name])} of step {writer.number} {writer.name}"
+                right = "give each of them a `where`, so that no row is for both"
+                if writer.operator.where and operator.where:
+                    found += ": a row may match the `where` of both"
+                    right = "change them so that no row can"
+                right = f"{right}, or leave one of the two steps out"
+                raise RecipeError(found, right, where=where(step))
 
 
 def _named(columns: Sequence[str]) -> str:
@@ -484,6 +487,20 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
 def _may_be_text(kind: pa.DataType) -> bool:
     """Return a column without a single value has type null."""
     return is_text(kind) or bool(pa.types.is_null(kind))
+
+
+_TOKEN_IDS, _LOGPROBS = "response_token_ids", "response_logprobs"
+
+
+def _kept_remedy(missing: str, before: Sequence[Step]) -> str:
+    """Return how recorded responses keep a column that sampling writes; empty: it is not that."""
+    recorded = any(isinstance(step.operator, RecordedRolloutMapper) for step in before)
+    if not recorded or missing not in (_TOKEN_IDS, _LOGPROBS):
+        return ""
+    return (
+        f"let {RecordedRolloutMapper.name()} keep it: keep_fields: {{FIELD: {missing}}} where "
+        f"responses are structs, or parallel: {{COLUMN: {missing}}} of lists beside them"
+    )
 
 
 def _remedy(missing: str, columns: set[str]) -> str:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines import run
 from rejuice.pipelines.dataset.read import Dataset
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.trial import tried
@@ -71,6 +72,49 @@ def test_missing_column(recipe_file):
         "recipe.yaml, line 6, step 2 pass_rate_filter: column 'verdict' is missing; "
         "llm_verify_mapper, math_verify_mapper or unit_test_mapper writes it: put that step before this one"
     )
+
+
+def test_a_reward_that_only_a_function_could_give(recipe_file):
+    """The functions of which nothing is known here are asked what they write, not what they read."""
+    process = [PROMPTS, {"reward_sum_mapper": {"weights": {"function": 1.0}}}]
+    assert message(recipe_file(process, ROWS)) == (
+        "recipe.yaml, line 6, step 2 reward_sum_mapper: column 'reward_function' is missing; "
+        "reward_function_mapper writes it: put that step before this one"
+    )
+
+
+def test_a_text_where_a_list_is_meant(recipe_file):
+    assert message(recipe_file([{"recorded_rollout_mapper": {"columns": "rs"}}], ROWS)) == (
+        "recipe.yaml, line 4, step 1 recorded_rollout_mapper: "
+        "field 'columns' is 'rs', not a list; write ['rs']"
+    )
+
+
+OF_STRUCTS = {"columns": ["rs"], "text": "text"}
+TWO = [{"text": "2", "ids": [5, 6], "lp": [-0.1, -2.0]}, {"text": "3", "ids": [5], "lp": [-0.2]}]
+BESIDE = {"rs": ["2", "3"], "ids": [[5, 6], [5]], "lp": [[-0.1, -2.0], [-0.2]]}
+AS = {"ids": "response_token_ids", "lp": "response_logprobs"}
+
+
+def test_token_ids_that_recorded_responses_did_not_keep(recipe_file):
+    """Both ways that the message names give the step what it needs."""
+    asked = {"question": "1 + 1?", "answer": "#### 2"}
+    weighs = {"token_weight_mapper": {"style": "top_entropy", "share": 0.4}}
+    for recorded, row in ((OF_STRUCTS, {"rs": TWO}), ({"columns": ["rs"]}, BESIDE)):
+        process = [PROMPTS, {"recorded_rollout_mapper": recorded}, weighs]
+        shown = message(recipe_file(process, [asked | row])).partition("token_weight_mapper: ")[2]
+        assert shown == (
+            "column 'response_token_ids' is missing; let recorded_rollout_mapper keep it: "
+            "keep_fields: {FIELD: response_token_ids} where responses are structs, or "
+            "parallel: {COLUMN: response_token_ids} of lists beside them"
+        )
+    for recorded, row in (
+        (OF_STRUCTS | {"keep_fields": AS}, {"rs": TWO}),
+        ({"columns": ["rs"], "parallel": AS}, BESIDE),
+    ):
+        process = [PROMPTS, {"recorded_rollout_mapper": recorded}, weighs]
+        table = run(load(recipe_file(process, [asked | row]))).table
+        assert table["token_weight"].to_pylist() == [[0.0, 1.0], [0.0]]
 
 
 def test_missing_column_that_no_operator_writes(recipe_file):

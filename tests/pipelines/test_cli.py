@@ -328,6 +328,23 @@ def test_check(rejuice, recipe, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "lacks"),
+    [
+        ({"folder": "models/none"}, "there is no folder 'models/none'; name one with a reward model"),
+        ({"model": "m", "tokenizer": "./t"}, "there is no folder 't'; name one with a tokenizer"),
+        ({"model": "m", "tokenizer": "a/b/c"}, "there is no folder 'a/b/c'; name one with a tokenizer"),
+        ({"model": "m", "tokenizer": "some/model"}, None),
+    ],
+)  # fmt: skip
+def test_check_finds_folders_that_are_not_there(rejuice, recipe_file, fields, lacks):
+    rows = [{"prompt_id": "p", "prompt": "1 + 1?", "response": "2"}]
+    recipe_file([{"reward_model_mapper": fields}], rows)
+    code, _, err = rejuice("check", "recipe.yaml")
+    line = f"rejuice: recipe.yaml, line 4, step 1 reward_model_mapper: {lacks}\n"
+    assert (code, err) == ((2, line) if lacks else (0, ""))
+
+
 @pytest.mark.slow
 def test_ops(rejuice):
     assert rejuice("ops") == (0, reference.listing(), "")

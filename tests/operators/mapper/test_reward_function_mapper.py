@@ -2,6 +2,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -338,7 +339,7 @@ def test_the_first_error_of_each_kind_is_reported_once(written, caplog):
         operator.apply(rows("0"))
     assert [record.getMessage() for record in caplog.records] == [
         f"{operator.function} gave no reward to a response (function_failed): "
-        "ZeroDivisionError: division by zero (mine.py, line 2)"
+        "ZeroDivisionError: division by zero (mine.py, line 2, in compute_score)"
     ]
 
 
@@ -351,8 +352,83 @@ def test_a_function_that_does_not_import_ends_the_run_before_its_steps(written):
         f"{operator.function} does not import: ModuleNotFoundError: "
         "No module named 'no_such_package' (mine.py, line 1)"
     )
-    with pytest.raises(NotReadyError, match="does not import: AttributeError"):
-        written("compute_score = 1", "missing")
+
+
+@pytest.mark.slow
+def test_a_function_that_its_file_does_not_have_is_found_by_its_name(written, tmp_path):
+    source = VERL + "from math import sqrt\ndef other(response): return 1\nLIMIT = 3\n"
+    file = tmp_path / "mine.py"
+    for name, text, right in (
+        ("compute_scor", source, "did you mean 'compute_score'?"),
+        ("reward", source, "its functions are: compute_score, sqrt, other"),
+        ("reward", "LIMIT = 3\n", "it has none"),
+    ):
+        with pytest.raises(NotReadyError) as error:
+            written(text, name)
+        assert str(error.value) == f"{file} has no function '{name}'; {right}"
+
+
+@pytest.mark.slow
+def test_an_error_in_a_library_names_the_line_of_the_users_own_file(written, caplog):
+    source = "import json\ndef read(texts):\n    return [json.loads(text) for text in texts]\n"
+    written(source, "read", file="beside.py")
+    source = "from beside import read\ndef compute_score(completions):\n    return read(['{'])\n"
+    operator = written(source)
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("a"))
+    (record,) = caplog.records
+    message = record.getMessage()
+    assert "(function_failed): JSONDecodeError: " in message
+    assert "(beside.py, line 3, in read; raised in decoder.py, line " in message
+
+
+def test_a_function_that_returns_nothing_is_refused(written):
+    refused = (
+        "def f(response):\n    right = response == '1'\n",
+        "def f(response):\n    if response:\n        return\n    return None\n",
+        "def f(response):\n    def inner():\n        return 1\n    inner()\n",
+    )
+    for source in refused:
+        place = re.escape("function: f (mine.py, line 2) returns nothing")
+        with pytest.raises(ValueError, match=f"{place}; end it with `return` and a number"):
+            written("\n" + source, "f")
+    for source in ("def f(response): ...", "def f(response): raise OSError", "def f(r): yield r"):
+        written(source, "f")
+
+
+@pytest.mark.slow
+def test_what_no_response_has_is_logged_once(written, caplog):
+    source = """
+def compute_score(response):
+    if response == "dict":
+        return {"score": 1.0, "acc": 1.0}
+    return 1.0 if response == "one" else None
+"""
+    operator = written(source, keys=("ac",))
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("x", "y", "z"))
+        operator.apply(rows("x", "y"))
+        operator.apply(rows("dict", "dict"))
+    named = f"{operator.function} (line 2)"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{named} returned None for all 3 responses that it was given",
+        f"{named} gave none of 3 responses the key 'ac'",
+    ]
+    caplog.clear()
+    reward_function_mapper._failures.clear()
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("dict", "x"))
+        operator.apply(rows("one", "one"))
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{named} gave none of 2 responses the key 'ac': its dict has no 'ac'; did you mean 'acc'?"
+    ]
+    # Where some responses have what others lack, it is no mistake.
+    caplog.clear()
+    reward_function_mapper._failures.clear()
+    operator = written(source, keys=("acc",))
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("dict", "x"))
+    assert caplog.records == []
 
 
 @pytest.mark.slow
@@ -370,7 +446,7 @@ import subprocess, time
 def compute_score(response):
     child = subprocess.Popen(["sleep", "600"])
     open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
-    time.sleep(600)
+    return time.sleep(600)
 """
     assert rewards(written(source, timeout_s=2), rows("a")) == ["timeout"]
     pid = int((tmp_path / "pid").read_text())
@@ -415,7 +491,7 @@ import os, time
 def compute_score(response):
     with open({calls!r}, "a") as file:
         file.write("x")
-    time.sleep(600)
+    return time.sleep(600)
 """
 
 

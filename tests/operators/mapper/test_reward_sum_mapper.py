@@ -138,6 +138,16 @@ def test_fail_names_the_response_the_component_and_the_reason():
     )
 
 
+def test_a_component_that_no_response_has_is_the_matter_of_its_own_step():
+    rows = table("aab", quality=[None, None, None])
+    with pytest.raises(DataError) as error:
+        RewardSumMapper(weights={"quality": 1}).apply(rows)
+    assert str(error.value) == (
+        "reward_quality is missing for all 3 responses (judge_timeout); "
+        "the step that writes reward_quality gave none of them one: look there first"
+    )
+
+
 def test_drop_row():
     reward, reasons, notes = summed(table(**HOLED), weights=WEIGHTS, on_missing="drop_row")
     assert reward == [2.0, None, 1.5, None, None]

@@ -155,6 +155,15 @@ def test_labels_of_a_folder(make, tmp_path):
         assert found in str(error.value)
     with pytest.raises(EngineError, match=r"label is 3, and the reward model .* has 3 outputs"):
         make(folder=folder, label=3).preflight()
+    named = {"id2label": {0: "helpful", 1: "harmless"}, "label2id": {"helpful": 0, "harmless": 1}}
+    named = save_reward_model(tmp_path / "named", outputs=2, **named)
+    with pytest.raises(EngineError) as error:
+        make(folder=named, label=2).preflight()
+    found = f"label is 2, and the reward model '{named}' has 2 outputs: 0 helpful, 1 harmless"
+    assert str(error.value) == f"{found}; count from 0"
+    one = save_reward_model(tmp_path / "one")
+    with pytest.raises(EngineError, match=r" has 1 output; leave label out$"):
+        make(folder=one, label=1).preflight()
     third = rewards(make(folder=folder, label=2, activation="sigmoid").apply(table))[0]
     expected = 1 / (1 + np.exp(-by_transformers(folder, table)[:, 2]))
     np.testing.assert_allclose(third, expected, atol=1e-5, rtol=0)
@@ -179,6 +188,13 @@ def test_folders_that_are_no_reward_models(make, tmp_path, capfd):
         capfd.readouterr()
         make(folder=tmp_path / "policy", label=0).apply(table_of("a"))
     assert capfd.readouterr() == ("", "")
+    with pytest.raises(EngineError) as error:  # transformers says that it has two outputs.
+        make(folder=tmp_path / "policy").preflight()
+    assert str(error.value) == (
+        f"the folder '{tmp_path}/policy', a Qwen2ForCausalLM by its config.json, has no layer that "
+        "gives a reward; name one of a model for sequence classification, "
+        "...ForSequenceClassification"
+    )
     with pytest.raises(EngineError, match="there is no folder"):
         make(folder=tmp_path / "nothing").preflight()
     with pytest.raises(EngineError, match=r"does not load: .*; name a folder that save_pretrained"):

@@ -1,6 +1,7 @@
 """Two recipes in words, and two runs on data."""
 
 import json
+import shlex
 
 import numpy as np
 import pyarrow.compute as pc
@@ -234,13 +235,15 @@ def test_lengths_in_two_units_are_labelled(capsys, runs):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/diff.py", "details      {…} --rows {…}{…}")
+@pytest.mark.recommended("pipelines/analysis/comparison.py", "{…} --rows {…}")
 def test_rows_of_a_figure(rejuice, runs):
-    _, out, _ = rejuice("diff", runs["tiny"], runs["weighed"])
-    kinds = out.splitlines()[-1].partition("--rows ")[2].replace(" or", "").split(", ")
-    assert "prompts" in kinds
-    for kind in kinds:
-        code, out, err = rejuice("diff", runs["tiny"], runs["weighed"], "--rows", kind)
+    _, out, _ = rejuice("diff", runs["easy"], runs["weighed"])
+    shown = out[out.index("\ndetails ") :].replace("\ndetails", "").strip().splitlines()
+    printed = [shlex.split(line) for line in shown]
+    assert [words[-1] for words in printed] == ["lost", "prompts"]
+    for name, *words in printed:  # Each line can be copied.
+        code, out, err = rejuice(*words)
+        assert name == "rejuice"
         assert (code, err) == (0, "")
         assert all(json.loads(line) for line in out.splitlines())
         assert out

@@ -138,9 +138,17 @@ def test_the_histories_of_a_prompt_are_one_after_the_other(ran):
         if start in ("It is 7.", "It is 8.", "7 7 7 7 7", "Dunno")
     }
     assert all(text.splitlines()[1] == f"prompt_id {prompt_id}" for text in histories)
-    assert history(ran, ids(ran)["It is 7."], everything=True).strip() in [
-        text.strip() for text in histories
-    ]
+    # Each is whole; what the dataset has of the prompt, with all responses to it, is there once.
+    row = [line for line in histories[0].splitlines() if line.startswith("   question = ")]
+    assert len(row) == 1
+    assert "\n".join(histories).count("   responses = ") == 1
+    for text in histories:
+        whole = history(ran, text.splitlines()[0].split()[1], everything=True).splitlines()
+        end = whole.index("01_prompt_template_mapper: kept")
+        assert whole[2:4] == ["data.jsonl, row 1", *row]
+        if text is not histories[0]:
+            whole[2:end] = ["data.jsonl, row 1, as above"]
+        assert text.splitlines() == whole
 
 
 def test_the_responses_to_a_prompt_are_a_table(ran):

@@ -1,10 +1,15 @@
 """`check` tries on the first rows what a run does to them."""
 
+import io
 import json
 
 import pytest
+import yaml
+from rich.console import Console
 
 from rejuice.operators import DataError, RejuiceError
+from rejuice.pipelines import run
+from rejuice.pipelines.analysis.funnel import show_sources
 from rejuice.pipelines.engine.trial import tried
 from rejuice.pipelines.recipe.recipe import Recipe
 
@@ -102,3 +107,35 @@ def test_up_to_eight_files_are_looked_at(lines):
     files[7][0]["answer"], files[8][0]["answer"] = "7", 8
     assert lines(["prompt_template_mapper", SAMPLED], *files[:8]) == []
     assert lines(["prompt_template_mapper", SAMPLED], *files) == [], "of the ninth nothing is read"
+
+
+def test_a_column_of_sources_by_another_name(lines, tmp_path):
+    rows = [row("a", source="x"), row("b", source="y: z"), row("c", source="x")]
+    process = ["prompt_template_mapper", RECORDED, *GRADED]
+    (line,) = lines(process, rows)
+    shown, _, columns = line.partition("add columns: ")
+    assert shown == (
+        "Pass rate and reward are shown by column data_source: to have them for each of the 2 "
+        "values of 'source', "
+    )
+    # What it says gives the figures: all columns are named, so none is lost.
+    recipe = Recipe(process, "a.jsonl", columns=yaml.safe_load(columns), export_path="out.parquet")
+    assert run(recipe).table.num_rows == 6
+    console = Console(file=io.StringIO(), width=200)
+    show_sources(tmp_path / "out.parquet", console)
+    assert [each.partition(";")[0] for each in console.file.getvalue().splitlines()] == [
+        "source x: 2 prompts, 4 responses",
+        "source y: z: 1 prompts, 2 responses",
+    ]
+
+
+def test_no_column_of_sources_to_name(lines):
+    process = ["prompt_template_mapper", RECORDED, *GRADED]
+    where = {"pass_rate_filter": {"where": {"source": "x"}}}
+    two = [row("a", source="x"), row("b", source="y")]
+    assert lines([*process, where], two) == []  # It is read by its own name.
+    assert lines(process, [row("a", source="x"), row("b", source="x")]) == []
+    assert lines(process, [row(str(n), source=str(n)) for n in range(21)]) == []
+    assert lines(process, [row("a", source=1), row("b", source=2)]) == []
+    both = [{**each, "data_source": "z"} for each in two]
+    assert lines(process, both) == []

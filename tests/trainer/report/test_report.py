@@ -78,8 +78,8 @@ def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
         assert lines_of(out)[-1] == "missing rewards: format: scorer_malformed 2"
 
 
-@pytest.mark.recommended("pipelines/cli/analysis.py", "accept it with --allow_empty")
-def test_a_step_that_nothing_is_left_of_is_an_error(tmp_path, rollouts, rejuice):
+@pytest.mark.recommended("pipelines/cli/analysis.py", "{…}, or accept it with --allow_empty")
+def test_a_run_of_which_nothing_was_left_to_train_on_is_an_error(tmp_path, rollouts, rejuice):
     run = write_trained(tmp_path / "none", rollouts, (1,), drop=False, process=[
         {"prompt_template_mapper": {}}, {"policy_rollout_mapper": {"n": 4}},
         {"length_filter": {"max": 0}}, {"math_verify_mapper": {}},
@@ -87,9 +87,22 @@ def test_a_step_that_nothing_is_left_of_is_an_error(tmp_path, rollouts, rejuice)
     ])  # fmt: skip
     status, out, err = rejuice("report", run)
     assert (status, "0 of 12 answers left" in out) == (1, True)
-    right = "change the filters, or accept it with --allow_empty"
-    assert err == f"rejuice: no row is left in none; {right}\n"
+    # The recipe has a step that computes advantages: no row reached it.
+    groups = "groups 3: 0 all right, 0 mixed, 0 all wrong, 3 not graded; no row has an advantage"
+    assert groups in lines_of(out)
+    right = "change what dropped them, or accept it with --allow_empty"
+    assert err == f"rejuice: no row was left to train on in none; {right}\n"
     assert rejuice("report", run, "--allow_empty")[0] == 0
+
+
+def test_the_report_of_a_recipe_without_credit_says_so(tmp_path, rollouts, rejuice):
+    run = write_trained(tmp_path / "try", rollouts, (1,), drop=False, process=PROCESS[:-1])
+    _, out, err = rejuice("report", run)
+    assert err == ""
+    groups = (
+        "groups 3: 1 all right, 2 mixed, 0 all wrong, 0 not graded; no step computes advantages"
+    )
+    assert groups in lines_of(out)
 
 
 def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):

@@ -131,7 +131,6 @@ def test_whatif_of_a_step(training_run, rejuice):
     assert "4 gained (too_easy 4)" in out
 
 
-@pytest.mark.recommended("pipelines/analysis/whatif.py", "details      {…} --rows {…}{…}")
 def test_whatif_of_a_run_is_of_all_its_steps(training_run, rejuice):
     """Its own recipe, with another field; each step, and all of them."""
     change = ("--pass_rate_filter.max", "1.0")

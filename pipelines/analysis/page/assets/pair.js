@@ -39,27 +39,43 @@ function pairFigures() {
   return panel;
 }
 
-/** Prompts of both, those whose mean reward differs most first; where no rewards are known, by their order. */
-function sharedPrompts(a, b) {
+/** What prompts can be ordered by: names of columns, and what of them is compared. */
+function comparedFigures(a, b) {
+  const components = a.head.components.filter((name) => b.head.components.includes(name));
+  const lengths = a.head.figures.length_unit === b.head.figures.length_unit ? [["length", "mean length"]] : [];
+  // Advantages of a group mostly add up to 0: their size is compared.
+  return [["reward", "mean reward"], ...components.map((name) => [`reward_${name}`, `mean ${name}`]),
+    ["advantage", "mean size of the advantage"], ...lengths];
+}
+
+function comparedMean(set, group, name) {
+  const column = set.columns[name];
+  let sum = 0, known = 0;
+  for (let row = set.groupsAt[group]; row < set.end(group); row += 1) {
+    const value = name === "advantage" ? Math.abs(column[row]) : column[row];
+    if (Number.isNaN(value) || (name === "length" && value < 0)) continue;
+    sum += value;
+    known += 1;
+  }
+  return known ? sum / known : null;
+}
+
+/** Prompts of both, those whose figure differs most first; where it is not known, by their order. */
+function sharedPrompts(a, b, name) {
   const groups = new Map([...b.prompts].map((prompt, group) => [prompt, group]));
   const hasResponse = (set, group) => orderedRows(set, group).some((row) => set.columns.length[row] >= 0);
-  const mean = (set, group) => {
-    const rows = Array.from({ length: set.end(group) - set.groupsAt[group] }, (_, at) => set.groupsAt[group] + at);
-    const known = rows.map((row) => set.columns.reward[row]).filter((value) => !Number.isNaN(value));
-    return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
-  };
   return [...a.prompts].map((prompt, group) => [group, groups.get(prompt)]).filter(([one, other]) => other !== undefined && hasResponse(a, one) && hasResponse(b, other))
     .map(([one, two]) => {
-      const means = [mean(a, one), mean(b, two)];
-      return { one, two, means, difference: means.includes(null) ? 0 : means[1] - means[0] };
-    }).sort((x, y) => Math.abs(y.difference) - Math.abs(x.difference) || x.one - y.one);
+      const means = [comparedMean(a, one, name), comparedMean(b, two, name)];
+      return { one, two, means, difference: means.includes(null) ? null : means[1] - means[0] };
+    }).sort((x, y) => Math.abs(y.difference ?? 0) - Math.abs(x.difference ?? 0) || x.one - y.one);
 }
 
 function fillPair(place, a, b) {
-  const shared = sharedPrompts(a, b);
+  let shared = sharedPrompts(a, b, "reward");
   if (!shared.length) { place.append(make("p", { text: "No prompt is in both." })); return; }
-  const select = make("select", { id: "pair-prompt" }, ...shared.slice(0, MOST_LISTED).map(({ one, means, difference }, at) =>
-    make("option", { value: String(at), text: `${rowName(a, one)}: ${shown(means[0])}, ${shown(means[1])} (${signed(difference)}) ${a.excerpts[one]}` })));
+  const figure = choiceOf("pair-figure", comparedFigures(a, b));
+  const select = make("select", { id: "pair-prompt" });
   const cards = make("div", { class: "sides" });
   const open = async () => {
     const { one, two } = shared[Number(select.value)];
@@ -67,11 +83,18 @@ function fillPair(place, a, b) {
     const prompt = x || y ? textBox(promptText((x || y).prompt)) : null;
     cards.replaceChildren(...[prompt, pairSide("A", a, one, x), pairSide("B", b, two, y)].filter(Boolean));
   };
+  const list = () => {
+    shared = sharedPrompts(a, b, figure.value);
+    select.replaceChildren(...shared.slice(0, MOST_LISTED).map(({ one, means, difference }, at) =>
+      make("option", { value: String(at), text: `${rowName(a, one)}: ${shown(means[0])}, ${shown(means[1])} (${signed(difference)}) ${a.excerpts[one]}` })));
+    return open();
+  };
+  figure.addEventListener("change", list);
   select.addEventListener("change", open);
-  const label = make("label", { class: "wide" }, `Prompt, with the mean reward in A and B: the greatest difference first${
-    shared.length > MOST_LISTED ? `, ${MOST_LISTED} of ${shown(shared.length, "count")}` : ""}`, select);
-  place.append(label, cards);
-  return open();
+  const most = shared.length > MOST_LISTED ? `, ${MOST_LISTED} of ${shown(shared.length, "count")}` : "";
+  place.append(make("label", { class: "wide" }, "Compare prompts by", figure),
+    make("label", { class: "wide" }, `Prompt, with that figure in A and in B: the greatest difference first${most}`, select), cards);
+  return list();
 }
 
 function pairSide(name, set, group, texts) {

@@ -613,7 +613,10 @@ def test_two_runs_have_their_prompts_beside_each_other(page, tmp_path):
     a, b = data.sets
     reward = next(each for each in b.columns if each.name == "reward")
     changed = reward._replace(values=reward.values + np.repeat([0.0, 0.0, 0.25], 4))
-    b = b._replace(columns=tuple(changed if x is reward else x for x in b.columns))
+    form = next(each for each in b.columns if each.name == "reward_format")
+    less = form._replace(values=form.values - np.repeat([0.0, 0.5, 0.25], 4))
+    of_b = {"reward": changed, "reward_format": less}
+    b = b._replace(columns=tuple(of_b.get(x.name, x) for x in b.columns))
     change = {
         "reward": [0.5, 0.75],
         "kept": [1200, 8],
@@ -635,6 +638,14 @@ def test_two_runs_have_their_prompts_beside_each_other(page, tmp_path):
     heads = page.run("return [...document.querySelectorAll('#pair h3')].map((e) => e.textContent)")
     assert [each.split(",")[0] for each in heads] == ["A: row 6", "B: row 6"]
     assert "+0.100 to +0.400" in page.run("return document.getElementById('both').textContent")
+    figure = "document.querySelector('#pair [name=pair-figure]')"
+    offered = page.run(f"return [...{figure}.options].map((e) => e.value)")
+    names = [f"reward_{name}" for name in a.components]
+    assert offered == ["reward", *names, "advantage", "length"]
+    page.run(f"{figure}.value = 'reward_format'; {figure}.dispatchEvent(new Event('change'))")
+    page.wait("return document.querySelector('#pair h3').textContent.startsWith('A: row 5')")
+    first = page.run("return document.getElementById('pair-prompt').selectedOptions[0].textContent")
+    assert first.startswith("row 5: 0.100, -0.400 (-0.500)")
     assert page.run("return window.hit") is None
     assert page.console() == []
 
