@@ -17,7 +17,7 @@ from .problems import Split, check_asked, distinct, pick, seeded, split_of
 from .recorded import write_rows
 
 _SUMS = {2: (1, 20), 3: (1, 99), 4: (2, 99)}
-"""Of a level from 2 on, how many signs there are, and the largest number."""
+"""Levels from 2 on: how many signs there are, and the largest number."""
 
 _SCHEMA = pa.schema([("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())])
 
