@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError, FormatRewardMapper
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, combined
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import replay, whatif, whole
+from rejuice.pipelines.analysis.whatif import ablations, replay, whatif, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
@@ -309,6 +309,38 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     assert {False} in of_group.values()
     assert {True, False} not in of_group.values()
     assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+GDPO = [
+    step
+    for step in AFTER
+    if step != "grpo_advantage_mapper" and "grpo_advantage_mapper" not in step
+]
+
+
+def test_a_weight_is_left_out_of_the_sum_and_of_gdpo(tiny):
+    weights = {"accuracy": 1.0, "format": 1.0}
+    gdpo = {"gdpo_advantage_mapper": {"weights": weights}}
+    steps = recipe_with(tiny, [*GDPO, gdpo]).steps
+    left_out = {each.left_out: each.steps for each in ablations(steps)}
+    changed = {
+        step.name: step.operator.weights
+        for step in left_out["weight format"]
+        if hasattr(step.operator, "weights")
+    }
+    assert changed == {
+        "reward_sum_mapper": {"accuracy": 1.0, "format": 0.0},
+        "gdpo_advantage_mapper": {"accuracy": 1.0, "format": 0.0},
+    }
+    assert list(left_out)[-2:] == ["weight accuracy", "weight format"]
+
+
+def test_weights_of_gdpo_are_left_out_where_no_sum_is_beside_it(tiny):
+    gdpo = {"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}}
+    steps = [step for step in GDPO if "reward_sum_mapper" not in step]
+    found = ablations(recipe_with(tiny, [*steps, gdpo]).steps)
+    assert [each.left_out for each in found][-2:] == ["weight accuracy", "weight format"]
+    assert found[-1].steps[-1].operator.weights == {"accuracy": 1.0, "format": 0.0}
 
 
 def recipe_with(recipe, steps, folder=None):
