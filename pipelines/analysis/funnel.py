@@ -30,7 +30,15 @@ from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, 
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
-from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
+from ..engine.report import (
+    MISSING,
+    NEW_ROW,
+    AuditLog,
+    Report,
+    StepReport,
+    decided_rows,
+    unmatched_lines,
+)
 from ..engine.steps import AppliedStep
 from .figures import SetFigures, joined_sources, set_figures, source_figures, source_lines
 from .rows import BY_TRAINING, RowTable, stored_rows
@@ -592,6 +600,8 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
+    for line in unmatched_lines(report.steps):
+        yield visible(f"warning: {line}", one_line=True)
     for step in report.steps:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
@@ -617,11 +627,13 @@ def _traceable(folder: AnyPath) -> Iterator[str]:
 
 
 def _details(step: StepReport) -> str:
-    """Return what was retried, the columns that the step wrote, and its notes.
+    """Return how many rows a step is about, what was retried, the columns written, and its notes.
 
     Columns with a single value are left out, unless they are what a row is graded by.
     """
-    parts = [f"retried: {step.retried:,}"] if step.retried else []
+    where = step.matched is not None
+    parts = [f"applied to {step.matched:,} of {step.rows_in:,} rows"] if where else []
+    parts += [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
         component = name.startswith(_REWARD) and not name.endswith(MISSING)
         if shown := _figures(figures, with_single=component or name in _GRADED):
@@ -659,6 +671,7 @@ def set_funnel(rows: RowTable, parts: Iterable[Sequence[AppliedStep]]) -> list[S
             log.step(each.step.name).count(
                 result.rows_in, result.change, result.seconds, result.summary
             )
+            log.step(each.step.name).match(each.step.operator, each.before)
     return [*(entry.report() for entry in log.steps.values()), *_by_training(rows)]
 
 
@@ -675,9 +688,14 @@ def summed(funnels: Iterable[Sequence[StepReport]]) -> list[StepReport]:
         found[step.step] = before.model_copy(
             update={name: getattr(before, name) + getattr(step, name) for name in counts}
             | {"dropped": {r: before.dropped.get(r, 0) + step.dropped.get(r, 0) for r in reasons}}
+            | {"matched": _sum(before.matched, step.matched), "unmatched": ""}
         )
     last = found.pop(TRAINING, None)  # Not every step of training drops any.
     return [*found.values(), *([last] if last else [])]
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _by_training(rows: RowTable) -> list[StepReport]:

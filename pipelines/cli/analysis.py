@@ -345,7 +345,7 @@ def whatif(
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
     )
-    for line in weight_warnings(other):
+    for line in weight_warnings(other.steps, other.where):
         warn(line)
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:

@@ -152,7 +152,7 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
     from ..recipe.steps import weight_warnings
 
     of_groups = group_warnings(recipe, columns, training=training)
-    for line in (*weight_warnings(recipe), *of_groups):
+    for line in (*weight_warnings(recipe.steps, recipe.where), *of_groups):
         warn(line)
 
 

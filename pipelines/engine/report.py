@@ -34,6 +34,7 @@ from ..dataset.write import writer
 from ..notebook import beside, funnel_lines, funnel_table, rows_plot
 from ..recipe.recipe import Recipe
 from .frame import Frame
+from .match_log import MatchLog
 
 
 class ColumnFigures(TypedDict, total=False):
@@ -74,6 +75,10 @@ class StepReport(BaseModel):
     """Figures of the written columns that have any."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""
+    matched: int | None = None
+    """Rows that the `where` of the step matches; None: it has none, or that is not recorded."""
+    unmatched: str = ""
+    """Why that is none, in words."""
 
 
 class Report(BaseModel):
@@ -205,6 +210,13 @@ def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
             yield f"{failed:,} rows failed in {step.name}: add --retry_missing {step.name} to retry"
         if dropped := count_dropped(step.operator, line):
             yield f"{dropped:,} prompts were dropped by {step.name}: add --retry_dropped to retry"
+
+
+def unmatched_lines(lines: Iterable[StepReport]) -> Iterator[str]:
+    """Yield a line for each step whose condition has matched no row of a run."""
+    for line in lines:
+        if line.unmatched:
+            yield f"{line.step}: {line.unmatched}"
 
 
 # --- Summary --------------------------------------------------------------------------
@@ -362,6 +374,7 @@ class StepLog:
         seconds: that the operator took.
         summaries: figures of the written columns, one for each part.
         decisions: about dropped rows, one table for each part.
+        matches: what the condition of the step matches; None: it has none.
     """
 
     def __init__(self, step: str) -> None:
@@ -374,6 +387,17 @@ class StepLog:
         self.seconds = 0.0
         self.summaries: list[Summary] = []
         self.decisions: list[pa.Table] = []
+        self.matches: MatchLog | None = None
+
+    def match(self, operator: Operator, before: Frame) -> None:
+        """Add what the condition of the step's operator matches."""
+        self._add_matches(MatchLog.of(operator, before))
+
+    def _add_matches(self, found: MatchLog | None) -> None:
+        if self.matches is None or found is None:
+            self.matches = self.matches or found
+        else:
+            self.matches.merge(found)
 
     def count(self, rows_in: int, change: Change, seconds: float, summary: Summary) -> None:
         """Add what was done to `rows_in` rows."""
@@ -405,6 +429,7 @@ class StepLog:
         self.seconds += other.seconds
         self.summaries += other.summaries
         self.decisions += other.decisions
+        self._add_matches(other.matches)
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions so far, which leave the log; see `DECISIONS`."""
@@ -426,6 +451,8 @@ class StepLog:
             logged=self.logged,
             columns=merge(self.summaries),
             written=sorted(self.written),
+            matched=None if self.matches is None else self.matches.matched,
+            unmatched="" if self.matches is None else self.matches.why_none(),
         )
 
 
@@ -443,6 +470,12 @@ class AuditLog:
         """Add the log of another part."""
         for name, log in other.steps.items():
             self.step(name).merge(log)
+
+    def unmatched(self) -> list[str]:
+        """Return a line for each step whose condition has matched no row."""
+        found = ((name, log.matches) for name, log in self.steps.items())
+        lines = ((name, matches.why_none()) for name, matches in found if matches)
+        return [f"{name}: {why}" for name, why in lines if why]
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions of all steps so far, which leave the log."""

@@ -190,7 +190,10 @@ class Run:
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
         of_groups = group_warnings(self.recipe, source.schema.names)
-        settings = (*self.recipe.setting_warnings(), *weight_warnings(self.recipe))
+        settings = (
+            *self.recipe.setting_warnings(),
+            *weight_warnings(self.recipe.steps, self.recipe.where),
+        )
         for line in (*settings, *of_groups):
             self.warn(line)
 

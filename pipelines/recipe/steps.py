@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -38,7 +38,6 @@ from ..data_juicer.steps import step as foreign_step
 from .head import Head, found_file
 
 if TYPE_CHECKING:
-    from .recipe import Recipe
     from .train import Train
 
 # --- Stored operator ------------------------------------------------------------------
@@ -487,9 +486,14 @@ def sum_beside(steps: Sequence[Step], at: int) -> int | None:
     return None
 
 
-def weight_warnings(recipe: Recipe) -> list[str]:
-    """Return a line for each step whose weights or gates are not those of the sum beside it."""
-    lines, steps = list[str](), recipe.steps
+def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
+    """Return a line for each step whose weights or gates are not those of the sum beside it.
+
+    Args:
+        steps: those of a recipe.
+        where: what a line about a step begins with, as `Recipe.where` says it.
+    """
+    lines = list[str]()
     for at, step in enumerate(steps):
         place = sum_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else None
         if place is None:
@@ -502,7 +506,7 @@ def weight_warnings(recipe: Recipe) -> list[str]:
             )
             total = f"step {steps[place].number} {steps[place].name}"
             lines.append(
-                f"{recipe.where(step)}: the weights are not those of {total} ({differ}), so that "
+                f"{where(step)}: the weights are not those of {total} ({differ}), so that "
                 "`reward`, which filters and figures take, is not what trains; give both the same, "
                 "unless that is meant"
             )

@@ -15,7 +15,7 @@ BOTH = {"format": 1.0, "length": 0.5}
 def warned(recipe_file):
     def lines(*steps):
         recipe = load(recipe_file([*GRADED, *steps], ROWS))
-        return [line.partition(", ")[2] for line in weight_warnings(recipe)]
+        return weight_warnings(recipe.steps, lambda step: f"step {step.number} {step.name}")
 
     return lines
 
@@ -45,7 +45,7 @@ def test_the_same_weights_are_not_named(warned):
 )
 def test_what_differs_is_named(warned, own, differ):
     (line,) = warned(total(), own)
-    assert line.endswith(
+    assert line == (
         "step 4 gdpo_advantage_mapper: the weights are not those of step 3 reward_sum_mapper "
         f"({differ}), so that `reward`, which filters and figures take, is not what trains; give "
         "both the same, unless that is meant"
@@ -72,7 +72,8 @@ def test_the_sum_of_other_rows_is_not_compared(warned):
 def test_check_and_run_print_it_once(recipe_file, monkeypatch, capsys, tmp_path):
     rejuice = runner(monkeypatch, capsys, tmp_path)
     path = recipe_file([*GRADED[:1], total({"format": 1.0}), gdpo({"format": 2.0})], ROWS)
-    (line,) = weight_warnings(load(path))
+    recipe = load(path)
+    (line,) = weight_warnings(recipe.steps, recipe.where)
     expected = f"rejuice: warning: {line}\n".replace(f"{tmp_path}/", "")
     assert rejuice("check", path)[2] == expected
     code, _, err = rejuice("run", path)
