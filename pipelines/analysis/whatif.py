@@ -38,6 +38,7 @@ from .comparison import (
     KINDS,
     UNKNOWN,
     Comparison,
+    advantage_sizes,
     advantages_text,
     changed_fields,
     combined,
@@ -468,6 +469,9 @@ def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
     one, two = found.mean_reward
     yield f"mean reward  {number_text(one)} -> {number_text(two)}"
     yield f"advantages   {advantages_text(found)}"
+    sizes = advantage_sizes(found)
+    if np.isfinite(sizes).any():
+        yield f"size         mean |advantage| {' -> '.join(map(number_text, sizes))}"
     masked = masked_shares(found)
     if np.nansum(masked):
         before_after = " -> ".join(f"{each:.1%}" for each in masked)

@@ -24,7 +24,7 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import is_text
+from ...operators.columns import is_list, is_text, share_of_zeros
 from ...operators.disk import NotAFileError
 from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper
@@ -50,6 +50,8 @@ class ColumnFigures(TypedDict, total=False):
     std: float
     min: float
     max: float
+    masked: float
+    """Of a weight: the share of a response's tokens that it masks, mean over rows that have one."""
 
 
 class StepReport(BaseModel):
@@ -231,13 +233,19 @@ _MOST_VALUES = 50
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     """Sums of the numeric columns and counts of the slug columns among `columns`.
 
-    A reward may also be true or false: 1 or 0.
+    A reward may also be true or false: 1 or 0. Of `token_weight` they are of the share of 0 in the
+    weights of a row.
     """
     figures: Summary = {}
     for name, column in columns.items():
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
         if is_number or (name.startswith("reward_") and pa.types.is_boolean(column.type)):
             figures[name] = _moments(column)
+            if name == "loss_weight":
+                figures[name] |= _masked(pc.equal(column, 0).cast(pa.float64()))
+        elif name == "token_weight" and _has_numbers(column.type):
+            shares = share_of_zeros(column)
+            figures[name] = _moments(shares) | _masked(shares)
         elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
@@ -266,6 +274,17 @@ def _moments(column: pa.Array) -> dict[str, Any]:
     return {"n": len(values), "null": null, "mean": mean, "m2": spread, "min": low, "max": high}
 
 
+def _has_numbers(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists of numbers."""
+    is_number = (pa.types.is_floating, pa.types.is_integer)
+    return is_list(kind) and any(is_kind(kind.value_type) for is_kind in is_number)
+
+
+def _masked(share_N: pa.Array) -> dict[str, float]:
+    mean = pc.mean(share_N).as_py()
+    return {} if mean is None else {"masked": mean}
+
+
 def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     if one is None:
         return other
@@ -276,7 +295,10 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
         return {**(one if one["n"] else other), "null": null}
     # Chan, Golub, LeVeque: sums of squares would cancel where the mean is far from 0.
     n, apart = one["n"] + other["n"], other["mean"] - one["mean"]
+    both = {"masked"} & one.keys() & other.keys()
+    masked = {name: (one[name] * one["n"] + other[name] * other["n"]) / n for name in both}
     return {
+        **masked,
         "n": n,
         "null": null,
         "mean": one["mean"] + apart * other["n"] / n,
@@ -291,6 +313,7 @@ def _shown(part: dict[str, Any]) -> dict[str, Any]:
         return part
     std = math.sqrt(part["m2"] / part["n"])
     figures = {"mean": part["mean"], "std": std, "min": part["min"], "max": part["max"]}
+    figures |= {"masked": part["masked"]} if "masked" in part else {}
     rounded = {key: round(value, 6) for key, value in figures.items()}
     return {"n": part["n"], "null": part["null"], **rounded}
 

@@ -164,6 +164,24 @@ def test_masks_are_shown(tiny, tmp_path):
     assert "masked       0.0% -> 62.5% of the tokens of a response, on average" in shown.output
 
 
+def test_the_size_of_advantages_is_shown(tiny, tmp_path):
+    # Distances from the mean are 0.6, 0.4, 0.4, 0.6 in A and 0.9, 0.3, 0.3, 0.3 in C, whose
+    # deviations are 0.5888 and 0.6.
+    none = {"grpo_advantage_mapper": {"normalise": "none"}}
+    path = write_tiny(tmp_path, [*SAMPLING, *AFTER[:-1], none])
+    export = str(tiny.path.parent / "curated.parquet")
+    shown = CliRunner().invoke(app, ["whatif", str(path), "--run", export])
+    assert "size         mean |advantage| 0.800 -> 0.475" in shown.output
+
+
+def test_without_advantages_there_is_no_size(tiny, tmp_path):
+    path = write_tiny(tmp_path, [*SAMPLING, *AFTER[:3]])
+    run_tiny(tmp_path, [*SAMPLING, *AFTER[:3]])
+    shown = CliRunner().invoke(app, ["whatif", str(path)])
+    assert "variance     no advantages" in shown.output
+    assert "size " not in shown.output
+
+
 def test_other_samples_are_refused(tiny):
     (one,) = open_stored(tiny.path).sets
     with pytest.raises(DataError, match="other responses would be sampled; leave it as it was"):
