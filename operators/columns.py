@@ -395,6 +395,18 @@ def mean_of_lists(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.array(mean_N, mask=lists.lengths_N == 0)
 
 
+def share_of_zeros(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return the share of 0 in each list, float64[N]; null where there is no list, or an empty one.
+
+    Example:
+        >>> share_of_zeros(pa.array([[0.0, 2.0], None])).to_pylist()
+        [0.5, None]
+    """
+    lists = ItemsOfLists.of(flat(column))
+    share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
+    return pa.array(share_N, mask=lists.lengths_N == 0)
+
+
 class ItemsOfLists(NamedTuple):
     """The items of a column of lists of numbers, one list after the other; M of them.
 

@@ -14,7 +14,7 @@ from ..columns import numbers
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
 from .grpo_advantage_mapper import over_batch
-from .reward_sum_mapper import OnMissing, RewardGate, RewardSumMapper
+from .reward_sum_mapper import NO_COMPONENT, OnMissing, RewardGate, RewardSumMapper
 
 _DISTANCE, _REASON = "distance", "reason"
 
@@ -38,7 +38,7 @@ class GdpoAdvantageMapper(Operator):
     whose gate is closed is 0, as there. A row without an advantage is in no statistic.
 
     Raises:
-        DataError: a component is missing and `on_missing` is `fail`.
+        DataError: a component is missing, or none is for a row, and `on_missing` is `fail`.
     """
 
     weights: dict[str, FiniteFloat] = Field(min_length=1)
@@ -55,6 +55,7 @@ class GdpoAdvantageMapper(Operator):
     estimates: ClassVar[str] = "the mean and deviation of each reward component"
     reasons: ClassVar[Mapping[str, str]] = {
         "missing_component": "a reward component is missing and has no substitute",
+        "no_component": NO_COMPONENT,
         "group_of_one": "no other response of the group has all components",
     }
 
@@ -81,11 +82,15 @@ class GdpoAdvantageMapper(Operator):
     def digest(self, table: pa.Table) -> pa.Table:
         """Return d, and why a row is dropped: the groups of a chunk are whole."""
         groups, distance_N = Groups.of(table), np.zeros(table.num_rows)
-        parts = self._sum().components(table)
+        total = self._sum()
+        parts = total.components(table)
         missing_N = np.any([part.missing_N for part in parts.values()], axis=0)
+        without_N = total.without_component(table)
         if self.on_missing != "drop_row":
-            missing_N = (groups.sum(missing_N) > 0)[groups.codes_N]
-        kept_N = ~missing_N
+            missing_N, without_N = (
+                (groups.sum(each_N) > 0)[groups.codes_N] for each_N in (missing_N, without_N)
+            )
+        kept_N = ~(missing_N | without_N)
         for name, part in parts.items():
             value_N = np.where(part.counts_N, part.value_N, 0.0)
             mean_G = groups.mean(value_N, kept_N)
@@ -93,7 +98,13 @@ class GdpoAdvantageMapper(Operator):
             part_N = (value_N - mean_G[groups.codes_N]) / std_G[groups.codes_N]
             distance_N += self.weights[name] * part_N
         alone_N = kept_N & (groups.sum(kept_N)[groups.codes_N] < 2)
-        reasons = drop({"missing_component": missing_N, "group_of_one": alone_N})
+        reasons = drop(
+            {
+                "missing_component": missing_N,
+                "no_component": without_N,
+                "group_of_one": alone_N,
+            }
+        )
         gone_N = np.asarray(reasons.is_valid())
         distance = pa.array(distance_N, pa.float64(), mask=gone_N)
         return pa.table({_DISTANCE: distance, _REASON: reasons})

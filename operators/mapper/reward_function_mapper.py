@@ -12,7 +12,8 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self
 
-from ..columns import component, component_columns, find_path, is_text
+from ..arrow_compute import pc
+from ..columns import RIGHT, component, component_columns, find_path, is_text
 from ..errors import DataError, FirstFailures
 from ..functions.pool import FunctionSetup, RowOutcome, shared_pool
 from ..functions.signature import FunctionSignature, FunctionStyle, signature_of
@@ -56,6 +57,9 @@ class RewardFunctionMapper(Mapper):
     - `not_a_number`: NaN, an infinite number, or something else than a number.
     - `function_failed`, `timeout`: an exception, the end of the process, or more than `timeout_s`.
     - `no_response`, `no_reference`: the response, or verl's `ground_truth`, is null.
+
+    With `correct_above`, it writes `verdict`, too, so that pass rates, gates and other steps that
+    need right and wrong work: `correct` or `wrong_answer`, null where the reward is missing.
     """
 
     function: str
@@ -70,6 +74,9 @@ class RewardFunctionMapper(Mapper):
     """Keys of the dict that the function returns, beside `score`, that are components, too."""
     reward_kwargs: dict[str, Any] = Field({})
     """Further arguments, which take the place of columns, such as `{data_source: openai/gsm8k}`."""
+    correct_above: float | None = Field(None, allow_inf_nan=False)
+    """A response is right if its reward is above this number, such as 0.5 for rewards of 0 and 1,
+    and `verdict` says so. Null: no `verdict` is written."""
     timeout_s: float = Field(30.0, gt=0)
     """Seconds that the function may take for a row; a process that takes longer is killed. An
     import that it makes at its first call is a part of them."""
@@ -130,7 +137,8 @@ class RewardFunctionMapper(Mapper):
 
     def writes(self) -> Columns:
         names = (self.component, *self._further())
-        return tuple(column for name in names for column in component_columns(name))
+        columns = tuple(column for name in names for column in component_columns(name))
+        return columns if self.correct_above is None else (*columns, "verdict")
 
     def replaces(self) -> Columns:
         return ()
@@ -155,6 +163,10 @@ class RewardFunctionMapper(Mapper):
             numbers_N = np.array([0.0 if v is None else v for v, _ in values], np.float64)
             reasons = pa.array([reason for _, reason in values], pa.string())
             columns |= component(name, numbers_N, reasons)
+        if self.correct_above is not None:
+            reward = columns[component_columns(self.component)[0]]
+            right = pc.greater(reward, self.correct_above)
+            columns["verdict"] = pc.if_else(right, RIGHT, "wrong_answer")
         return columns
 
     def _report(self, outcome: RowOutcome) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -36,6 +36,8 @@ from ..operator import Change, Columns, Operator, Scope, drop
 
 RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
+NO_COMPONENT = "no reward component is for the row: the `where` of none matches it"
+"""What the reason `no_component` means."""
 
 
 class WeightSchedule(Config):
@@ -96,7 +98,7 @@ class RewardSumMapper(Operator):
     step that wrote it matches the row; otherwise it adds 0, and cannot be missing. A component that
     counts is missing if its value is null or not finite, or its `_missing` column has a reason;
     `on_missing` decides what happens to the row. The reward of a row with a missing component is
-    null.
+    null, and so is that of a row that no component is for, as the `where` of none matches it.
 
     With `task`, only rows of that task are summed and only they can be dropped; the others keep
     their reward, do not count in a group's mean and do not make a group mixed. So generation and
@@ -106,7 +108,7 @@ class RewardSumMapper(Operator):
     components give bit-identical rewards offline and in training.
 
     Raises:
-        DataError: a component is missing and `on_missing` is `fail`.
+        DataError: a component is missing, or none is for a row, and `on_missing` is `fail`.
     """
 
     weights: dict[str, Weight] = Field(min_length=1)
@@ -119,7 +121,7 @@ class RewardSumMapper(Operator):
     on_missing: OnMissing = "fail"
     """What to do if a component is missing: end the run, drop the row, drop the whole group, or
     substitute its mean over the group's other responses in which it counts (drop the group if there
-    is none)."""
+    is none). For a row that no component is for there is no substitute."""
     task: Literal["generate", "verify"] | None = None
     """Sum only in rows of this task. Null: in all rows; the column `task` is then not read."""
     progress: float = Field(0.0, ge=0, le=1)
@@ -129,6 +131,7 @@ class RewardSumMapper(Operator):
     scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
         "missing_component": "a reward component is missing and has no substitute",
+        "no_component": NO_COMPONENT,
     }
 
     @model_validator(mode="after")
@@ -162,8 +165,9 @@ class RewardSumMapper(Operator):
             missing_N |= part.missing_N
             notes[f"missing_{name}"] = int(part.missing_N.sum()) + part.filled
             notes[f"group_mean_{name}"] = part.filled
-        reasons = self._dropped(groups, summed_N, missing_N)
-        reward = pa.array(reward_N, pa.float64(), mask=missing_N)
+        without_N = self.without_component(table)
+        reasons = self._dropped(groups, summed_N, missing_N, without_N)
+        reward = pa.array(reward_N, pa.float64(), mask=missing_N | without_N)
         if self.task is not None:
             reward = pc.if_else(pa.array(summed_N), reward, _rewards(table))
         return Change({"reward": reward}, reasons, notes={k: n for k, n in notes.items() if n})
@@ -173,7 +177,7 @@ class RewardSumMapper(Operator):
 
         Added up in that order, from 0, they are the reward to the bit, where it is not missing.
         A component that does not count in a row adds 0. nan: the component is missing there and has
-        no substitute, or the row is of another task and not summed.
+        no substitute, no component is for the row, or it is of another task and not summed.
 
         Args:
             table: whole groups, with the columns that `reads` names.
@@ -187,10 +191,11 @@ class RewardSumMapper(Operator):
             {'accuracy': array([1.]), 'format': array([0.2])}
         """
         groups, summed_N = Groups.of(table), self.summed(table)
+        without_N = self.without_component(table)
         found: dict[str, Array] = {}
         for name in self.weights:
             part = self._component(table, groups, summed_N, name)
-            unknown_N = part.missing_N | ~summed_N
+            unknown_N = part.missing_N | without_N | ~summed_N
             found[name] = np.where(unknown_N, np.nan, self._added(part, name))
         return found
 
@@ -205,6 +210,27 @@ class RewardSumMapper(Operator):
         """
         groups, summed_N = Groups.of(table), self.summed(table)
         return {name: self._component(table, groups, summed_N, name) for name in self.weights}
+
+    def without_component(self, table: pa.Table) -> BoolArray:
+        """Return the rows to sum that no component is for, bool[N].
+
+        Weights do not matter: one that becomes 0 leaves the reward of its rows at 0.
+
+        Args:
+            table: with the columns that `reads` names.
+
+        Raises:
+            DataError: there is one, and `on_missing` is `fail`.
+        """
+        without_N = self.summed(table)
+        for name in self.weights:
+            _, reason_column = component_columns(name)
+            if reason_column not in table.column_names:
+                return np.zeros(table.num_rows, bool)
+            without_N &= _not_applicable(table[reason_column])
+        if self.on_missing == "fail" and without_N.any():
+            raise _none_applies(table, tuple(self.weights), int(np.flatnonzero(without_N)[0]))
+        return without_N
 
     def _added(self, part: SummedComponent, name: str) -> Array:
         """Return what a component adds to the sum, float64[N]."""
@@ -257,11 +283,16 @@ class RewardSumMapper(Operator):
         mixed_G = (groups.sum(correct_N) > 0) & (groups.sum(wrong_N) > 0)
         return mixed_G[groups.codes_N] & summed_N
 
-    def _dropped(self, groups: Groups, summed_N: Array, missing_N: Array) -> pa.Array:
-        dropped_N = missing_N
+    def _dropped(
+        self, groups: Groups, summed_N: Array, missing_N: Array, without_N: Array
+    ) -> pa.Array:
+        masks = {"missing_component": missing_N, "no_component": without_N}
         if self.on_missing != "drop_row":
-            dropped_N = (groups.sum(missing_N) > 0)[groups.codes_N] & summed_N
-        return drop({"missing_component": dropped_N})
+            masks = {
+                reason: (groups.sum(mask_N) > 0)[groups.codes_N] & summed_N
+                for reason, mask_N in masks.items()
+            }
+        return drop(masks)
 
 
 def _not_applicable(reasons: pa.ChunkedArray) -> BoolArray:
@@ -292,4 +323,16 @@ def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
     return DataError(
         f"{column} is missing ({detail}) for response {index} of prompt '{prompt}'",
         "set on_missing to drop_row, drop_group or group_mean to go on without it",
+    )
+
+
+def _none_applies(table: pa.Table, names: Sequence[str], row: int) -> DataError:
+    index = int(Groups.of(table).position()[row])
+    prompt = table["prompt_id"][row].as_py()
+    columns = " and ".join(component_columns(name)[0] for name in names)
+    other = "is for other rows" if len(names) == 1 else "are for other rows"
+    return DataError(
+        f"no reward component is for response {index} of prompt '{prompt}': {columns} {other}",
+        "correct the `where` of the steps that write them, add a component for such rows, or set "
+        "on_missing to drop_row or drop_group to go on without them",
     )

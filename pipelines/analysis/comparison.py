@@ -27,7 +27,7 @@ from ...operators.groups import Array, Groups, average_ranks
 from ..console import listed, path_text
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from .figures import column_values, group_figures, pass_rates, variance_shares
+from .figures import column_values, group_figures, masked_tokens, pass_rates, variance_shares
 from .rows import KEPT, RowTable
 
 # --- Recipes in words: the fields that differ, and what they mean ---------------------
@@ -287,14 +287,8 @@ def _rows(one: pa.Table, two: pa.Table, fates: list[Array], kinds: Mapping[str, 
         columns[f"step_{when}"] = pa.array(fate_N, mask=fate_N == KEPT)
         for name in ("reason", "reward", "advantage"):
             columns[f"{name}_{when}"] = table[name]
-        columns[f"masked_{when}"] = pa.array(_masked(table))
+        columns[f"masked_{when}"] = pa.array(masked_tokens(table))
     return pa.table({**columns, **{name: pa.array(each) for name, each in kinds.items()}})
-
-
-def _masked(table: pa.Table) -> Array:
-    """Return the share of each row's tokens that is masked, by weights of tokens or of the row."""
-    of_tokens_N = np.nan_to_num(column_values(table, "masked_tokens"))
-    return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
 def _variance(before: RowTable, after: RowTable, both_N: Array) -> dict[str, tuple[float, float]]:
@@ -329,10 +323,21 @@ def advantages_text(found: Comparison) -> str:
 
 def masked_shares(found: Comparison) -> tuple[float, float]:
     """Return the share of a kept row's tokens that is masked, mean over rows, before and after."""
-    kept = (np.asarray(pc.is_null(found.rows[f"step_{when}"])) for when in ("before", "after"))
-    shares = (column_values(found.rows, f"masked_{when}") for when in ("before", "after"))
-    before, after = (_mean(s[k]) for s, k in zip(shares, kept, strict=True))
+    before, after = (_mean(values) for values in _of_kept(found, "masked"))
     return before, after
+
+
+def advantage_sizes(found: Comparison) -> tuple[float, float]:
+    """Return the absolute advantage of a kept row, mean over rows, before and after."""
+    before, after = (_mean(np.abs(values)) for values in _of_kept(found, "advantage"))
+    return before, after
+
+
+def _of_kept(found: Comparison, name: str) -> Iterator[Array]:
+    """Yield a figure of the rows that are kept, before and after."""
+    for when in ("before", "after"):
+        kept_N = np.asarray(pc.is_null(found.rows[f"step_{when}"]))
+        yield column_values(found.rows, f"{name}_{when}")[kept_N]
 
 
 def reasons_text(found: Comparison, kind: str) -> str:

@@ -114,6 +114,8 @@ class SetFigures(NamedTuple):
     """[C, C], Pearson over rows that have both."""
     correlation_within: Array
     """[C, C], the same after each group's mean is taken off."""
+    masked: float
+    """The share of a response's tokens that is masked, mean over rows that are left; else NaN."""
     sources: Mapping[str, SourceFigures] = {}
     """By `data_source`, where there are several."""
 
@@ -128,6 +130,7 @@ class SetFigures(NamedTuple):
             "advantages": _plain(self.advantages),
             "correlation": self.correlation.tolist(),
             "correlation_within": self.correlation_within.tolist(),
+            "masked": self.masked,
             "sources": {name: _plain(each) for name, each in self.sources.items()},
         }
 
@@ -147,6 +150,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
         histogram(_finite(column_values(table, "advantage"))),
         correlation(values),
         correlation(within),
+        _mean(masked_tokens(table)[rows.kept_N]),
         source_figures(rows),
     )
 
@@ -386,6 +390,20 @@ def _centred(groups: Groups, values_N: Array, valid_N: Array) -> Array:
 def column_values(table: pa.Table, name: str) -> Array:
     """Return a column of a `RowTable` as float64[N], NaN for null."""
     return np.array(pc.fill_null(table[name], np.nan), np.float64)
+
+
+def masked_tokens(table: pa.Table) -> Array:
+    """Return the share of each row's tokens that is masked, by weights of tokens or of the row.
+
+    Args:
+        table: that of a `RowTable`.
+    """
+    of_tokens_N = np.nan_to_num(column_values(table, "masked_tokens"))
+    return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 def _finite(values: Array) -> Array:

@@ -30,11 +30,19 @@ from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, 
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
-from ..engine.report import MISSING, NEW_ROW, AuditLog, Report, StepReport, decided_rows
+from ..engine.report import (
+    MISSING,
+    NEW_ROW,
+    Report,
+    StepReport,
+    decided_rows,
+    unmatched_lines,
+)
 from ..engine.steps import AppliedStep
 from ..recipe.steps import gives_credit
 from .figures import SetFigures, joined_sources, set_figures, source_figures, source_lines
-from .rows import BY_TRAINING, RowTable, stored_rows
+from .rows import stored_rows
+from .set_funnel import set_funnel, summed
 from .stored import SetKind, Stored, StoredSet, open_stored
 
 # --- Why no group of some rows has a signal: the likeliest cause, with an example -----
@@ -593,6 +601,8 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
+    for line in unmatched_lines(report.steps):
+        yield visible(f"warning: {line}", one_line=True)
     for step in report.steps:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
@@ -618,15 +628,20 @@ def _traceable(folder: AnyPath) -> Iterator[str]:
 
 
 def _details(step: StepReport) -> str:
-    """Return what was retried, the columns that the step wrote, and its notes.
+    """Return how many rows a step is about, what was retried, the columns written, and its notes.
 
     Columns with a single value are left out, unless they are what a row is graded by.
     """
-    parts = [f"retried: {step.retried:,}"] if step.retried else []
+    where = step.matched is not None
+    parts = [f"applied to {step.matched:,} of {step.rows_in:,} rows"] if where else []
+    parts += [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
         component = name.startswith(_REWARD) and not name.endswith(MISSING)
-        if shown := _figures(figures, with_single=component or name in _GRADED):
+        shown = _figures(figures, with_single=component or name in _GRADED)
+        if shown and name != "token_weight":  # Of that, the share that is masked says it all.
             parts.append(f"{name}: {shown}")
+        if masked := figures.get("masked"):
+            parts.append(f"{name} masks {masked:.1%} of the tokens of a response")
     parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
     return "; ".join(parts)
 
@@ -643,66 +658,6 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
         return mean if with_single else ""
     null = figures.get("null", 0)
     return f"missing {null:,}" if with_single and null else ""
-
-
-# --- The funnel of a set: what each step let through, and what training dropped -------
-
-TRAINING = "training"
-"""The name in decisions of what training itself drops, such as groups that are too many."""
-
-
-def set_funnel(rows: RowTable, parts: Iterable[Sequence[AppliedStep]]) -> list[StepReport]:
-    """The funnel of a set whose report is not on file; seconds are 0, as they are not either."""
-    log = AuditLog()
-    for applied in parts:
-        for each in applied:
-            result = each.result
-            log.step(each.step.name).count(
-                result.rows_in, result.change, result.seconds, result.summary
-            )
-    return [*(entry.report() for entry in log.steps.values()), *_by_training(rows)]
-
-
-def summed(funnels: Iterable[Sequence[StepReport]]) -> list[StepReport]:
-    """Return one funnel of several, such as those of the steps of a training run."""
-    found = dict[str, StepReport]()
-    for step in (step for funnel in funnels for step in funnel):
-        before = found.get(step.step)
-        if before is None:
-            found[step.step] = step
-            continue
-        reasons = dict.fromkeys([*before.dropped, *step.dropped])
-        counts = ("rows_in", "rows_out", "added")
-        found[step.step] = before.model_copy(
-            update={name: getattr(before, name) + getattr(step, name) for name in counts}
-            | {"dropped": {r: before.dropped.get(r, 0) + step.dropped.get(r, 0) for r in reasons}}
-        )
-    last = found.pop(TRAINING, None)  # Not every step of training drops any.
-    return [*found.values(), *([last] if last else [])]
-
-
-def _by_training(rows: RowTable) -> list[StepReport]:
-    """Return what training itself dropped, as the last line of the funnel."""
-    fate = rows.table["fate"]
-    reasons = rows.table["reason"].cast(pa.string()).filter(pc.equal(fate, BY_TRAINING))
-    if not len(reasons):
-        return []
-    dropped = {each["values"]: each["counts"] for each in reasons.value_counts().to_pylist()}
-    kept = pc.sum(pc.less(fate, BY_TRAINING)).as_py() or 0
-    return [
-        StepReport(
-            step=TRAINING,
-            rows_in=kept + len(reasons),
-            rows_out=kept,
-            added=0,
-            dropped=dropped,
-            seconds=0.0,
-            cached=False,
-            notes={},
-            columns={},
-            written=[],
-        )
-    ]
 
 
 # --- Print what became of the rows of a training run, or of one of its steps ----------
@@ -781,5 +736,8 @@ def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
     for each in reports:
         for name, component in each.figures.components.items():
             missing[name].update(component.missing)
+    masked = sum(x.figures.masked * x.kept for x in reports if x.kept)
+    if masked:
+        yield f"masked       {masked / kept:.1%} of the tokens of a response, on average"
     yield from missing_line({name: dict(counts) for name, counts in missing.items() if counts})
     yield from map(visible, source_lines(joined_sources([x.figures.sources for x in reports])))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ...operators import Change, RejuiceError
 from ...operators.columns import (
-    ItemsOfLists,
     common_type,
     component_columns,
     flat,
@@ -23,6 +22,7 @@ from ...operators.columns import (
     is_text,
     mean_of_lists,
     numbers,
+    share_of_zeros,
 )
 from ...operators.groups import Groups
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
@@ -400,19 +400,12 @@ class _PartRows:
         elif name == _OF_TOKENS:
             if not is_list(column.type):
                 return
-            name, column = "masked_tokens", _share_of_zeros(column)
+            name, column = "masked_tokens", share_of_zeros(column)
         elif name == "response" and is_text(column.type):
             name, column = "characters", pc.utf8_length(column)
         elif name in self._measured or not _fits(name, column.type):
             return
         self.lines.write(lines_N, name, column)
-
-
-def _share_of_zeros(column: Any) -> pa.Array:
-    """Return the share of 0 in each list, float64[N]; null where there is no list."""
-    lists = ItemsOfLists.of(flat(column))
-    share_N = lists.sum(lists.values_M == 0) / np.maximum(lists.lengths_N, 1)
-    return pa.array(share_N, mask=lists.lengths_N == 0)
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:

@@ -12,12 +12,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ...operators import Change, DataError, ResumableOperator
+from ...operators import Change, DataError, Operator, ResumableOperator
 from ...operators.arrow_compute import pc
 from ...operators.columns import columns_of
 from ...operators.groups import Array, Groups
+from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Weight
 from ...operators.operator import concatenate
 from ..console import (
     Console,
@@ -32,11 +33,12 @@ from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, credit_step
+from ..recipe.steps import Step, credit_step, sum_beside
 from .comparison import (
     KINDS,
     UNKNOWN,
     Comparison,
+    advantage_sizes,
     advantages_text,
     changed_fields,
     combined,
@@ -285,14 +287,44 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
     for at, step in enumerate(steps):
         rest = (*steps[:at], *steps[at + 1 :])
         found.append(Ablation(step.name, rest, _needed_by(step, steps[at + 1 :])))
-    for at, step in enumerate(steps):
-        if isinstance(step.operator, RewardSumMapper) and len(step.operator.weights) > 1:
-            for name in step.operator.weights:
-                weights = {**step.operator.weights, name: 0.0}
-                operator = step.operator.model_copy(update={"weights": weights})
-                others = (*steps[:at], step._replace(operator=operator), *steps[at + 1 :])
-                found.append(Ablation(f"weight {name}", others))
+    for group in _weighing(steps):
+        names = dict.fromkeys(name for at in group for name in _weights(steps[at].operator))
+        if len(names) > 1:
+            found += [Ablation(f"weight {name}", _unweighted(steps, group, name)) for name in names]
     return found
+
+
+def _weighing(steps: Sequence[Step]) -> Iterator[list[int]]:
+    """Yield the places of steps that weigh the components of the same rows."""
+    beside = {
+        at: sum_beside(steps, at)
+        for at, step in enumerate(steps)
+        if isinstance(step.operator, GdpoAdvantageMapper)
+    }
+    for at, step in enumerate(steps):
+        if isinstance(step.operator, RewardSumMapper):
+            yield [at, *(own for own, place in beside.items() if place == at)]
+        elif at in beside and beside[at] is None:
+            yield [at]
+
+
+def _weights(operator: Operator) -> Mapping[str, Weight]:
+    if isinstance(operator, RewardSumMapper | GdpoAdvantageMapper):
+        return operator.weights
+    return {}
+
+
+def _unweighted(steps: Sequence[Step], places: Sequence[int], name: str) -> tuple[Step, ...]:
+    """Return steps of which some leave a component out."""
+    found = list(steps)
+    for at in places:
+        operator = steps[at].operator
+        if name in _weights(operator):
+            weights = {**_weights(operator), name: 0.0}
+            found[at] = steps[at]._replace(
+                operator=operator.model_copy(update={"weights": weights})
+            )
+    return tuple(found)
 
 
 def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResult]:
@@ -438,6 +470,9 @@ def comparison_lines(found: Comparison, command: str) -> Iterator[str]:
     one, two = found.mean_reward
     yield f"mean reward  {number_text(one)} -> {number_text(two)}"
     yield f"advantages   {advantages_text(found)}"
+    sizes = advantage_sizes(found)
+    if np.isfinite(sizes).any():
+        yield f"size         mean |advantage| {' -> '.join(map(number_text, sizes))}"
     masked = masked_shares(found)
     if np.nansum(masked):
         before_after = " -> ".join(f"{each:.1%}" for each in masked)

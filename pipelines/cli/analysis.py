@@ -24,6 +24,7 @@ from .options import (
     TrainingSteps,
     overrides_of,
     range_of_steps,
+    warn,
 )
 from .runs import (
     RUNS,
@@ -106,7 +107,7 @@ def audit(
     if graded is None:
         found = f"no verdict in {path}: the recipe has no verifier"
         line = f"{found}, so only signs that need none are computed"
-        typer.echo(f"rejuice: warning: {line}", err=True)
+        warn(line)
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
@@ -298,7 +299,7 @@ def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
 
     if changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
-        typer.echo(f"rejuice: warning: {found}: this explains {stored.recipe}", err=True)
+        warn(f"{found}: this explains {stored.recipe}")
 
 
 # --- `rejuice whatif`: other settings over the responses of a finished run ------------
@@ -339,10 +340,13 @@ def whatif(
     """
     from ..analysis.whatif import changes_of, show_rows, show_whatif, tracked, whatif_of_sets
     from ..console import Console
+    from ..recipe.steps import weight_warnings
 
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
     )
+    for line in weight_warnings(other.steps, other.where):
+        warn(line)
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:
         show_rows(found, rows)

@@ -37,7 +37,7 @@ from .options import (
     overrides_of,
     tell_of_credit,
     warn,
-    warn_of_groups,
+    warn_of_steps,
 )
 from .runs import Trust, check_recipe_trusted
 from .training import TRAIN_EPILOG, checkpoint, curves, train
@@ -164,7 +164,7 @@ def check(
         left_out.insert(0, f"{dataset.spec} does not exist yet, so columns were not checked.")
     for line in loaded.setting_warnings():
         warn(line)
-    warn_of_groups(offline if training is None else loaded.in_training(), columns)
+    warn_of_steps(offline if training is None else loaded.in_training(), columns)
     typer.echo(f"{recipe}: {len(loaded.steps)} steps, all {right} are right.")
     if line := credit_line(loaded.in_training().steps, training):
         typer.echo(line)

@@ -146,13 +146,13 @@ def warn(line: str) -> None:
     typer.echo(f"rejuice: warning: {line}", err=True)
 
 
-def warn_of_groups(
-    recipe: Recipe, columns: Collection[str] = (), *, training: bool = False
-) -> None:
-    """Warn of each step that changes a group before it is summarised, see `group_warnings`."""
+def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
+    """Warn of steps that may not do what is meant, see `group_warnings` and `weight_warnings`."""
     from ..recipe.columns import group_warnings
+    from ..recipe.steps import weight_warnings
 
-    for line in group_warnings(recipe, columns, training=training):
+    of_groups = group_warnings(recipe, columns, training=training)
+    for line in (*weight_warnings(recipe.steps, recipe.where), *of_groups):
         warn(line)
 
 

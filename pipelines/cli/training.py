@@ -19,7 +19,7 @@ from .options import (
     StoppedError,
     overrides_of,
     tell_of_credit,
-    warn_of_groups,
+    warn_of_steps,
 )
 from .runs import RUNS, Trust, check_trusted
 
@@ -95,7 +95,7 @@ def train(
     run = TrainingRun.of(folder.resolve(), loaded)
     console = Console(stderr=True, quiet=quiet)
     if not quiet:
-        warn_of_groups(loaded, training=True)
+        warn_of_steps(loaded, training=True)
     if dry_run:
         check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)

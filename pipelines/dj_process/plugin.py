@@ -47,7 +47,7 @@ from ..data_juicer.tables import plain, rows_of
 from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
 from ..engine.plan import default_chunk_rows
-from ..engine.report import AuditLog, empty_result
+from ..engine.report import AuditLog, empty_result, unmatched_lines
 from ..engine.steps import (
     RunStep,
     apply_steps,
@@ -202,7 +202,10 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         done = log.step(step_in_run.step.name)
         done.seconds = time.perf_counter() - start
         step_in_run.write(done)
-        found = empty_result(self.operator, done.report())
+        line = done.report()
+        for each in unmatched_lines([line]):
+            logger.warning(f"step {step_in_run.step.number} {each}")
+        found = empty_result(self.operator, line)
         if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.
             logger.warning(f"step {step_in_run.step.number} {step_in_run.step.name}: {found}")
     except RejuiceError as error:

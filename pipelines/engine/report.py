@@ -24,7 +24,7 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import is_text
+from ...operators.columns import is_list, is_text, share_of_zeros
 from ...operators.disk import NotAFileError
 from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper
@@ -34,6 +34,7 @@ from ..dataset.write import writer
 from ..notebook import beside, funnel_lines, funnel_table, rows_plot
 from ..recipe.recipe import Recipe
 from .frame import Frame
+from .match_log import MatchLog
 
 
 class ColumnFigures(TypedDict, total=False):
@@ -49,6 +50,8 @@ class ColumnFigures(TypedDict, total=False):
     std: float
     min: float
     max: float
+    masked: float
+    """For a weight: the share of a response's tokens that it masks, mean over rows that have one."""
 
 
 class StepReport(BaseModel):
@@ -74,6 +77,10 @@ class StepReport(BaseModel):
     """Figures of the written columns that have any."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""
+    matched: int | None = None
+    """Rows that the `where` of the step matches; None: it has none, or that is not recorded."""
+    unmatched: str = ""
+    """Why that is none, in words."""
 
 
 class Report(BaseModel):
@@ -207,6 +214,13 @@ def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
             yield f"{dropped:,} prompts were dropped by {step.name}: add --retry_dropped to retry"
 
 
+def unmatched_lines(lines: Iterable[StepReport]) -> Iterator[str]:
+    """Yield a line for each step whose condition has matched no row of a run."""
+    for line in lines:
+        if line.unmatched:
+            yield f"{line.step}: {line.unmatched}"
+
+
 # --- Summary --------------------------------------------------------------------------
 # Figures of the columns that a step wrote, for the report; they add up over chunks.
 
@@ -219,13 +233,19 @@ _MOST_VALUES = 50
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     """Sums of the numeric columns and counts of the slug columns among `columns`.
 
-    A reward may also be true or false: 1 or 0.
+    A reward may also be true or false: 1 or 0. Of `token_weight` they are of the share of 0 in the
+    weights of a row.
     """
     figures: Summary = {}
     for name, column in columns.items():
         is_number = pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
         if is_number or (name.startswith("reward_") and pa.types.is_boolean(column.type)):
             figures[name] = _moments(column)
+            if name == "loss_weight":
+                figures[name] |= _masked(pc.equal(column, 0).cast(pa.float64()))
+        elif name == "token_weight" and _has_numbers(column.type):
+            shares = share_of_zeros(column)
+            figures[name] = _moments(shares) | _masked(shares)
         elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
@@ -254,6 +274,17 @@ def _moments(column: pa.Array) -> dict[str, Any]:
     return {"n": len(values), "null": null, "mean": mean, "m2": spread, "min": low, "max": high}
 
 
+def _has_numbers(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists of numbers."""
+    is_number = (pa.types.is_floating, pa.types.is_integer)
+    return is_list(kind) and any(is_kind(kind.value_type) for is_kind in is_number)
+
+
+def _masked(share_N: pa.Array) -> dict[str, float]:
+    mean = pc.mean(share_N).as_py()
+    return {} if mean is None else {"masked": mean}
+
+
 def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     if one is None:
         return other
@@ -264,7 +295,10 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
         return {**(one if one["n"] else other), "null": null}
     # Chan, Golub, LeVeque: sums of squares would cancel where the mean is far from 0.
     n, apart = one["n"] + other["n"], other["mean"] - one["mean"]
+    both = {"masked"} & one.keys() & other.keys()
+    masked = {name: (one[name] * one["n"] + other[name] * other["n"]) / n for name in both}
     return {
+        **masked,
         "n": n,
         "null": null,
         "mean": one["mean"] + apart * other["n"] / n,
@@ -279,6 +313,7 @@ def _shown(part: dict[str, Any]) -> dict[str, Any]:
         return part
     std = math.sqrt(part["m2"] / part["n"])
     figures = {"mean": part["mean"], "std": std, "min": part["min"], "max": part["max"]}
+    figures |= {"masked": part["masked"]} if "masked" in part else {}
     rounded = {key: round(value, 6) for key, value in figures.items()}
     return {"n": part["n"], "null": part["null"], **rounded}
 
@@ -362,6 +397,7 @@ class StepLog:
         seconds: that the operator took.
         summaries: figures of the written columns, one for each part.
         decisions: about dropped rows, one table for each part.
+        matches: what the condition of the step matches; None: it has none.
     """
 
     def __init__(self, step: str) -> None:
@@ -374,6 +410,17 @@ class StepLog:
         self.seconds = 0.0
         self.summaries: list[Summary] = []
         self.decisions: list[pa.Table] = []
+        self.matches: MatchLog | None = None
+
+    def match(self, operator: Operator, before: Frame) -> None:
+        """Add what the condition of the step's operator matches."""
+        self._add_matches(MatchLog.of(operator, before))
+
+    def _add_matches(self, found: MatchLog | None) -> None:
+        if self.matches is None or found is None:
+            self.matches = self.matches or found
+        else:
+            self.matches.merge(found)
 
     def count(self, rows_in: int, change: Change, seconds: float, summary: Summary) -> None:
         """Add what was done to `rows_in` rows."""
@@ -405,6 +452,7 @@ class StepLog:
         self.seconds += other.seconds
         self.summaries += other.summaries
         self.decisions += other.decisions
+        self._add_matches(other.matches)
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions so far, which leave the log; see `DECISIONS`."""
@@ -426,6 +474,8 @@ class StepLog:
             logged=self.logged,
             columns=merge(self.summaries),
             written=sorted(self.written),
+            matched=None if self.matches is None else self.matches.matched,
+            unmatched="" if self.matches is None else self.matches.why_none(),
         )
 
 
@@ -443,6 +493,12 @@ class AuditLog:
         """Add the log of another part."""
         for name, log in other.steps.items():
             self.step(name).merge(log)
+
+    def unmatched(self) -> list[str]:
+        """Return a line for each step whose condition has matched no row."""
+        found = ((name, log.matches) for name, log in self.steps.items())
+        lines = ((name, matches.why_none()) for name, matches in found if matches)
+        return [f"{name}: {why}" for name, why in lines if why]
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions of all steps so far, which leave the log."""

@@ -131,6 +131,7 @@ def apply_steps(
             entry = log.step(step.name)
             entry.count(result.rows_in, result.change, result.seconds, result.summary)
             entry.decisions.append(decisions(frame, result.change, step.name, first_row))
+            entry.match(step.operator, frame)
         frame = frame.after(result.change)
     return frame
 

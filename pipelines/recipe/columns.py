@@ -515,6 +515,10 @@ def _remedy(missing: str, columns: set[str]) -> str:
     )
 
 
+_BY_OPTION = {"verdict": "reward_function_mapper with correct_above"}
+"""By column, an operator that writes it only where a field is set."""
+
+
 def _writers(missing: str) -> str:
     """Return which operators write a column, as what to do; empty where none does."""
     writers = []
@@ -524,6 +528,8 @@ def _writers(missing: str) -> str:
         operator = kind.model_construct(**required)
         if missing in operator.writes() and missing not in operator.reads():
             writers.append(name)
+    if missing in _BY_OPTION:
+        writers.append(_BY_OPTION[missing])
     if not writers:
         return ""
     *others, last = writers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -24,7 +24,10 @@ from ...operators import (
     installed,
 )
 from ...operators.columns import ADVANTAGES, CREDIT
+from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
+from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
 from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
@@ -458,3 +461,68 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
     weights = (name for name in CREDIT if name not in ADVANTAGES and name in written)
     more = [f"{name} that of step {written[name].number} {written[name].name}" for name in weights]
     return ", ".join([line, *more]) + "."
+
+
+# --- Weights of two steps -------------------------------------------------------------
+# GDPO weighs the components by itself, and `reward` stays the sum: two steps have the weights.
+
+
+def sum_beside(steps: Sequence[Step], at: int) -> int | None:
+    """Return the place of the sum of the rows that a `gdpo_advantage_mapper` is about.
+
+    The last one before it of which a row may be one of its rows; None: there is none.
+
+    Args:
+        steps: those of a recipe.
+        at: the place of the `gdpo_advantage_mapper`.
+    """
+    own = steps[at].operator.where
+    for place in range(at - 1, -1, -1):
+        operator = steps[place].operator
+        if isinstance(operator, RewardSumMapper):
+            of_task = {} if operator.task is None else {"task": operator.task}
+            if not exclude_each_other({**(operator.where or {}), **of_task}, own):
+                return place
+    return None
+
+
+def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
+    """Return a line for each step whose weights or gates are not those of the sum beside it.
+
+    Args:
+        steps: those of a recipe.
+        where: what a line about a step begins with, as `Recipe.where` says it.
+    """
+    lines = list[str]()
+    for at, step in enumerate(steps):
+        place = sum_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else None
+        if place is None:
+            continue
+        own, other = (_weighed(each.operator) for each in (step, steps[place]))
+        names = [n for n in dict.fromkeys([*own, *other]) if own.get(n) != other.get(n)]
+        if names:
+            differ = ", ".join(
+                f"{n} {own.get(n, 'none')}, not {other.get(n, 'none')}" for n in names
+            )
+            total = f"step {steps[place].number} {steps[place].name}"
+            lines.append(
+                f"{where(step)}: the weights are not those of {total} ({differ}), so that "
+                "`reward`, which filters and figures take, is not what trains; give both the same, "
+                "unless that is meant"
+            )
+    return lines
+
+
+def _weighed(operator: Operator) -> dict[str, str]:
+    """Return the weight of each component in words, and its gate."""
+    if not isinstance(operator, GdpoAdvantageMapper | RewardSumMapper):
+        return {}
+    found = dict[str, str]()
+    for name, weight in operator.weights.items():
+        if isinstance(weight, WeightSchedule):
+            words = f"{weight.from_:g} to {weight.to:g}"
+        else:
+            words = f"{weight:g}"
+        gate = operator.gates.get(name)
+        found[name] = words if gate is None else f"{words} ({gate})"
+    return found

@@ -70,7 +70,8 @@ def test_fields_that_contradict_each_other(recipe_file):
 def test_missing_column(recipe_file):
     assert message(recipe_file([PROMPTS, {"pass_rate_filter": {}}], ROWS)) == (
         "recipe.yaml, line 6, step 2 pass_rate_filter: column 'verdict' is missing; "
-        "llm_verify_mapper, math_verify_mapper or unit_test_mapper writes it: put that step before this one"
+        "llm_verify_mapper, math_verify_mapper, unit_test_mapper or reward_function_mapper with "
+        "correct_above writes it: put that step before this one"
     )
 
 

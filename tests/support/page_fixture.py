@@ -72,6 +72,8 @@ def page_data(hostile=True, title=None, training=False):
             "characters": pa.nulls(n, pa.int64()),
             "reward": reward_N,
             "advantage": advantage_N,
+            "loss_weight": pa.nulls(n, pa.float64()),
+            "masked_tokens": pa.nulls(n, pa.float64()),
             **{
                 name: column
                 for c, values in zip(components, (reward_N - 0.1, np.full(n, 0.1)), strict=True)

@@ -53,6 +53,7 @@ class Curated(NamedTuple):
     verdicts: Mapping[str, int]
     seconds: Mapping[str, float]  # of processor time that each step took
     written: tuple[StepValues, ...] = ()  # what steps wrote, to dropped rows too; of responses only
+    unmatched: tuple[str, ...] = ()  # a line for each step whose condition has matched no row
 
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
@@ -130,6 +131,7 @@ def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
         dict(verdicts),
         {**curated.seconds, **more.seconds},
         (*curated.written, *more.written),
+        tuple(dict.fromkeys((*curated.unmatched, *more.unmatched))),
     )
 
 
@@ -183,7 +185,9 @@ def _curated(parts: Sequence[_Part]) -> Curated:
     }
     seconds = {name: step.seconds for name, step in log.steps.items()}
     written = tuple(each for part in parts for each in part.written)
-    return Curated(parts[-1].table, log.take_decisions(), notes, dict(verdicts), seconds, written)
+    unmatched = tuple(log.unmatched())
+    decided = log.take_decisions()
+    return Curated(parts[-1].table, decided, notes, dict(verdicts), seconds, written, unmatched)
 
 
 def threads() -> ThreadPoolExecutor:

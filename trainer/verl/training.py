@@ -96,6 +96,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.samples = SampleTables(self.run)
         self._has_loss = False
         self._without_signal = 0  # steps in a row
+        self.first_step: int | None = None  # that this process takes
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
         """The trajectories to train on, or to validate on, once their groups are complete.
@@ -119,6 +120,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
+        self.first_step = self.first_step or number
         step = TrainingStep(self, number)
         step.sample_answers(groups_wanted)
         if step.plan.judgements:
@@ -436,6 +438,8 @@ class TrainingStep:
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
+        for line in part.curated.unmatched if self.number == self._buffer.first_step else ():
+            print(f"step {self.number}: warning: {line}")
         found = {
             **figures,
             "failed_prompts": part.groups.failed,

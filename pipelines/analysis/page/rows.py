@@ -23,9 +23,9 @@ from ...engine.steps import AppliedStep
 from ...recipe.steps import Step
 from ..evidence import evidence, has_evidence, seen_by
 from ..figures import column_values, set_figures
-from ..funnel import TRAINING, set_funnel
 from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, KEPT, RowTable, stored_rows
+from ..set_funnel import TRAINING, set_funnel
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
 from .facts import pair_facts, run_facts, sign_facts

@@ -19,6 +19,7 @@ from rejuice.operators.check import check_operator
 from rejuice.operators.errors import NotReadyError
 from rejuice.operators.functions.pool import close_pools, stop_pools
 from rejuice.operators.mapper import reward_function_mapper
+from rejuice.operators.mapper.pass_at_k_advantage_mapper import PassAtKAdvantageMapper
 
 VERL = """
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, bonus=0):
@@ -266,6 +267,30 @@ def test_keys_of_a_dict(written):
     assert rewards(operator, table) == [1.0, 0.0, 1.0, "function_failed"]
     assert rewards(operator, table, "function_acc") == [0.0, "no_value", "no_value", "function_failed"]  # fmt: skip
     assert rewards(operator, table, "function_len") == ["not_a_number", 2.0, "no_value", "function_failed"]  # fmt: skip
+
+
+SCORED = """
+def score(response):
+    return None if response == "?" else float(response)
+"""
+
+
+@pytest.mark.slow
+def test_a_verdict_by_the_reward(written):
+    operator = written(SCORED, "score", component="own", correct_above=0.5)
+    table = rows("1", "0.5", "0", "?", "nan", None).append_column("prompt_id", pa.array(["p"] * 6))
+    found = check_operator(operator, table)
+    verdicts = found.columns["verdict"]
+    assert verdicts.type == pa.string()
+    assert verdicts.to_pylist() == ["correct", "wrong_answer", "wrong_answer", None, None, None]
+    graded = table.append_column("verdict", verdicts)
+    advantages = PassAtKAdvantageMapper(k=1).apply(graded).columns["advantage"].to_pylist()
+    assert advantages[0] > 0 > advantages[1] == advantages[2]
+    assert advantages[3:] == [None] * 3
+
+
+def test_no_verdict_unless_it_is_asked_for(written):
+    assert "verdict" not in written(SCORED, "score").writes()
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from rejuice.pipelines.analysis.figures import (
     set_figures,
 )
 from rejuice.pipelines.analysis.page.rows import WrittenValues
-from rejuice.pipelines.analysis.rows import row_table
+from rejuice.pipelines.analysis.rows import KEPT, row_table
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import AppliedStep, StepResult, iterate_steps, run_step
 from rejuice.pipelines.recipe.steps import Step, number_steps
@@ -69,6 +69,20 @@ def test_contributions_add_up_to_the_reward_to_the_bit(seed, fields):
     )
     known_N = np.isfinite(reward_N)
     assert added_N[known_N].tobytes() == reward_N[known_N].tobytes()
+
+
+def test_the_share_of_tokens_that_is_masked_is_over_rows_that_are_left():
+    rows = rewarded(0, groups=1)
+    table = rows.table
+    for name, values in {
+        "masked_tokens": [0.5, None, 0.25, 0.0, 1.0, 0.0],
+        "loss_weight": [None, 0.0, 1.0, 0.5, None, None],
+        "fate": [KEPT] * 4 + [1] * 2,
+    }.items():
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, pa.array(values, table[name].type))
+    assert set_figures(rows._replace(table=table), ()).masked == (0.5 + 1 + 0.25 + 0) / 4
+    assert set_figures(rows, ()).masked == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -6,6 +6,7 @@ import re
 from rich.console import Console
 
 from rejuice.pipelines.analysis.funnel import show_funnel
+from rejuice.pipelines.analysis.set_funnel import summed
 from rejuice.pipelines.console import LOG_WIDTH
 from rejuice.pipelines.engine.report import Report, StepReport
 
@@ -155,3 +156,23 @@ def test_a_reward_that_no_row_has_is_missing():
     nothing = {"n": 0, "null": 1200}
     found = details({"reward": nothing, "advantage": {"n": 0, "null": 0}, "pass_rate": nothing})
     assert found == "reward: missing 1,200"
+
+
+def test_what_weights_mask_and_what_a_condition_is_about_is_shown():
+    of_tokens = {"n": 40, "null": 0, "mean": 0.25, "std": 0.1, "min": 0, "max": 1, "masked": 0.25}
+    of_rows = {"n": 30, "null": 0, "mean": 0.0, "std": 0.0, "min": 0, "max": 0, "masked": 1.0}
+    steps = [
+        STEPS[1].model_copy(update={"columns": {"token_weight": of_tokens}}),
+        STEPS[1].model_copy(update={"columns": {"loss_weight": of_rows}, "matched": 30}),
+    ]
+    text = " ".join(" ".join(shown(steps=steps, width=LOG_WIDTH + 100)).split())
+    assert "token_weight masks 25.0% of the tokens of a response" in text
+    assert "token_weight:" not in text
+    expected = "applied to 30 of 4,000 rows; loss_weight masks 100.0% of the tokens of a response"
+    assert expected in text
+
+
+def test_conditions_of_several_sets_are_added_up():
+    one = STEPS[1].model_copy(update={"matched": 30})
+    assert [step.matched for step in summed([[one], [one]])] == [60]
+    assert [step.matched for step in summed([[one], [STEPS[1]]])] == [None]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from rejuice.operators import DataError, FormatRewardMapper
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, combined
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import replay, whatif, whole
+from rejuice.pipelines.analysis.whatif import ablations, replay, whatif, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
@@ -162,6 +162,24 @@ def test_masks_are_shown(tiny, tmp_path):
         app, ["whatif", str(fresh), "--run", str(tiny.path.parent / "curated.parquet")]
     )
     assert "masked       0.0% -> 62.5% of the tokens of a response, on average" in shown.output
+
+
+def test_the_size_of_advantages_is_shown(tiny, tmp_path):
+    # Distances from the mean are 0.6, 0.4, 0.4, 0.6 in A and 0.9, 0.3, 0.3, 0.3 in C, whose
+    # deviations are 0.5888 and 0.6.
+    none = {"grpo_advantage_mapper": {"normalise": "none"}}
+    path = write_tiny(tmp_path, [*SAMPLING, *AFTER[:-1], none])
+    export = str(tiny.path.parent / "curated.parquet")
+    shown = CliRunner().invoke(app, ["whatif", str(path), "--run", export])
+    assert "size         mean |advantage| 0.800 -> 0.475" in shown.output
+
+
+def test_without_advantages_there_is_no_size(tiny, tmp_path):
+    path = write_tiny(tmp_path, [*SAMPLING, *AFTER[:3]])
+    run_tiny(tmp_path, [*SAMPLING, *AFTER[:3]])
+    shown = CliRunner().invoke(app, ["whatif", str(path)])
+    assert "variance     no advantages" in shown.output
+    assert "size " not in shown.output
 
 
 def test_other_samples_are_refused(tiny):
@@ -309,6 +327,38 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     assert {False} in of_group.values()
     assert {True, False} not in of_group.values()
     assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+GDPO = [
+    step
+    for step in AFTER
+    if step != "grpo_advantage_mapper" and "grpo_advantage_mapper" not in step
+]
+
+
+def test_a_weight_is_left_out_of_the_sum_and_of_gdpo(tiny):
+    weights = {"accuracy": 1.0, "format": 1.0}
+    gdpo = {"gdpo_advantage_mapper": {"weights": weights}}
+    steps = recipe_with(tiny, [*GDPO, gdpo]).steps
+    left_out = {each.left_out: each.steps for each in ablations(steps)}
+    changed = {
+        step.name: step.operator.weights
+        for step in left_out["weight format"]
+        if hasattr(step.operator, "weights")
+    }
+    assert changed == {
+        "reward_sum_mapper": {"accuracy": 1.0, "format": 0.0},
+        "gdpo_advantage_mapper": {"accuracy": 1.0, "format": 0.0},
+    }
+    assert list(left_out)[-2:] == ["weight accuracy", "weight format"]
+
+
+def test_weights_of_gdpo_are_left_out_where_no_sum_is_beside_it(tiny):
+    gdpo = {"gdpo_advantage_mapper": {"weights": {"accuracy": 1.0, "format": 1.0}}}
+    steps = [step for step in GDPO if "reward_sum_mapper" not in step]
+    found = ablations(recipe_with(tiny, [*steps, gdpo]).steps)
+    assert [each.left_out for each in found][-2:] == ["weight accuracy", "weight format"]
+    assert found[-1].steps[-1].operator.weights == {"accuracy": 1.0, "format": 0.0}
 
 
 def recipe_with(recipe, steps, folder=None):

@@ -86,7 +86,8 @@ def test_a_step_of_ours_after_theirs_is_checked_too(refused):
     process = [*RECORDED, SPACES, "text_length_filter", "pass_rate_filter"]
     assert refused(process, text_keys="response") == (
         "recipe.yaml, line 10, step 5 pass_rate_filter: column 'verdict' is missing; "
-        "llm_verify_mapper, math_verify_mapper or unit_test_mapper writes it: put that step before this one"
+        "llm_verify_mapper, math_verify_mapper, unit_test_mapper or reward_function_mapper with "
+        "correct_above writes it: put that step before this one"
     )
 
 

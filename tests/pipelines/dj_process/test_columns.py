@@ -141,7 +141,8 @@ def test_the_preflight_finds_what_our_steps_write(settings):
             [RECORDED, LENGTH, {"pass_rate_filter": {}}],
             {"text_keys": "response"},
             "step 3 pass_rate_filter: column 'verdict' is missing; llm_verify_mapper, "
-            "math_verify_mapper or unit_test_mapper writes it: put that step before this one",
+            "math_verify_mapper, unit_test_mapper or reward_function_mapper with correct_above "
+            "writes it: put that step before this one",
         ),
     ],
 )

@@ -292,6 +292,19 @@ def test_a_step_that_leaves_no_row_warns_and_the_run_goes_on():
     ]
 
 
+def test_a_condition_that_matches_no_row_is_named():
+    lines = []
+    sink = plugin.logger.add(lines.append, format="{level} {message}")
+    try:
+        run("group_size_filter", dataset(rollouts()), min=1, where={"prompt_id": "no such"})
+    finally:
+        plugin.logger.remove(sink)
+    (line,) = lines
+    n = rollouts().num_rows
+    begin = f"WARNING step 1 group_size_filter: `where` matches none of {n} rows: prompt_id is no"
+    assert line.startswith(begin)
+
+
 def test_the_fingerprint_tells_configs_apart():
     table = dataset(rollouts())
     marks = [run("pass_rate_filter", table, min=x)._fingerprint for x in (0.1, 0.1, 0.2)]

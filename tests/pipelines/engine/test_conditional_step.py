@@ -1,6 +1,7 @@
 """A step with `where:` is about the rows that match; all others pass as they are."""
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -15,16 +16,19 @@ from rejuice.operators import (
     DataError,
     ExactDeduplicator,
     FormatRewardMapper,
+    GdpoAdvantageMapper,
     GroupStatsMapper,
     GrpoAdvantageMapper,
     LengthFilter,
+    Mapper,
     Operator,
     OperatorError,
     RecordedRolloutMapper,
     ResumableOperator,
     RewardSumMapper,
 )
-from rejuice.operators.columns import NOT_APPLICABLE
+from rejuice.operators.check import check_operator
+from rejuice.operators.columns import NOT_APPLICABLE, component, component_columns
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.report import check_not_empty, retry_hints
@@ -204,6 +208,19 @@ def test_a_sum_skips_what_is_not_applicable(on_missing):
     assert parts["format"].tolist() == [0.2, 0.0, 0.2]
 
 
+class FlatMapper(Mapper):
+    """A component that is 0 in all of its rows."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return component_columns("flat")
+
+    def map(self, table):
+        return component("flat", np.zeros(table.num_rows))
+
+
 def test_a_sum_still_misses_what_is_missing():
     rows = table(
         [
@@ -211,9 +228,9 @@ def test_a_sum_still_misses_what_is_missing():
             {"prompt_id": "p", "source": "b", "response": "x"},
         ]
     )
-    total = RewardSumMapper(weights={"format": 1.0}, on_missing="drop_row")
-    found = run_in_memory([FormatRewardMapper(where=A), total], rows)
-    assert found["source"].to_pylist() == ["b"]
+    total = RewardSumMapper(weights={"format": 1.0, "flat": 1.0}, on_missing="drop_row")
+    found = run_in_memory([FormatRewardMapper(where=A), FlatMapper(where=B), total], rows)
+    assert found.select(["source", "reward"]).to_pylist() == [{"source": "b", "reward": 0.0}]
 
 
 def test_a_substitute_is_the_mean_of_rows_that_the_component_is_for():
@@ -223,9 +240,52 @@ def test_a_substitute_is_the_mean_of_rows_that_the_component_is_for():
             for source, text in [("a", RIGHT), ("a", None), ("b", RIGHT)]
         ]
     )
-    total = RewardSumMapper(weights={"format": 1.0}, on_missing="group_mean")
-    found = run_in_memory([FormatRewardMapper(where=A), total], rows)
+    total = RewardSumMapper(weights={"format": 1.0, "flat": 1.0}, on_missing="group_mean")
+    found = run_in_memory([FormatRewardMapper(where=A), FlatMapper(where=B), total], rows)
     assert found["reward"].to_pylist() == [0.1, 0.1, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("on_missing", "left"),
+    [("drop_row", [0, 2, 3]), ("drop_group", [3]), ("group_mean", [3])],
+)
+@pytest.mark.parametrize("kind", [RewardSumMapper, GdpoAdvantageMapper])
+def test_a_row_that_no_component_is_for_has_no_reward(kind, on_missing, left):
+    rows = table(
+        [
+            {"prompt_id": prompt, "source": source, "response": RIGHT, "row": at}
+            for at, (prompt, source) in enumerate(["pa", "pb", "pa", "qa", "qa"])
+        ]
+    )
+    step = kind(weights={"format": 1.0}, on_missing=on_missing)
+    graded = run_in_memory([FormatRewardMapper(where=A)], rows)
+    change = check_operator(step, graded)
+    reasons = change.reasons.to_pylist()
+    kept = [at for at in (0, 2, 3) if reasons[at] is None]
+    assert kept == left
+    assert {reason for reason in reasons if reason} == {"no_component"}
+    written = change.columns[step.writes()[0]]
+    assert written[1].as_py() is None
+    assert written[3].as_py() is not None
+
+
+def test_a_weight_of_0_is_a_component_all_the_same():
+    """A schedule that ends at 0, or an ablation, leaves no row without a reward."""
+    rows = responses("a", "b", reward_accuracy=1.0)
+    total = RewardSumMapper(weights={"format": 1.0, "accuracy": 0.0})
+    found = run_in_memory([FormatRewardMapper(where=A), total], rows)
+    assert found["reward"].to_pylist() == [0.1, 0.0]
+
+
+def test_a_row_that_no_component_is_for_ends_the_run_by_default():
+    message = (
+        "no reward component is for response 1 of prompt 'p': reward_format is for other rows; "
+        "correct the `where` of the steps that write them, add a component for such rows, or set "
+        "on_missing to drop_row or drop_group to go on without them"
+    )
+    total = RewardSumMapper(weights={"format": 1.0})
+    with pytest.raises(DataError, match=re.escape(message)):
+        run_in_memory([FormatRewardMapper(where=A), total], responses("a", "b"))
 
 
 def _run(recipe_file, process, rows, **head):

@@ -126,3 +126,19 @@ def line(columns):
         notes={},
         columns={**columns, "reward_s_missing": counts},
     )
+
+
+def masked(name, *chunks, kind=None):
+    found = merge([summarise({name: pa.array(chunk, kind)}) for chunk in chunks])
+    return found[name].get("masked") if name in found else None
+
+
+def test_the_share_of_tokens_that_weights_mask():
+    """A response is one, however many tokens it has; one without weights is none."""
+    assert masked("token_weight", [[0.0, 1.0], None, [0.5]], [[0.0] * 7]) == pytest.approx(0.5)
+    assert masked("token_weight", [[1.0, 0.5]]) == 0
+    assert masked("loss_weight", [0.0, 0.5, 1.0, None], [0.0]) == 0.5
+    assert masked("loss_weight", [None, None], kind=pa.float64()) is None
+    assert masked("token_weight", [[], None], kind=pa.list_(pa.float32())) is None
+    assert masked("token_weight", [["a"], ["b"]]) is None
+    assert masked("reward", [0.0, 1.0]) is None

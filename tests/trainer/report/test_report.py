@@ -62,6 +62,18 @@ def test_the_report_of_a_run_sums_its_steps_after_its_metrics(training_run, reju
     assert "14 of 24 answers left" in lines_of(out)
 
 
+def test_what_is_masked_and_what_conditions_match_is_added_up(tmp_path, rollouts, rejuice):
+    half = {"weight": 0, "where": {"verdict": "wrong_answer"}}
+    process = [*PROCESS, {"loss_weight_mapper": half}]
+    training_run = write_trained(tmp_path / "try", rollouts, (1, 2), process=process)
+    lines = lines_of(rejuice("report", training_run)[1])
+    # A has 2 wrong responses and C has 3; the first row of A, a right one, is dropped by training.
+    assert [line for line in lines if line.startswith("loss_weight_mapper")] == [
+        "loss_weight_mapper 16 16 0.00 applied to 10 of 16 rows"
+    ]
+    assert "masked 71.4% of the tokens of a response, on average" in lines
+
+
 def test_missing_rewards_have_their_reasons(tmp_path, rollouts, rejuice):
     *others, _, advantage = PROCESS
     weighted = {"weights": {"accuracy": 1.0, "format": 1.0}, "on_missing": "group_mean"}

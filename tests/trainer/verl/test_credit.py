@@ -46,6 +46,19 @@ def test_what_an_operator_wrote_is_what_trains_and_rewards_stay_rewards(stage):
     assert here.saved("curated")["advantage"].to_pylist() == [-2.5, 0.125, 7.0]
 
 
+def test_a_condition_that_matches_no_row_is_named_in_the_first_step(stage, capsys):
+    where = {"response": "nothing of this kind"}
+    here = stage([*GRADED, {"loss_weight_mapper": {"weight": 0, "where": where}}, PLAIN[-1]])
+    for number in (1, 2):
+        here.answer({2 * number: ["1", "0"], 2 * number + 1: ["1", "0"]})
+        here.sample(number, 2)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "`where`" in line]
+    assert lines == [
+        "step 1: warning: loss_weight_mapper: `where` matches none of 4 rows: response is nothing "
+        "of this kind in no row, but 1 2, 0 2"
+    ]
+
+
 def test_an_advantage_that_is_not_finite_does_not_train(stage):
     here = stage(OWN)
     here.answer(

@@ -9,6 +9,11 @@ function tile(value, label, whole = 0, title = "") {
   return make("div", { class: "tile", title }, make("b", { text: shown(value, "count") }), share, make("div", { text: label }));
 }
 
+function maskedTile(share) {
+  return make("div", { class: "tile", title: "The mean over the rows that are kept: these tokens do not train." },
+    make("b", { text: shown(share, "share") }), make("div", { text: "of a response's tokens masked" }));
+}
+
 const NOT_ON_FILE = "Not known: the rows that were dropped are not on file.";
 
 /** Rows as they were sampled, those that later steps added, and those that are kept; or those that are left. */
@@ -21,7 +26,7 @@ function rowTiles({ rows, figures: { sampled } }, { fate }) {
 }
 
 function overviewSection({ head, columns }) {
-  const { groups, funnel } = head.figures;
+  const { groups, funnel, masked } = head.figures;
   const tiles = make("div", { class: "tiles" },
     ...rowTiles(head, columns),
     tile(groups.groups, "groups with responses"),
@@ -29,7 +34,8 @@ function overviewSection({ head, columns }) {
     tile(groups.mixed, "groups mixed", groups.groups),
     tile(groups.all_wrong, "groups all wrong", groups.groups),
     groups.ungraded ? tile(groups.ungraded, "groups not graded", groups.groups) : null,
-    tile(groups.without_signal, "groups without signal", groups.groups, groups.without_signal === null ? NOT_ON_FILE : ""));
+    tile(groups.without_signal, "groups without signal", groups.groups, groups.without_signal === null ? NOT_ON_FILE : ""),
+    masked ? maskedTile(masked) : null);
   const rates = histogramPanel("Pass rates", "Groups by the share of right responses among the graded.",
     groups.pass_rates, "pass rate", "share", "groups");
   return section("overview", "Overview", tiles, ...panelGrid(funnelPanel(funnel), rates), sourcesPanel(head.figures.sources));
@@ -49,9 +55,14 @@ function sourcesPanel(sources) {
   return panel;
 }
 
+/** Of a step with a condition, how many rows it is about. */
+function appliedTo({ matched, rows_in: rows }) {
+  return matched === null || matched === undefined ? "" : ` (${shown(matched, "count")} of ${shown(rows, "count")} rows)`;
+}
+
 function funnelPanel(funnel) {
   const reasons = [...new Set(funnel.flatMap(({ dropped }) => Object.keys(dropped)))];
-  const names = funnel.map(({ step }, at) => `${at + 1} ${step}`);
+  const names = funnel.map((each, at) => `${at + 1} ${each.step}${appliedTo(each)}`);
   const series = [{ name: "rows out", values: funnel.map(({ rows_out: n }) => n) },
     ...reasons.map((name) => ({ name, values: funnel.map(({ dropped }) => dropped[name] || 0) }))];
   if (!reasons.length && new Set(series[0].values).size < 2) {

@@ -68,6 +68,20 @@ def tags(browser):
     )
 
 
+def test_what_is_masked_and_what_a_condition_is_about_is_shown(page, tmp_path):
+    overview = "document.getElementById('overview').textContent"
+    assert "masked" not in page.run(f"return {overview}")
+    data = page_fixture.page_data(hostile=False)
+    only = data.sets[0]
+    funnel = [{**only.figures["funnel"][0], "matched": 5}, *only.figures["funnel"][1:]]
+    figures = {**only.figures, "masked": 0.25, "funnel": funnel}
+    build_page(data._replace(sets=(only._replace(figures=figures),)), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert "25.0%of a response's tokens masked" in page.run(f"return {overview}")
+    names = "document.querySelector('#overview .plot[aria-label=Funnel]').traces[0].y[0]"
+    assert page.run(f"return {names}") == "1 math_verify_mapper (5 of 12 rows)"
+
+
 def test_nothing_is_loaded_and_nothing_is_logged(page, pages):
     show_all(page)
     assert page.console() == []

@@ -1,0 +1,144 @@
+"""How many rows the `where` of a step matches, and why where it is none.
+
+    part ──MatchLog.of──> rows, rows that match; if none: what the columns have ──merge──> all parts
+
+A value that is mistyped matches no row, and leaves a task without what the step would write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...operators import Operator
+from ...operators.columns import RIGHT, WRONG, at_path, columns_of, is_text
+from ...operators.condition import Wanted, described, matches
+from ...operators.errors import shortened, suggest
+from .conditional_step import matching_rows
+from .frame import Frame
+
+_MOST_KEPT, _MOST_SHOWN = 1000, 5
+_KNOWN: dict[str, set[str]] = {
+    "finish_reason": {"stop", "length"},
+    "verdict": {RIGHT, *WRONG, "timeout", "verifier_error"},
+    "task": {"generate", "verify"},
+}
+"""Values that are right, and may well occur in no row: no response was cut off, say."""
+
+
+@dataclass
+class _PathLog:
+    """A column of a condition, in parts in which no row matches."""
+
+    wanted: Wanted
+    matched: int = 0  # rows whose value is wanted
+    counts: Counter[str] = field(default_factory=Counter)  # of texts, true and false, and nulls
+    low: float = math.inf
+    high: float = -math.inf
+
+    @classmethod
+    def of(cls, path: str, wanted: Wanted, table: pa.Table) -> _PathLog:
+        values = at_path(table, path)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        found = cls(wanted, int(matches({path: wanted}, table).sum()))
+        if values.null_count:
+            found.counts["null"] = values.null_count
+        values = values.drop_null()
+        if is_text(values.type) or pa.types.is_boolean(values.type):
+            counts = values.cast(pa.string()).value_counts().to_pylist()
+            kept = Counter({shortened(each["values"]): each["counts"] for each in counts})
+            found.counts.update(dict(kept.most_common(_MOST_KEPT)))
+        elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+            number_N = np.asarray(values.cast(pa.float64(), safe=False))
+            number_N = number_N[np.isfinite(number_N)]
+            found.low = float(number_N.min(initial=math.inf))
+            found.high = float(number_N.max(initial=-math.inf))
+        return found
+
+    def merge(self, other: _PathLog) -> None:
+        self.matched += other.matched
+        self.counts.update(other.counts)
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+    def text(self, path: str) -> str:
+        """`data_source is gsm8kk in no row, but gsm8k 8; did you mean 'gsm8k'?`."""
+        range_ = [] if self.low > self.high else [f"from {self.low:g} to {self.high:g}"]
+        shown = [f"{value} {n:,}" for value, n in self.counts.most_common(_MOST_SHOWN)]
+        more = len(self.counts) - len(shown)
+        others = [f"{more:,} other values"] if more else []
+        there = ", ".join([*range_, *shown, *others])
+        near = next(filter(None, (suggest(each, self.counts) for each in self._texts())), "")
+        found = f"{described({path: self.wanted})} in no row"
+        return "; ".join(filter(None, (f"{found}, but {there}" if there else found, near)))
+
+    def is_known(self, path: str) -> bool:
+        """Whether the value is one that the column may have, but need not."""
+        texts = [*self._texts()]
+        return bool(texts) and _KNOWN.get(path, set()) >= {*texts}
+
+    def _texts(self) -> Iterator[str]:
+        wanted: Any = self.wanted
+        for value in wanted if isinstance(wanted, list | tuple) else [wanted]:
+            if isinstance(value, str):
+                yield value
+
+
+@dataclass
+class MatchLog:
+    """What the condition of a step matches.
+
+    Attributes:
+        rows: before the step.
+        matched: those that match.
+    """
+
+    rows: int = 0
+    matched: int = 0
+    _paths: dict[str, _PathLog] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, operator: Operator, frame: Frame) -> MatchLog | None:
+        """Return what the condition of an operator matches; None: it has none, or lacks columns."""
+        names = columns_of(operator.where or (), frame.column_names)
+        if operator.where is None or not {*names} <= {*frame.column_names}:
+            return None
+        found = cls(frame.num_rows, len(matching_rows(operator, frame)))
+        if found.rows and not found.matched:
+            table = frame.select(names)
+            found._paths = {
+                path: _PathLog.of(path, wanted, table) for path, wanted in operator.where.items()
+            }
+        return found
+
+    def merge(self, other: MatchLog) -> None:
+        """Add another part."""
+        self.rows += other.rows
+        self.matched += other.matched
+        for path, each in other._paths.items():
+            if path in self._paths:
+                self._paths[path].merge(each)
+            else:
+                self._paths[path] = each
+
+    def why_none(self) -> str:
+        """Return why no row matches; empty where one does, or where that is nothing unusual.
+
+        Example:
+            >>> log.why_none()
+            "`where` matches none of 8 rows: source is x in no row, but a 8"
+        """
+        if self.matched or not self.rows:
+            return ""
+        nowhere = {path: each for path, each in self._paths.items() if not each.matched}
+        named = [each.text(path) for path, each in nowhere.items() if not each.is_known(path)]
+        if nowhere and not named:
+            return ""
+        why = "; ".join(named) or "some match each of its columns, but none all of them"
+        return f"`where` matches none of {self.rows:,} rows: {why}"

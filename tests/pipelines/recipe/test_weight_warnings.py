@@ -1,0 +1,82 @@
+"""Weights of GDPO that are not those of the sum beside it."""
+
+import pytest
+from command import runner
+
+from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.steps import weight_warnings
+
+ROWS = [{"prompt_id": "p", "response": text, "task": "generate", "source": "a"} for text in "xy"]
+GRADED = ["format_reward_mapper", {"length_reward_mapper": {"style": "shorter"}}]
+BOTH = {"format": 1.0, "length": 0.5}
+
+
+@pytest.fixture
+def warned(recipe_file):
+    def lines(*steps):
+        recipe = load(recipe_file([*GRADED, *steps], ROWS))
+        return weight_warnings(recipe.steps, lambda step: f"step {step.number} {step.name}")
+
+    return lines
+
+
+def total(weights=BOTH, **fields):
+    return {"reward_sum_mapper": {"weights": weights, **fields}}
+
+
+def gdpo(weights=BOTH, **fields):
+    return {"gdpo_advantage_mapper": {"weights": weights, **fields}}
+
+
+def test_the_same_weights_are_not_named(warned):
+    assert warned(total(), gdpo()) == []
+    assert warned(gdpo()) == []
+    assert warned(total(), "grpo_advantage_mapper") == []
+
+
+@pytest.mark.parametrize(
+    ("own", "differ"),
+    [
+        (gdpo({"format": 1.0, "length": 2.0}), "length 2, not 0.5"),
+        (gdpo({"format": 1.0}), "length none, not 0.5"),
+        (gdpo({**BOTH, "other": 1.0}), "other 1, not none"),
+        (gdpo(gates={"format": "only_correct"}), "format 1 (only_correct), not 1"),
+    ],
+)
+def test_what_differs_is_named(warned, own, differ):
+    (line,) = warned(total(), own)
+    assert line == (
+        "step 4 gdpo_advantage_mapper: the weights are not those of step 3 reward_sum_mapper "
+        f"({differ}), so that `reward`, which filters and figures take, is not what trains; give "
+        "both the same, unless that is meant"
+    )
+
+
+def test_a_schedule_is_named(warned):
+    (line,) = warned(total({**BOTH, "length": {"from": 0.5, "to": 0.0}}), gdpo())
+    assert "(length 0.5, not 0.5 to 0)" in line
+
+
+def test_the_sum_of_other_rows_is_not_compared(warned):
+    sums = (
+        total({"format": 3.0}, task="generate"),
+        total({"length": 3.0}, task="verify"),
+    )
+    assert warned(*sums, gdpo({"format": 3.0}, where={"task": "generate"})) == []
+    assert warned(*sums, gdpo({"length": 3.0}, where={"task": "verify"})) == []
+    assert len(warned(*sums, gdpo({"format": 4.0}, where={"task": "generate"}))) == 1
+    apart = total({"format": 3.0}, where={"source": "a"})
+    assert warned(apart, gdpo({"format": 4.0}, where={"source": "b"})) == []
+
+
+def test_check_and_run_print_it_once(recipe_file, monkeypatch, capsys, tmp_path):
+    rejuice = runner(monkeypatch, capsys, tmp_path)
+    path = recipe_file([*GRADED[:1], total({"format": 1.0}), gdpo({"format": 2.0})], ROWS)
+    recipe = load(path)
+    (line,) = weight_warnings(recipe.steps, recipe.where)
+    expected = f"rejuice: warning: {line}\n".replace(f"{tmp_path}/", "")
+    assert rejuice("check", path)[2] == expected
+    code, _, err = rejuice("run", path)
+    assert (code, err.count(expected)) == (0, 1)
+    whatif = rejuice("whatif", path, "--gdpo_advantage_mapper.weights.format", "3")
+    assert (whatif[0], whatif[2].count("(format 3, not 1)")) == (0, 1)
