@@ -51,7 +51,7 @@ class ColumnFigures(TypedDict, total=False):
     min: float
     max: float
     masked: float
-    """For a weight: the share of a response's tokens that it masks, mean over rows that have one."""
+    """For a weight: the share of a response's tokens that it masks, mean over rows with one."""
 
 
 class StepReport(BaseModel):
