@@ -39,13 +39,8 @@ def response_figures(
     curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
     """Return the figures of responses, for the loggers."""
-    table, found = curated.table, dict[str, float]()
-    written = {name for step in steps for name in step.operator.writes()}
-    for name in sorted(written & set(table.column_names)):
-        if name == "reward" or (name.startswith("reward_") and not name.endswith("_missing")):
-            mean = pc.mean(table[name]).as_py()
-            if mean is not None:
-                found[name] = mean
+    table, values = curated.table, values_table(rollouts, steps, curated.written)
+    found = _mean_rewards(values)
     # Failures to grade are neither right nor wrong.
     if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
         found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
@@ -62,16 +57,30 @@ def response_figures(
         found[f"dropped/{count['values']}"] = count["counts"]
     found.update(missing_figures(rollouts, steps, curated.written))
     found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
-    return found | source_figures(rollouts, steps, curated.written)
+    return found | source_figures(rollouts, values)
 
 
-def source_figures(
-    rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
-) -> dict[str, float]:
+def _mean_rewards(values: pa.Table) -> dict[str, float]:
+    """Return the mean of the reward and of each component, over the responses that have one."""
+    found = dict[str, float]()
+    for name in sorted(values.column_names):
+        if name == "reward" or (name.startswith(_REWARD) and not name.endswith(_MISSING)):
+            reward_N = numbers(values, name)
+            reward_N = reward_N[np.isfinite(reward_N)]
+            if len(reward_N):
+                found[name] = float(reward_N.mean())
+    return found
+
+
+def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
     """Return `source/NAME/pass_rate` and `source/NAME/reward` of each `data_source` of the prompts.
 
     They are those of the responses as sampled, as far as they were graded and have a reward. There
     are none where the prompts have no such column, or not some few values in it.
+
+    Args:
+        rollouts: all responses of a step.
+        values: what the steps wrote to them, as of `values_table`.
     """
     if "data_source" not in rollouts.column_names or not is_text(rollouts["data_source"].type):
         return {}
@@ -79,18 +88,14 @@ def source_figures(
     names = sorted(pc.unique(sources).drop_null().to_pylist())
     if not MOST_SOURCES >= len(names) > 1:
         return {}
-    values = values_table(rollouts, steps, written)
     for name in names:
         own = values.filter(pc.equal(sources, name))
         if "verdict" in own.column_names:
             right_N, wrong_N = right_and_wrong(own["verdict"])
             if graded := int(right_N.sum() + wrong_N.sum()):
                 found[f"source/{name}/pass_rate"] = int(right_N.sum()) / graded
-        if "reward" in own.column_names:
-            reward_N = numbers(own, "reward")
-            reward_N = reward_N[np.isfinite(reward_N)]
-            if len(reward_N):
-                found[f"source/{name}/reward"] = float(reward_N.mean())
+        if (mean := _mean_rewards(own).get("reward")) is not None:
+            found[f"source/{name}/reward"] = mean
     return found
 
 

@@ -716,6 +716,14 @@ def test_nothing_is_kept_if_nothing_is_to_be_kept(stage):
     assert not (stage.run.folder / "steps").exists()
 
 
+def test_the_mean_reward_is_that_of_what_was_sampled(stage):
+    stage = stage([*PLAIN[:2], {"reward_std_filter": None}, PLAIN[2]])
+    stage.answer({0: ["1", "0", "0"], 1: ["0", "0", "0"], 2: ["0", "0", "0"]})
+    _, figures = stage.sample(1, 3)
+    assert figures["rejuice/rows_trained"] == 3
+    assert figures["rejuice/reward"] == figures["rejuice/pass_rate"] == pytest.approx(1 / 9)
+
+
 def test_figures_are_those_of_the_rows(stage):
     stage = stage(PLAIN)
     stage.answer({0: ["1", "0", "0"], 1: ["0", "0", "0"], 2: ["1", "1", "0.5"]})

@@ -6,7 +6,7 @@ import pytest
 from rejuice.operators import MathVerifyMapper, RewardSumMapper
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.verl.curation import continued, curate
+from rejuice.trainer.verl.curation import continued, curate, values_table
 from rejuice.trainer.verl.figures import missing_figures, response_figures, source_figures
 
 A, B = {"data_source": "a"}, {"data_source": "b"}
@@ -75,6 +75,7 @@ def test_a_condition_that_matches_no_row_is_named():
 def test_without_some_few_sources_there_are_no_figures(sources):
     rows = rollouts([(f"p{n}", source, RIGHT) for n, source in enumerate(sources)])
     curated = curate(STEPS[:1], rows)
-    assert source_figures(rows, STEPS[:1], curated.written) == {}
+    values = values_table(rows, STEPS[:1], curated.written)
+    assert source_figures(rows, values) == {}
     without = rows.drop_columns(["data_source"])
-    assert source_figures(without, (), ()) == {}
+    assert source_figures(without, values) == {}
