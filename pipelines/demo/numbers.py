@@ -7,6 +7,7 @@ the worded problems of `problems.py`.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -42,15 +43,21 @@ def number_question(seed: int, split: Split, i: int, levels: Sequence[int]) -> N
 
     Example:
         >>> number_question(0, "train", 1, levels=(4,)).question
-        'What is 71 - 14 + 85?'
+        'What is 40 + 38 - 14?'
     """
     check_asked(split, levels)
     rng = seeded(seed, split, i)
     level = pick(rng, levels)
     while True:
         made = _comparison(rng) if level == 1 else _sum(rng, *_SUMS[level])
-        if made and split_of(made[0], ()) == split:
+        if made and _split(made[0]) == split:
             return NumberQuestion(*made, level)
+
+
+def _split(question: str) -> Split:
+    """Return the split of a question; `3 + 4` and `4 + 3`, larger or smaller, are in the same."""
+    numbers = sorted(map(int, re.findall(r"\d+", question)))
+    return split_of("".join(sorted(set(question) & {"+", "-"})), numbers)
 
 
 def _comparison(rng: random.Random) -> tuple[str, str]:
@@ -76,6 +83,8 @@ def number_questions(
     seed: int, split: Split, n: int, levels: Sequence[int] = (1, 2, 3)
 ) -> Iterator[NumberQuestion]:
     """Yield the first `n` questions of a split that differ; no two splits share one.
+
+    Nor do they share one with its numbers in another order.
 
     Raises:
         RejuiceError: there are fewer.

@@ -49,8 +49,15 @@ def test_no_two_splits_share_a_question_and_none_comes_twice():
     found = {split: [each.question for each in number_questions(0, split, 900)] for split in SPLITS}
     flat = [each for of_split in found.values() for each in of_split]
     assert len(set(flat)) == 2_700
+    for split in SPLITS:  # Nor one with its numbers in another order.
+        swapped = {_swapped(each) for each in found[split]}
+        assert not any(swapped & set(found[each]) for each in SPLITS if each != split)
     other = {each.question for each in number_questions(1, "train", 900)}
     assert len(other & set(found["train"])) < 400  # of a level there are few
+
+
+def _swapped(question):
+    return re.sub(r"(\d+)( \+ | or )(\d+)", r"\3\2\1", question)
 
 
 def test_a_file_has_what_its_first_rows_say(tmp_path):
