@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,7 +33,7 @@ from rejuice.operators.verifier import verify_batch
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
 _RECIPES = _ROOT / "recipes" / "small_model"
-SYSTEMS = {
+SYSTEMS: dict[str, list[str]] = {
     "grpo": [],
     "diversity": [],
     "self_verify": [],
@@ -196,6 +197,12 @@ def train_trl(folder: Path, policy: str, seed: int, steps: int, rows: int) -> No
     ).train()
 
 
+def _is_finished(folder: Path, steps: int) -> bool:
+    log = folder / "log.jsonl"
+    lines = log.read_text("utf-8").splitlines() if log.exists() else []
+    return any("right" in line and line["step"] == steps for line in map(json.loads, lines))
+
+
 def trl_curves(runs: Path) -> None:
     """Print TRL's held-out accuracy and seconds."""
     for log in sorted(runs.glob("trl-*/log.jsonl")):
@@ -223,7 +230,8 @@ def main() -> None:
     for seed in range(0 if given.table else given.seeds):
         if given.trl:
             folder = given.runs / f"trl-{seed}"
-            if not folder.exists():
+            if not _is_finished(folder, given.steps):
+                shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
                 train_trl(folder, given.policy, seed, given.steps, given.rows)
             continue

@@ -30,8 +30,8 @@ class MathVerifyMapper(Mapper):
     - `no_response`: the response is null, for example because it is not sampled yet; the verdict
       is null. An empty response is graded, as `no_answer`.
 
-    Without `worked_out`, the notes count the `right` answers and how many of them are
-    `not_worked_out`: a policy that is rewarded for those may learn to repeat the question.
+    Without `worked_out`, the notes count the right answers that are `not_worked_out`: a policy that
+    is rewarded for those may learn to repeat the question.
     """
 
     timeout: float = Field(5.0, gt=0)
@@ -131,7 +131,7 @@ class MathVerifyMapper(Mapper):
             for answer, reference in pairs
             if answer
         )
-        return {"right": len(answers), "not_worked_out": found} if found else {}
+        return {"not_worked_out": found} if found else {}
 
 
 def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:

@@ -263,7 +263,7 @@ class RewardSumMapper(Operator):
         if not lacking_N.any():
             return SummedComponent(value_N, counts_N, lacking_N, 0)
         if self.on_missing == "fail":
-            raise _missing(table, groups, name, int(np.flatnonzero(lacking_N)[0]))
+            raise _missing(table, groups, name, lacking_N, summed_N)
         if self.on_missing != "group_mean":
             return SummedComponent(value_N, counts_N, lacking_N, 0)
         mean_N = groups.mean(value_N, counts_N & present_N)[groups.codes_N]
@@ -307,23 +307,23 @@ def _rewards(table: pa.Table) -> pa.Array:
     return flat(table["reward"]).cast(pa.float64(), safe=False)
 
 
-def _missing(table: pa.Table, groups: Groups, name: str, row: int) -> DataError:
+def _missing(
+    table: pa.Table, groups: Groups, name: str, lacking_N: Array, summed_N: Array
+) -> DataError:
     column, reason_column = component_columns(name)
+    row = int(np.flatnonzero(lacking_N)[0])
     there = reason_column in table.column_names
     reason = table[reason_column][row].as_py() if there else None
     prompt = table["prompt_id"][row].as_py()
     detail = reason or ("no reason given" if table[column][row].as_py() is None else "not finite")
-    alike = table.filter(pc.equal(table[reason_column], reason)).num_rows if reason else 0
-    if alike == table.num_rows > 1:  # No row is at fault, and to leave some out would not help.
-        return DataError(
-            f"{column} is missing for all {table.num_rows:,} responses ({detail})",
-            f"the step that writes {column} gave none of them one: look there first",
-        )
     index = int(groups.position()[row])
-    return DataError(
-        f"{column} is missing ({detail}) for response {index} of prompt '{prompt}'",
-        "set on_missing to drop_row, drop_group or group_mean to go on without it",
-    )
+    found = f"{column} is missing ({detail}) for response {index} of prompt '{prompt}'"
+    right = "set on_missing to drop_row, drop_group or group_mean to go on without it"
+    prompts = len(np.unique(groups.codes_N[summed_N]))
+    if prompts > 1 and lacking_N[summed_N].all():  # No row is at fault.
+        found += f", and for all others of {prompts:,} prompts"
+        right = f"look first at the step that writes {column}, or {right}"
+    return DataError(found, right)
 
 
 def _none_applies(table: pa.Table, names: Sequence[str], row: int) -> DataError:

@@ -33,7 +33,7 @@ from ..engine.frame import Frame
 from ..engine.plan import operator_key
 from ..engine.steps import AppliedStep, StepResult, iterate_steps, run_step
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, credit_step, sum_beside
+from ..recipe.steps import Step, credit_step
 from .comparison import (
     KINDS,
     UNKNOWN,
@@ -287,25 +287,10 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
     for at, step in enumerate(steps):
         rest = (*steps[:at], *steps[at + 1 :])
         found.append(Ablation(step.name, rest, _needed_by(step, steps[at + 1 :])))
-    for group in _weighing(steps):
-        names = dict.fromkeys(name for at in group for name in _weights(steps[at].operator))
-        if len(names) > 1:
-            found += [Ablation(f"weight {name}", _unweighted(steps, group, name)) for name in names]
+    weights = [_weights(step.operator) for step in steps]
+    for name in dict.fromkeys(name for each in weights if len(each) > 1 for name in each):
+        found.append(Ablation(f"weight {name}", tuple(_unweighted(step, name) for step in steps)))
     return found
-
-
-def _weighing(steps: Sequence[Step]) -> Iterator[list[int]]:
-    """Yield the places of steps that weigh the components of the same rows."""
-    beside = {
-        at: sum_beside(steps, at)
-        for at, step in enumerate(steps)
-        if isinstance(step.operator, GdpoAdvantageMapper)
-    }
-    for at, step in enumerate(steps):
-        if isinstance(step.operator, RewardSumMapper):
-            yield [at, *(own for own, place in beside.items() if place == at)]
-        elif at in beside and beside[at] is None:
-            yield [at]
 
 
 def _weights(operator: Operator) -> Mapping[str, Weight]:
@@ -314,17 +299,13 @@ def _weights(operator: Operator) -> Mapping[str, Weight]:
     return {}
 
 
-def _unweighted(steps: Sequence[Step], places: Sequence[int], name: str) -> tuple[Step, ...]:
-    """Return steps of which some leave a component out."""
-    found = list(steps)
-    for at in places:
-        operator = steps[at].operator
-        if name in _weights(operator):
-            weights = {**_weights(operator), name: 0.0}
-            found[at] = steps[at]._replace(
-                operator=operator.model_copy(update={"weights": weights})
-            )
-    return tuple(found)
+def _unweighted(step: Step, name: str) -> Step:
+    """Return a step that leaves a component out, if it weighs it beside others."""
+    weights = _weights(step.operator)
+    if name not in weights or len(weights) < 2:
+        return step
+    update = {"weights": {**weights, name: 0.0}}
+    return step._replace(operator=step.operator.model_copy(update=update))
 
 
 def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResult]:

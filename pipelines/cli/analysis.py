@@ -345,7 +345,8 @@ def whatif(
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
     )
-    for line in weight_warnings(other.steps, other.where):
+    together = other.in_training() if stored.kind == "training run" else other.offline()
+    for line in weight_warnings(together.steps, other.where):
         warn(line)
     found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
     if rows is not None:

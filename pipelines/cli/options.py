@@ -152,7 +152,8 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
     from ..recipe.steps import weight_warnings
 
     of_groups = group_warnings(recipe, columns, training=training)
-    for line in (*weight_warnings(recipe.steps, recipe.where), *of_groups):
+    together = recipe.in_training() if training else recipe.offline()
+    for line in (*weight_warnings(together.steps, recipe.where), *of_groups):
         warn(line)
 
 

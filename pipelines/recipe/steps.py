@@ -467,48 +467,47 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
 # GDPO weighs the components by itself, and `reward` stays the sum: two steps have the weights.
 
 
-def sum_beside(steps: Sequence[Step], at: int) -> int | None:
-    """Return the place of the sum of the rows that a `gdpo_advantage_mapper` is about.
-
-    The last one before it of which a row may be one of its rows; None: there is none.
-
-    Args:
-        steps: those of a recipe.
-        at: the place of the `gdpo_advantage_mapper`.
-    """
+def _sums_beside(steps: Sequence[Step], at: int) -> list[Step]:
+    """Return the sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
     own = steps[at].operator.where
-    for place in range(at - 1, -1, -1):
-        operator = steps[place].operator
+    found = list[Step]()
+    for step in steps[:at]:
+        operator = step.operator
         if isinstance(operator, RewardSumMapper):
             of_task = {} if operator.task is None else {"task": operator.task}
             if not exclude_each_other({**(operator.where or {}), **of_task}, own):
-                return place
-    return None
+                found.append(step)
+    return found
 
 
 def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
-    """Return a line for each step whose weights or gates are not those of the sum beside it.
+    """Return a line for each step whose weights or gates are not those of the sums beside it.
 
     Args:
-        steps: those of a recipe.
+        steps: those that run together.
         where: what a line about a step begins with, as `Recipe.where` says it.
     """
     lines = list[str]()
     for at, step in enumerate(steps):
-        place = sum_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else None
-        if place is None:
+        sums = _sums_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else []
+        if not sums:
             continue
-        own, other = (_weighed(each.operator) for each in (step, steps[place]))
-        names = [n for n in dict.fromkeys([*own, *other]) if own.get(n) != other.get(n)]
-        if names:
-            differ = ", ".join(
-                f"{n} {own.get(n, 'none')}, not {other.get(n, 'none')}" for n in names
-            )
-            total = f"step {steps[place].number} {steps[place].name}"
+        own = _weighed(step.operator)
+        others = dict[str, set[str]]()
+        for each in sums:
+            for name, words in _weighed(each.operator).items():
+                others.setdefault(name, set()).add(words)
+        differ = [
+            f"{name} {own.get(name, 'none')}, not {' or '.join(sorted(others.get(name, {'none'})))}"
+            for name in dict.fromkeys([*own, *others])
+            if others.get(name) != {own.get(name)}
+        ]
+        if differ:
+            total = " and ".join(f"{each.number} {each.name}" for each in sums)
             lines.append(
-                f"{where(step)}: the weights are not those of {total} ({differ}), so that "
-                "`reward`, which filters and figures take, is not what trains; give both the same, "
-                "unless that is meant"
+                f"{where(step)}: the weights are not those of step {total} ({', '.join(differ)}), "
+                "so that `reward`, which filters and figures take, is not what trains; give both "
+                "the same, unless that is meant"
             )
     return lines
 

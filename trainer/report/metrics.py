@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +20,6 @@ _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
 _MISSING = re.compile(r"rejuice/(?:verify/)?missing/.+/scorer_[^/]*")
 _REWARD = "rejuice/reward"
-_VERIFIED = re.compile(r"rejuice/note/math_verify_mapper[^/]*/(right|not_worked_out)")
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
@@ -89,11 +87,7 @@ class Point(NamedTuple):
 
         None: there is none, or `math_verify_mapper` asks for numbers.
         """
-        counts = Counter[str]()
-        for name, value in self.figures.items():
-            if match := _VERIFIED.fullmatch(name):
-                counts[match[1]] += int(value)
-        return counts["not_worked_out"] / counts["right"] if counts["right"] else None
+        return self.get("rejuice/not_worked_out")
 
     @property
     def without_signal(self) -> float | None:

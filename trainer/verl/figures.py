@@ -17,7 +17,15 @@ import pyarrow.parquet as pq
 
 from ...operators.agents.trajectory import FAILURES, TOOL
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, RIGHT, WRONG, is_text, numbers, right_and_wrong
+from ...operators.columns import (
+    NOT_APPLICABLE,
+    RIGHT,
+    WRONG,
+    flat,
+    is_text,
+    numbers,
+    right_and_wrong,
+)
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.judgements import same_text
@@ -40,10 +48,19 @@ def response_figures(
 ) -> dict[str, float]:
     """Return the figures of responses, for the loggers."""
     table, values = curated.table, values_table(rollouts, steps, curated.written)
-    found = _mean_rewards(values)
+    found = dict[str, float]()
+    for name in sorted({name for step in steps for name in step.operator.writes()}):
+        if name == "reward" or (name.startswith(_REWARD) and not name.endswith(_MISSING)):
+            # After a step that makes rows, only what is left has a reward.
+            mean = _mean(values if name in values.column_names else table, name)
+            if mean is not None:
+                found[name] = mean
     # Failures to grade are neither right nor wrong.
     if graded := sum(curated.verdicts.get(verdict, 0) for verdict in (RIGHT, *WRONG)):
         found["pass_rate"] = curated.verdicts.get(RIGHT, 0) / graded
+    formulas = sum(n for name, n in curated.notes.items() if name.endswith("/not_worked_out"))
+    if formulas and curated.verdicts.get(RIGHT, 0):
+        found["not_worked_out"] = formulas / curated.verdicts[RIGHT]
     if curated.verdicts and table.num_rows:
         right_N, wrong_N = right_and_wrong(table["verdict"])
         groups = Groups.of(table)
@@ -60,16 +77,13 @@ def response_figures(
     return found | source_figures(rollouts, values)
 
 
-def _mean_rewards(values: pa.Table) -> dict[str, float]:
-    """Return the mean of the reward and of each component, over the responses that have one."""
-    found = dict[str, float]()
-    for name in sorted(values.column_names):
-        if name == "reward" or (name.startswith(_REWARD) and not name.endswith(_MISSING)):
-            reward_N = numbers(values, name)
-            reward_N = reward_N[np.isfinite(reward_N)]
-            if len(reward_N):
-                found[name] = float(reward_N.mean())
-    return found
+def _mean(table: pa.Table, name: str) -> float | None:
+    """Return the mean of a column of numbers, or of true and false, over the rows that have one."""
+    if name not in table.column_names:
+        return None
+    value_N = np.asarray(flat(table[name]).cast(pa.float64(), safe=False))
+    value_N = value_N[np.isfinite(value_N)]
+    return float(value_N.mean()) if len(value_N) else None
 
 
 def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
@@ -94,7 +108,7 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
             right_N, wrong_N = right_and_wrong(own["verdict"])
             if graded := int(right_N.sum() + wrong_N.sum()):
                 found[f"source/{name}/pass_rate"] = int(right_N.sum()) / graded
-        if (mean := _mean_rewards(own).get("reward")) is not None:
+        if (mean := _mean(own, "reward")) is not None:
             found[f"source/{name}/reward"] = mean
     return found
 

@@ -137,6 +137,6 @@ def test_right_answers_that_are_formulas_are_counted():
     rows = table(
         ("It is 3.", "3"), ("That is 1 + 2.", "3"), ("Who knows.", "3"), ("11", "11 or 13")
     )
-    assert MathVerifyMapper().apply(rows).notes == {"right": 3, "not_worked_out": 1}
+    assert MathVerifyMapper().apply(rows).notes == {"not_worked_out": 1}
     assert MathVerifyMapper(worked_out=True).apply(rows).notes == {}
     assert MathVerifyMapper().apply(rows.slice(2)).notes == {}

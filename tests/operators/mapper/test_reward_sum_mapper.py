@@ -143,8 +143,9 @@ def test_a_component_that_no_response_has_is_the_matter_of_its_own_step():
     with pytest.raises(DataError) as error:
         RewardSumMapper(weights={"quality": 1}).apply(rows)
     assert str(error.value) == (
-        "reward_quality is missing for all 3 responses (judge_timeout); "
-        "the step that writes reward_quality gave none of them one: look there first"
+        "reward_quality is missing (judge_timeout) for response 0 of prompt 'a', and for all others "
+        "of 2 prompts; look first at the step that writes reward_quality, or set on_missing to "
+        "drop_row, drop_group or group_mean to go on without it"
     )
 
 

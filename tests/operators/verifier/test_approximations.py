@@ -20,6 +20,10 @@ def test_exact_then_approximate() -> None:
         (r"41 + x \approx 42", "42", False),
         (r"17 - 14 \approx -2.5", "3", False),  # two answers
         (r"17 - 14 \approx 3", "3", True),
+        (r"16.98 \approx 17", "17", True),
+        (r"149.6 \approx 150", "150", True),
+        (r"3.14159 \approx 3.14", "3.14", True),
+        (r"33.33\% \approx 33\%", "33", True),
         ("1.37", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", False),
         (r"e \approx 3", "3", False),
         (r"i \approx 3", "3", False),

@@ -361,6 +361,20 @@ def test_weights_of_gdpo_are_left_out_where_no_sum_is_beside_it(tiny):
     assert found[-1].steps[-1].operator.weights == {"accuracy": 1.0, "format": 0.0}
 
 
+def test_a_weight_of_several_sums_is_left_out_of_all_at_once(tiny):
+    sums = [
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": w}, "where": {"task": task}}}
+        for w, task in ((1.0, "a"), (2.0, "b"))
+    ]
+    steps = [step for step in GDPO if "reward_sum_mapper" not in step]
+    found = {a.left_out: a.steps for a in ablations(recipe_with(tiny, [*steps, *sums]).steps)}
+    assert [name for name in found if name.startswith("weight")] == [
+        "weight accuracy", "weight format",
+    ]  # fmt: skip
+    weights = [getattr(step.operator, "weights", None) for step in found["weight format"]]
+    assert [each for each in weights if each] == [{"accuracy": 1.0, "format": 0.0}] * 2
+
+
 def recipe_with(recipe, steps, folder=None):
     """The recipe with other steps after sampling, in a folder of its own if one is given."""
     path = (folder or recipe.path.parent) / f"other{len(steps)}.yaml"

@@ -69,6 +69,17 @@ def test_the_sum_of_other_rows_is_not_compared(warned):
     assert warned(apart, gdpo({"format": 4.0}, where={"source": "b"})) == []
 
 
+def test_sums_of_different_rows_are_compared_together(warned):
+    sums = (
+        total({"format": 1.0, "accuracy": 1.0}, where={"source": "a"}),
+        total({"format": 1.0, "length": 2.0}, where={"source": "b"}),
+    )
+    weights = {"format": 1.0, "accuracy": 1.0, "length": 2.0}
+    assert warned(*sums, gdpo(weights)) == []
+    (line,) = warned(*sums, gdpo({**weights, "length": 3.0}))
+    assert "step 3 reward_sum_mapper and 4 reward_sum_mapper_2 (length 3, not 2)" in line
+
+
 def test_check_and_run_print_it_once(recipe_file, monkeypatch, capsys, tmp_path):
     rejuice = runner(monkeypatch, capsys, tmp_path)
     path = recipe_file([*GRADED[:1], total({"format": 1.0}), gdpo({"format": 2.0})], ROWS)

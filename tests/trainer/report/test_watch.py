@@ -172,7 +172,7 @@ def test_groups_without_signal_and_judge_failures_are_shown(watch, log):
 
 
 def test_right_answers_that_are_formulas_are_shown_and_warned_of_once(watch, log):
-    notes = {f"rejuice/note/math_verify_mapper/{name}": 8.0 for name in ("right", "not_worked_out")}
+    notes = {"rejuice/not_worked_out": 1.0}
     with watch() as seen:
         log(line(1, 0.3), line(2, 0.3, **notes), line(3, 0.3, **notes))
     shown = seen.message().splitlines()[1:]

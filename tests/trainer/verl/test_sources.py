@@ -1,12 +1,14 @@
 """The figures of training by `data_source`, and what steps with a condition count."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import MathVerifyMapper, RewardSumMapper
+from rejuice.operators import Mapper, MathVerifyMapper, RewardSumMapper
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.verl.curation import continued, curate, values_table
+from rejuice.trainer.verl.curation import Curation, continued, curate, values_table
 from rejuice.trainer.verl.figures import missing_figures, response_figures, source_figures
 
 A, B = {"data_source": "a"}, {"data_source": "b"}
@@ -57,6 +59,56 @@ def test_what_is_not_applicable_is_not_missing():
     found = missing_figures(rollouts(), STEPS, curated.written)
     assert found == {"missing/accuracy/no_response": 1.0}
     assert curated.decisions["reason"].to_pylist() == ["missing_component"]
+
+
+def test_figures_are_of_the_columns_of_steps_and_not_of_the_names_of_steps():
+    steps = number_steps(
+        [
+            MathVerifyMapper(),
+            RewardSumMapper(weights={"accuracy": 1.0}, on_missing="drop_row", where=A),
+            RewardSumMapper(weights={"accuracy": 0.5}, on_missing="drop_row", where=B),
+        ]
+    )
+    rows = rollouts()
+    figures = response_figures(curate(steps, rows), rows, steps)
+    named = {name for name in figures if name.startswith("reward")}
+    assert named == {"reward", "reward_accuracy"}
+    assert figures["reward"] == pytest.approx((1.0 + 0.0 + 0.5) / 3)
+
+
+class RoundRewardMapper(Mapper):
+    """A component of true and false."""
+
+    def reads(self):
+        return ("response",)
+
+    def writes(self):
+        return ("reward_round", "reward_round_missing")
+
+    def map(self, table):
+        right = [True, False, None, None, True]
+        return {
+            "reward_round": pa.array(right[: table.num_rows]),
+            "reward_round_missing": pa.nulls(table.num_rows, pa.string()),
+        }
+
+
+def test_the_mean_of_true_and_false_is_a_share():
+    rows, steps = rollouts(), number_steps([RoundRewardMapper()])
+    figures = response_figures(curate(steps, rows), rows, steps)
+    assert figures["reward_round"] == pytest.approx(2 / 3)
+
+
+def test_the_share_of_right_answers_that_are_not_worked_out_is_over_all_groups():
+    formula = [("f", "a", "That is 1 + 1."), ("f", "a", RIGHT)]
+    rows = rollouts([*formula, *[("p", "a", RIGHT)] * 2])
+    steps = number_steps([MathVerifyMapper()])
+    with ThreadPoolExecutor(1) as pool:
+        curation = Curation(steps, pool)
+        for at in (0, 2):
+            curation.add(rows.slice(at, 2))
+        curated = curation.close(pa.array(["f", "p"]))
+    assert response_figures(curated, rows, steps)["not_worked_out"] == 1 / 4
 
 
 def test_a_condition_that_matches_no_row_is_named():
