@@ -36,6 +36,7 @@ from ..engine.report import (
     Report,
     StepReport,
     decided_rows,
+    masked_by,
     unmatched_lines,
 )
 from ..engine.steps import AppliedStep
@@ -637,11 +638,11 @@ def _details(step: StepReport) -> str:
     parts += [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
         component = name.startswith(_REWARD) and not name.endswith(MISSING)
-        shown = _figures(figures, with_single=component or name in _GRADED)
-        if shown and name != "token_weight":  # Of that, the share that is masked says it all.
+        if weight := masked_by(name):
+            if masked := figures.get("mean"):
+                parts.append(f"{weight} masks {masked:.1%} of the tokens of a response")
+        elif shown := _figures(figures, with_single=component or name in _GRADED):
             parts.append(f"{name}: {shown}")
-        if masked := figures.get("masked"):
-            parts.append(f"{name} masks {masked:.1%} of the tokens of a response")
     parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
     return "; ".join(parts)
 
