@@ -30,6 +30,7 @@ from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, 
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
+from ..engine.match_log import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,
@@ -37,7 +38,6 @@ from ..engine.report import (
     StepReport,
     decided_rows,
     masked_by,
-    unmatched_lines,
 )
 from ..engine.steps import AppliedStep
 from ..recipe.steps import gives_credit
@@ -602,8 +602,8 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
-    for line in unmatched_lines(report.steps):
-        yield visible(f"warning: {line}", one_line=True)
+    for line in unmatched_lines((step.step, step.unmatched) for step in report.steps):
+        yield f"warning: {line}"
     for step in report.steps:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None

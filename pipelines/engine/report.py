@@ -212,13 +212,6 @@ def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
             yield f"{dropped:,} prompts were dropped by {step.name}: add --retry_dropped to retry"
 
 
-def unmatched_lines(lines: Iterable[StepReport]) -> Iterator[str]:
-    """Yield a line for each step whose condition has matched no row of a run."""
-    for line in lines:
-        if line.unmatched:
-            yield f"{line.step}: {line.unmatched}"
-
-
 # --- Summary --------------------------------------------------------------------------
 # Figures of the columns that a step wrote, for the report; they add up over chunks.
 
@@ -489,12 +482,6 @@ class AuditLog:
         """Add the log of another part."""
         for name, log in other.steps.items():
             self.step(name).merge(log)
-
-    def unmatched(self) -> list[str]:
-        """Return a line for each step whose condition has matched no row."""
-        found = ((name, log.matches) for name, log in self.steps.items())
-        lines = ((name, matches.why_none()) for name, matches in found if matches)
-        return [f"{name}: {why}" for name, why in lines if why]
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions of all steps so far, which leave the log."""
