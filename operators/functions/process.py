@@ -37,7 +37,7 @@ _MOST_KEYS = 100  # of a dict that was returned
 
 GradedValues: TypeAlias = list[tuple[float | None, str | None]]
 """For the score and each further key: the value, or why there is none."""
-GradedRow: TypeAlias = tuple[GradedValues, str, list[str]]
+FunctionAnswer: TypeAlias = tuple[GradedValues, str, list[str]]
 """The values of a row, what is wrong with them, and, where a key is not there, those that are."""
 
 
@@ -131,7 +131,7 @@ def is_async(function: Any) -> bool:
 # --- Values ---------------------------------------------------------------------------
 
 
-def graded(result: Any, keys: Sequence[str], *, listed: bool) -> GradedRow:
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
     """Return the values in what a function has returned for one row, and what is wrong with it.
 
     Args:
@@ -247,7 +247,7 @@ class _RowServer:
             for at, arguments in rows:
                 self._answer(at, self._call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> GradedRow:
+    def _call(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
         try:
             result = self._function(**{**arguments, **self._given})
             if inspect.isawaitable(result):
@@ -265,7 +265,7 @@ class _RowServer:
 
         await asyncio.gather(*(one(*row) for row in rows))
 
-    async def _awaited(self, arguments: Mapping[str, Any]) -> GradedRow:
+    async def _awaited(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
         try:
             task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
             done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
@@ -276,13 +276,13 @@ class _RowServer:
         except BaseException as error:
             return self._failed(error)
 
-    def _failed(self, error: BaseException) -> GradedRow:
+    def _failed(self, error: BaseException) -> FunctionAnswer:
         return self._none("function_failed", described(error, self._file))
 
-    def _none(self, reason: str, error: str) -> GradedRow:
+    def _none(self, reason: str, error: str) -> FunctionAnswer:
         return [(None, reason)] * (1 + len(self._keys)), error, []
 
-    def _answer(self, at: int, outcome: GradedRow) -> None:
+    def _answer(self, at: int, outcome: FunctionAnswer) -> None:
         send(self._link, json.dumps([at, *outcome]).encode())
 
 

@@ -79,8 +79,10 @@ def test_what_values_have_that_cannot_be_seen_is_escaped():
 
 
 def test_a_value_that_need_not_occur_is_nothing_unusual():
+    rows = pa.table({"finish_reason": ["stop"], "verdict": ["correct"], "task": ["generate"]})
+    for where in ({"finish_reason": "length"}, {"verdict": "timeout"}, {"task": "verify"}):
+        assert message(where, rows, 1) == ""
     rows = pa.table({"finish_reason": ["stop"] * 3})
-    assert message({"finish_reason": "length"}, rows) == ""
     assert "did you mean 'stop'?" in message({"finish_reason": "stopp"}, rows)
 
 
