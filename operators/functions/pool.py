@@ -71,6 +71,7 @@ class RowOutcome(NamedTuple):
 
     values: GradedValues
     error: str = ""
+    keys: Sequence[str] = ()  # of the dict that was returned, where it lacks one that is wanted
 
 
 class FunctionProcess:
@@ -141,8 +142,8 @@ class FunctionProcess:
         send(self._link, pickle.dumps(rows))
         for _ in rows:
             # A reply comes in one piece: its rest is not what takes the time.
-            at, values, error = json.loads(receive(self._link))
-            yield at, RowOutcome([(value, reason) for value, reason in values], error)
+            at, values, error, keys = json.loads(receive(self._link))
+            yield at, RowOutcome([(value, reason) for value, reason in values], error, keys)
 
     def kill(self) -> None:
         """End it, and what it has started, while another thread waits for its answers."""

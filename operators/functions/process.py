@@ -10,9 +10,9 @@ the parent sends is pickled (dates and bytes of a dataset), what comes back is J
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 import inspect
+import itertools
 import json
 import math
 import os
@@ -33,9 +33,12 @@ SIZE = struct.Struct("!Q")
 CONCURRENT = 32
 """Rows of an async function that are under way in one process."""
 _MOST_TEXT = 500  # characters of an error's message
+_MOST_KEYS = 100  # of a dict that was returned
 
 GradedValues: TypeAlias = list[tuple[float | None, str | None]]
 """For the score and each further key: the value, or why there is none."""
+FunctionAnswer: TypeAlias = tuple[GradedValues, str, list[str]]
+"""The values of a row, what is wrong with them, and, where a key is not there, those that are."""
 
 
 # --- Messages -------------------------------------------------------------------------
@@ -128,7 +131,7 @@ def is_async(function: Any) -> bool:
 # --- Values ---------------------------------------------------------------------------
 
 
-def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[GradedValues, str]:
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
     """Return the values in what a function has returned for one row, and what is wrong with it.
 
     Args:
@@ -141,34 +144,28 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> tuple[GradedVal
             [result] = result
         except (TypeError, ValueError):
             wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong
+            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
     if isinstance(result, Mapping):
         if "score" not in result:
             wrong = f"it returned a dict without 'score': {_shown(result)}"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong
+            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
         values = [result["score"], *(result.get(key) for key in keys)]
     else:
         values = [result, *[None] * len(keys)]
     found = [_number(value) for value in values]
+    wrong = ""
     for value, (_, reason) in zip(values, found, strict=True):
         if reason == "not_a_number":
-            return found, f"it returned {_shown(value)}"
-    return found, _without_key(result, keys)
+            wrong = f"it returned {_shown(value)}"
+            break
+    return found, wrong, _keys_of(result, keys)
 
 
-def _without_key(result: Any, keys: Sequence[str]) -> str:
-    """Return which of the keys a result lacks, if any, and what it has; None has none to have."""
-    if result is None or not keys:
-        return ""
-    if not isinstance(result, Mapping):
-        return f"it returned {_shown(result)}, not a dict"
-    has = [str(key) for key in result]
-    for key in keys:
-        if key not in result:
-            near = difflib.get_close_matches(key, has, n=1)
-            right = f"did you mean '{near[0]}'?" if near else f"its keys are {', '.join(has)}"
-            return f"its dict has no '{key}'; {right}"[:_MOST_TEXT]
-    return ""
+def _keys_of(result: Any, keys: Sequence[str]) -> list[str]:
+    """Return the keys that a dict has, if it lacks one of `keys`."""
+    if not isinstance(result, Mapping) or all(key in result for key in keys):
+        return []
+    return [str(key)[:_MOST_TEXT] for key in itertools.islice(result, _MOST_KEYS)]
 
 
 def _number(value: Any) -> tuple[float | None, str | None]:
@@ -250,7 +247,7 @@ class _RowServer:
             for at, arguments in rows:
                 self._answer(at, self._call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
+    def _call(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
         try:
             result = self._function(**{**arguments, **self._given})
             if inspect.isawaitable(result):
@@ -268,24 +265,24 @@ class _RowServer:
 
         await asyncio.gather(*(one(*row) for row in rows))
 
-    async def _awaited(self, arguments: Mapping[str, Any]) -> tuple[GradedValues, str]:
+    async def _awaited(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
         try:
             task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
             done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
             if not done:
                 task.cancel()
-                return self._none("timeout"), f"it took longer than {self._timeout_s:g} s"
+                return self._none("timeout", f"it took longer than {self._timeout_s:g} s")
             return graded(task.result(), self._keys, listed=self._listed)
         except BaseException as error:
             return self._failed(error)
 
-    def _failed(self, error: BaseException) -> tuple[GradedValues, str]:
-        return self._none("function_failed"), described(error, self._file)
+    def _failed(self, error: BaseException) -> FunctionAnswer:
+        return self._none("function_failed", described(error, self._file))
 
-    def _none(self, reason: str) -> GradedValues:
-        return [(None, reason)] * (1 + len(self._keys))
+    def _none(self, reason: str, error: str) -> FunctionAnswer:
+        return [(None, reason)] * (1 + len(self._keys)), error, []
 
-    def _answer(self, at: int, outcome: tuple[GradedValues, str]) -> None:
+    def _answer(self, at: int, outcome: FunctionAnswer) -> None:
         send(self._link, json.dumps([at, *outcome]).encode())
 
 

@@ -27,7 +27,7 @@ class FunctionSignature(NamedTuple):
     takes_any: bool  # whether it has **kwargs
     # keys that it looks up in its **kwargs, as far as its source says
     looked_up: tuple[str, ...] = ()
-    line: int | None = None  # where its source begins, if that was read
+    place: str = ""  # where its source begins, such as `lib.py, line 4`, if that was read
     gives: bool = True  # whether it may return something else than None
 
     def takes(self, name: str) -> bool:
@@ -63,14 +63,14 @@ def signature_of(target: FunctionTarget) -> FunctionSignature:
 
 @lru_cache(maxsize=64)
 def _in_source(file: Path, module: str, name: str, digest: str) -> FunctionSignature | None:
-    node = _definition(file, module, name, _MOST_STEPS)
-    return None if node is None else _of_node(node)
+    found = _definition(file, module, name, _MOST_STEPS)
+    return None if found is None else _of_node(*found)
 
 
 def _definition(
     file: Path, module: str, name: str, steps: int
-) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return where a function is defined, in this file or one that it imports it from."""
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, Path] | None:
+    """Return a function's definition, and its file: this one, or one that it is imported from."""
     try:
         tree = ast.parse(file.read_bytes(), str(file))
     except (SyntaxError, ValueError) as error:
@@ -85,7 +85,7 @@ def _definition(
             last = node if name in names else last
     if last is not None:
         if isinstance(last, ast.FunctionDef | ast.AsyncFunctionDef) and not last.decorator_list:
-            return last
+            return last, file
         return None
     if steps == 0:
         return None
@@ -115,7 +115,7 @@ def _imported_from(tree: ast.Module, package: str, name: str) -> Iterator[tuple[
                     yield module, alias.name
 
 
-def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionSignature:
+def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef, file: Path) -> FunctionSignature:
     args = node.args
     positional = [*args.posonlyargs, *args.args]
     first_default = len(positional) - len(args.defaults)
@@ -129,7 +129,7 @@ def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef) -> FunctionSignature:
         tuple(optional),
         args.kwarg is not None,
         tuple(dict.fromkeys(looked_up)),
-        node.lineno,
+        f"{file.name}, line {node.lineno}",
         _gives(node),
     )
 

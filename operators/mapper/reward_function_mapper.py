@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..columns import RIGHT, component, component_columns, find_path, is_text
-from ..errors import DataError, FirstFailures
+from ..errors import DataError, FirstFailures, shortened, suggest
 from ..functions.pool import FunctionSetup, RowOutcome, shared_pool
 from ..functions.signature import FunctionSignature, FunctionStyle, signature_of
 from ..functions.target import FunctionTarget
@@ -114,8 +113,7 @@ class RewardFunctionMapper(Mapper):
         self._signature, self._digest = signature_of(target), target.digest()
         signature = self._signature
         if not signature.gives:
-            where = f"{Path(target.file or target.module).name}, line {signature.line}"
-            found = f"function: {target.name} ({where}) returns nothing"
+            found = f"function: {target.name} ({signature.place}) returns nothing"
             raise ValueError(f"{found}; end it with `return` and a number or a dict with 'score'")
         takes = {*signature.required, *signature.optional}
         for name in self.reward_kwargs:
@@ -178,18 +176,23 @@ class RewardFunctionMapper(Mapper):
             )
 
     def _report_none(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Say of several responses that all have no reward, or none of a key: a likely mistake."""
-        line = self._signature.line
-        named = self.function if line is None else f"{self.function} (line {line})"
-        for which, name in enumerate(("score", *self.keys)):
-            of_all = {outcome.values[which][1] for outcome in outcomes}
-            if len(outcomes) < 2 or of_all != {"no_value"}:
-                continue
+        """Say of several responses that all have no reward, or none of a key: a likely mistake.
+
+        It is none that a function of TRL's gives no reward: these may be rows of another task.
+        """
+        all_none = {outcome.values[0][1] for outcome in outcomes} == {"no_value"}
+        if len(outcomes) < 2 or (all_none and self._style(self._signature) == "trl"):
+            return
+        place = self._signature.place
+        named = f"{self.function} ({place})" if place else self.function
+        if all_none:  # A line for each key would say the same.
             found = f"{named} returned None for all {len(outcomes):,} responses that it was given"
-            if which:
-                found = f"{named} gave none of {len(outcomes):,} responses the key '{name}'"
-                found += f": {outcomes[0].error}" if outcomes[0].error else ""
-            _failures.report(f"{self.function} {name} no_value", found)
+            _failures.report(f"{self.function} score no_value", found)
+            return
+        for which, key in enumerate(self.keys, 1):
+            if {outcome.values[which][1] for outcome in outcomes} == {"no_value"}:
+                found = f"{named} gave none of {len(outcomes):,} responses the key '{key}'"
+                _failures.report(f"{self.function} {key} no_value", found + _hint(key, outcomes))
 
     def _further(self) -> list[str]:
         return [f"{self.component}_{key}" for key in self.keys]
@@ -310,3 +313,11 @@ class RewardFunctionMapper(Mapper):
 
 def _rows(given: Mapping[str, Sequence[Any]], n: int) -> list[tuple[Any, ...]]:
     return list(zip(*given.values(), strict=True)) if given else [()] * n
+
+
+def _hint(key: str, outcomes: Sequence[RowOutcome]) -> str:
+    """Return which key of a dict without this one may be meant, else which it has."""
+    has = next((each.keys for each in outcomes if each.keys and key not in each.keys), ())
+    if not has:
+        return "; it returned no dict, or None in it"
+    return f"; {suggest(key, has) or shortened('its dict has ' + ', '.join(has))}"

@@ -30,13 +30,14 @@ from ..console import LOG_WIDTH, figures_table, listed, path_text, print_lines, 
 from ..dataset.files import run_folder
 from ..dataset.remote import AnyPath, to_path
 from ..engine.frame import Frame
+from ..engine.match_log import unmatched_lines
 from ..engine.report import (
     MISSING,
     NEW_ROW,
     Report,
     StepReport,
     decided_rows,
-    unmatched_lines,
+    masked_by,
 )
 from ..engine.steps import AppliedStep
 from ..recipe.steps import gives_credit
@@ -601,8 +602,8 @@ def _closing(report: Report) -> Iterator[str]:
     export = path_text(report.export_path)
     yield f"{report.rows_out:,} rows in {export}"
     yield f"audit log and report: {path_text(folder)}"
-    for line in unmatched_lines(report.steps):
-        yield visible(f"warning: {line}", one_line=True)
+    for line in unmatched_lines((step.step, step.unmatched) for step in report.steps):
+        yield f"warning: {line}"
     for step in report.steps:
         yield from _logged(step)
     row = next(_traceable(folder), None) if report.cache and report.dropped else None
@@ -637,11 +638,11 @@ def _details(step: StepReport) -> str:
     parts += [f"retried: {step.retried:,}"] if step.retried else []
     for name, figures in step.columns.items():
         component = name.startswith(_REWARD) and not name.endswith(MISSING)
-        shown = _figures(figures, with_single=component or name in _GRADED)
-        if shown and name != "token_weight":  # Of that, the share that is masked says it all.
+        if weight := masked_by(name):
+            if masked := figures.get("mean"):
+                parts.append(f"{weight} masks {masked:.1%} of the tokens of a response")
+        elif shown := _figures(figures, with_single=component or name in _GRADED):
             parts.append(f"{name}: {shown}")
-        if masked := figures.get("masked"):
-            parts.append(f"{name} masks {masked:.1%} of the tokens of a response")
     parts += [f"{note}: {value:g}" for note, value in step.notes.items() if value]
     return "; ".join(parts)
 

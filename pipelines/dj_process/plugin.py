@@ -46,8 +46,9 @@ from ...operators.registry import conflicts
 from ..data_juicer.tables import plain, rows_of
 from ..dataset.write import filled
 from ..engine.frame import Frame, GroupStarts, check_contiguous
+from ..engine.match_log import unmatched_lines
 from ..engine.plan import default_chunk_rows
-from ..engine.report import AuditLog, empty_result, unmatched_lines
+from ..engine.report import AuditLog, empty_result
 from ..engine.steps import (
     RunStep,
     apply_steps,
@@ -203,7 +204,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         done.seconds = time.perf_counter() - start
         step_in_run.write(done)
         line = done.report()
-        for each in unmatched_lines([line]):
+        for each in unmatched_lines([(line.step, line.unmatched)]):
             logger.warning(f"step {step_in_run.step.number} {each}")
         found = empty_result(self.operator, line)
         if found:  # Data-Juicer's run goes on: to end it would lose what earlier steps have made.

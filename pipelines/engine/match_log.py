@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from ...operators import Operator
 from ...operators.columns import RIGHT, WRONG, at_path, columns_of, is_text
 from ...operators.condition import Wanted, described, matches
 from ...operators.errors import shortened, suggest
+from ...operators.logs import visible
 from .conditional_step import matching_rows
 from .frame import Frame
 
@@ -52,9 +53,9 @@ class _PathLog:
             found.counts["null"] = values.null_count
         values = values.drop_null()
         if is_text(values.type) or pa.types.is_boolean(values.type):
-            counts = values.cast(pa.string()).value_counts().to_pylist()
-            kept = Counter({shortened(each["values"]): each["counts"] for each in counts})
-            found.counts.update(dict(kept.most_common(_MOST_KEPT)))
+            for each in values.cast(pa.string()).value_counts().to_pylist():
+                found.counts[shortened(each["values"])] += each["counts"]
+            found._keep_most_common()
         elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
             number_N = np.asarray(values.cast(pa.float64(), safe=False))
             number_N = number_N[np.isfinite(number_N)]
@@ -65,7 +66,12 @@ class _PathLog:
     def merge(self, other: _PathLog) -> None:
         self.matched += other.matched
         self.counts.update(other.counts)
+        self._keep_most_common()
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+
+    def _keep_most_common(self) -> None:
+        if len(self.counts) > _MOST_KEPT:
+            self.counts = Counter(dict(self.counts.most_common(_MOST_KEPT)))
 
     def text(self, path: str) -> str:
         """`data_source is gsm8kk in no row, but gsm8k 8; did you mean 'gsm8k'?`."""
@@ -88,6 +94,15 @@ class _PathLog:
         for value in wanted if isinstance(wanted, list | tuple) else [wanted]:
             if isinstance(value, str):
                 yield value
+
+
+def unmatched_lines(steps: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line for each step whose condition has matched no row.
+
+    Args:
+        steps: the name of each and, where no row matches, why.
+    """
+    return (f"{name}: {why}" for name, why in steps if why)
 
 
 @dataclass
@@ -130,6 +145,8 @@ class MatchLog:
     def why_none(self) -> str:
         """Return why no row matches; empty where one does, or where that is nothing unusual.
 
+        It is one line, and what values have that cannot be seen is escaped.
+
         Example:
             >>> log.why_none()
             "`where` matches none of 8 rows: source is x in no row, but a 8"
@@ -141,4 +158,4 @@ class MatchLog:
         if nowhere and not named:
             return ""
         why = "; ".join(named) or "some match each of its columns, but none all of them"
-        return f"`where` matches none of {self.rows:,} rows: {why}"
+        return visible(f"`where` matches none of {self.rows:,} rows: {why}", one_line=True)

@@ -50,8 +50,6 @@ class ColumnFigures(TypedDict, total=False):
     std: float
     min: float
     max: float
-    masked: float
-    """For a weight: the share of a response's tokens that it masks, mean over rows with one."""
 
 
 class StepReport(BaseModel):
@@ -74,7 +72,7 @@ class StepReport(BaseModel):
     logged: dict[str, int] = {}
     """WARNING and ERROR messages that the step logged, one of each kind, and how often."""
     columns: dict[str, ColumnFigures]
-    """Figures of the written columns that have any."""
+    """Figures of the written columns that have any, and of what weights mask; see `masked_by`."""
     written: list[str] = []
     """All written columns; not recorded by version 0.4 and earlier."""
     matched: int | None = None
@@ -214,13 +212,6 @@ def retry_hints(recipe: Recipe, report: Report) -> Iterator[str]:
             yield f"{dropped:,} prompts were dropped by {step.name}: add --retry_dropped to retry"
 
 
-def unmatched_lines(lines: Iterable[StepReport]) -> Iterator[str]:
-    """Yield a line for each step whose condition has matched no row of a run."""
-    for line in lines:
-        if line.unmatched:
-            yield f"{line.step}: {line.unmatched}"
-
-
 # --- Summary --------------------------------------------------------------------------
 # Figures of the columns that a step wrote, for the report; they add up over chunks.
 
@@ -228,13 +219,21 @@ Summary = dict[str, dict[str, Any]]
 
 _COUNTED = ("verdict", "task", "label", "finish_reason", "policy")
 _MOST_VALUES = 50
+_MASKED = "_masked"
+_WEIGHTS = ("loss_weight", "token_weight")
+
+
+def masked_by(name: str) -> str | None:
+    """Return the weight that a name in a summary has the masks of: `token_weight_masked`, say."""
+    weight = name.removesuffix(_MASKED)
+    return weight if name != weight and weight in _WEIGHTS else None
 
 
 def summarise(columns: Mapping[str, pa.Array]) -> Summary:
     """Sums of the numeric columns and counts of the slug columns among `columns`.
 
-    A reward may also be true or false: 1 or 0. Of `token_weight` they are of the share of 0 in the
-    weights of a row.
+    A reward may also be true or false: 1 or 0. `WEIGHT_masked` is the share of a response's tokens
+    that a weight of tokens or of rows masks.
     """
     figures: Summary = {}
     for name, column in columns.items():
@@ -242,10 +241,9 @@ def summarise(columns: Mapping[str, pa.Array]) -> Summary:
         if is_number or (name.startswith("reward_") and pa.types.is_boolean(column.type)):
             figures[name] = _moments(column)
             if name == "loss_weight":
-                figures[name] |= _masked(pc.equal(column, 0).cast(pa.float64()))
+                figures[name + _MASKED] = _moments(pc.equal(column, 0).cast(pa.float64()))
         elif name == "token_weight" and _has_numbers(column.type):
-            shares = share_of_zeros(column)
-            figures[name] = _moments(shares) | _masked(shares)
+            figures[name + _MASKED] = _moments(share_of_zeros(column))
         elif is_text(column.type) and (name in _COUNTED or name.endswith("_missing")):
             counts = column.value_counts().to_pylist()
             pairs = {c["values"]: c["counts"] for c in counts if c["values"] is not None}
@@ -280,11 +278,6 @@ def _has_numbers(kind: pa.DataType) -> bool:
     return is_list(kind) and any(is_kind(kind.value_type) for is_kind in is_number)
 
 
-def _masked(share_N: pa.Array) -> dict[str, float]:
-    mean = pc.mean(share_N).as_py()
-    return {} if mean is None else {"masked": mean}
-
-
 def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     if one is None:
         return other
@@ -295,10 +288,7 @@ def _added(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
         return {**(one if one["n"] else other), "null": null}
     # Chan, Golub, LeVeque: sums of squares would cancel where the mean is far from 0.
     n, apart = one["n"] + other["n"], other["mean"] - one["mean"]
-    both = {"masked"} & one.keys() & other.keys()
-    masked = {name: (one[name] * one["n"] + other[name] * other["n"]) / n for name in both}
     return {
-        **masked,
         "n": n,
         "null": null,
         "mean": one["mean"] + apart * other["n"] / n,
@@ -313,7 +303,6 @@ def _shown(part: dict[str, Any]) -> dict[str, Any]:
         return part
     std = math.sqrt(part["m2"] / part["n"])
     figures = {"mean": part["mean"], "std": std, "min": part["min"], "max": part["max"]}
-    figures |= {"masked": part["masked"]} if "masked" in part else {}
     rounded = {key: round(value, 6) for key, value in figures.items()}
     return {"n": part["n"], "null": part["null"], **rounded}
 
@@ -493,12 +482,6 @@ class AuditLog:
         """Add the log of another part."""
         for name, log in other.steps.items():
             self.step(name).merge(log)
-
-    def unmatched(self) -> list[str]:
-        """Return a line for each step whose condition has matched no row."""
-        found = ((name, log.matches) for name, log in self.steps.items())
-        lines = ((name, matches.why_none()) for name, matches in found if matches)
-        return [f"{name}: {why}" for name, why in lines if why]
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions of all steps so far, which leave the log."""

@@ -35,6 +35,7 @@ from ...operators.sampling.tokenizer import Encode, TemplateRefusedError
 from ...pipelines.analysis.rows import Lines
 from ...pipelines.engine.conditional_step import matching_rows
 from ...pipelines.engine.frame import Frame
+from ...pipelines.engine.match_log import MatchLog
 from ...pipelines.engine.report import AuditLog, decisions
 from ...pipelines.engine.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step
@@ -53,7 +54,7 @@ class Curated(NamedTuple):
     verdicts: Mapping[str, int]
     seconds: Mapping[str, float]  # of processor time that each step took
     written: tuple[StepValues, ...] = ()  # what steps wrote, to dropped rows too; of responses only
-    unmatched: tuple[str, ...] = ()  # a line for each step whose condition has matched no row
+    matches: Mapping[str, MatchLog] = {}  # by step, what its condition matches
 
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
@@ -131,7 +132,7 @@ def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
         dict(verdicts),
         {**curated.seconds, **more.seconds},
         (*curated.written, *more.written),
-        tuple(dict.fromkeys((*curated.unmatched, *more.unmatched))),
+        {**curated.matches, **more.matches},
     )
 
 
@@ -185,9 +186,9 @@ def _curated(parts: Sequence[_Part]) -> Curated:
     }
     seconds = {name: step.seconds for name, step in log.steps.items()}
     written = tuple(each for part in parts for each in part.written)
-    unmatched = tuple(log.unmatched())
+    matches = {name: step.matches for name, step in log.steps.items() if step.matches}
     decided = log.take_decisions()
-    return Curated(parts[-1].table, decided, notes, dict(verdicts), seconds, written, unmatched)
+    return Curated(parts[-1].table, decided, notes, dict(verdicts), seconds, written, matches)
 
 
 def threads() -> ThreadPoolExecutor:

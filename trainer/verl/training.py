@@ -29,6 +29,7 @@ from ...operators.columns import CREDIT, NOT_APPLICABLE
 from ...operators.errors import DataError
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
 from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
@@ -438,8 +439,10 @@ class TrainingStep:
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
-        for line in part.curated.unmatched if self.number == self._buffer.first_step else ():
-            print(f"step {self.number}: warning: {line}")
+        if self.number == self._buffer.first_step:
+            matches = part.curated.matches
+            for line in unmatched_lines((step, each.why_none()) for step, each in matches.items()):
+                print(f"step {self.number}: warning: {line}")
         found = {
             **figures,
             "failed_prompts": part.groups.failed,

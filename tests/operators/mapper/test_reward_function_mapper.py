@@ -407,7 +407,7 @@ def test_an_error_in_a_library_names_the_line_of_the_users_own_file(written, cap
     assert "(beside.py, line 3, in read; raised in decoder.py, line " in message
 
 
-def test_a_function_that_returns_nothing_is_refused(written):
+def test_a_function_that_returns_nothing_is_refused(written, tmp_path):
     refused = (
         "def f(response):\n    right = response == '1'\n",
         "def f(response):\n    if response:\n        return\n    return None\n",
@@ -417,6 +417,9 @@ def test_a_function_that_returns_nothing_is_refused(written):
         place = re.escape("function: f (mine.py, line 2) returns nothing")
         with pytest.raises(ValueError, match=f"{place}; end it with `return` and a number"):
             written("\n" + source, "f")
+    (tmp_path / "lib.py").write_text("\n\n\n" + refused[0])
+    with pytest.raises(ValueError, match=re.escape("function: f (lib.py, line 4) returns nothing")):
+        written("from lib import f", "f", file="outer.py")
     for source in ("def f(response): ...", "def f(response): raise OSError", "def f(r): yield r"):
         written(source, "f")
 
@@ -434,19 +437,17 @@ def compute_score(response):
         operator.apply(rows("x", "y", "z"))
         operator.apply(rows("x", "y"))
         operator.apply(rows("dict", "dict"))
-    named = f"{operator.function} (line 2)"
+    named = f"{operator.function} (mine.py, line 2)"
     assert [record.getMessage() for record in caplog.records] == [
         f"{named} returned None for all 3 responses that it was given",
-        f"{named} gave none of 3 responses the key 'ac'",
+        f"{named} gave none of 2 responses the key 'ac'; did you mean 'acc'?",
     ]
     caplog.clear()
     reward_function_mapper._failures.clear()
     with caplog.at_level(logging.WARNING):
-        operator.apply(rows("dict", "x"))
         operator.apply(rows("one", "one"))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{named} gave none of 2 responses the key 'ac': its dict has no 'ac'; did you mean 'acc'?"
-    ]
+    (record,) = caplog.records
+    assert record.getMessage().endswith("the key 'ac'; it returned no dict, or None in it")
     # Where some responses have what others lack, it is no mistake.
     caplog.clear()
     reward_function_mapper._failures.clear()
@@ -454,6 +455,40 @@ def compute_score(response):
     with caplog.at_level(logging.WARNING):
         operator.apply(rows("dict", "x"))
     assert caplog.records == []
+
+
+@pytest.mark.slow
+def test_each_key_that_no_dict_has_is_named_with_its_own_hint(written, caplog):
+    source = """
+def compute_score(response):
+    return {"score": 1.0, "acc": 1.0, "len": 2.0} if response == "dict" else None
+"""
+    operator = written(source, keys=("ac", "lem", "style"))
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("none", "dict"))
+    found = f"{operator.function} (mine.py, line 2) gave none of 2 responses the key"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{found} 'ac'; did you mean 'acc'?",
+        f"{found} 'lem'; did you mean 'len'?",
+        f"{found} 'style'; its dict has score, acc, len",
+    ]
+
+
+@pytest.mark.slow
+def test_none_for_all_rows_is_no_mistake_of_a_function_of_trl(written, caplog):
+    source = """
+def of_code(completions):
+    return [{"score": 1.0, "acc": 1.0} if text == "code" else None for text in completions]
+"""
+    operator = written(source, "of_code", keys=("ac",))
+    with caplog.at_level(logging.WARNING):
+        operator.apply(rows("x", "y", prompt="q"))
+        assert caplog.records == []
+        operator.apply(rows("x", "code", prompt="q"))
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "gave none of 2 responses the key 'ac'; did you mean 'acc'?"
+    )
 
 
 @pytest.mark.slow

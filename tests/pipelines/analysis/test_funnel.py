@@ -159,15 +159,18 @@ def test_a_reward_that_no_row_has_is_missing():
 
 
 def test_what_weights_mask_and_what_a_condition_is_about_is_shown():
-    of_tokens = {"n": 40, "null": 0, "mean": 0.25, "std": 0.1, "min": 0, "max": 1, "masked": 0.25}
-    of_rows = {"n": 30, "null": 0, "mean": 0.0, "std": 0.0, "min": 0, "max": 0, "masked": 1.0}
+    of_tokens = {"n": 40, "null": 0, "mean": 0.25, "std": 0.1, "min": 0, "max": 1}
+    of_rows = {"n": 30, "null": 0, "mean": 1.0, "std": 0.0, "min": 1, "max": 1}
+    weights = {"token_weight_masked": of_tokens, "was_masked": of_tokens}
     steps = [
-        STEPS[1].model_copy(update={"columns": {"token_weight": of_tokens}}),
-        STEPS[1].model_copy(update={"columns": {"loss_weight": of_rows}, "matched": 30}),
+        STEPS[1].model_copy(update={"columns": weights}),
+        STEPS[1].model_copy(update={"columns": {"loss_weight_masked": of_rows}, "matched": 30}),
     ]
     text = " ".join(" ".join(shown(steps=steps, width=LOG_WIDTH + 100)).split())
     assert "token_weight masks 25.0% of the tokens of a response" in text
+    assert "was_masked: 0.250 (sd 0.100)" in text
     assert "token_weight:" not in text
+    assert "token_weight_masked" not in text
     expected = "applied to 30 of 4,000 rows; loss_weight masks 100.0% of the tokens of a response"
     assert expected in text
 

@@ -5,6 +5,7 @@ import pytest
 from command import runner
 
 from rejuice.operators import FormatRewardMapper
+from rejuice.pipelines.engine import match_log
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.match_log import MatchLog
 from rejuice.pipelines.engine.report import Report
@@ -59,9 +60,29 @@ def test_values_are_listed_as_far_as_a_line_holds_them():
     )
 
 
+def test_long_values_that_begin_alike_are_counted_together():
+    rows = pa.table({"source": ["a" * 200 + end for end in "xyz"] + ["b"]})
+    assert f"but {'a' * 200}... 3, b 1" in message({"source": "c"}, rows)
+
+
+def test_a_log_of_many_parts_keeps_the_most_frequent_values(monkeypatch):
+    monkeypatch.setattr(match_log, "_MOST_KEPT", 2)
+    rows = pa.table({"source": ["a", "a", "b", "c", "d", "a"]})
+    for parts in (1, 3, 6):
+        # Of two values that are as frequent, the first one is kept.
+        assert message({"source": "x"}, rows, parts).endswith("in no row, but a 3, b 1")
+
+
+def test_what_values_have_that_cannot_be_seen_is_escaped():
+    rows = pa.table({"source": ["one\ntwo \x1b[31mred"]})
+    assert message({"source": "x"}, rows).endswith(r"but one\ntwo \u001b[31mred 1")
+
+
 def test_a_value_that_need_not_occur_is_nothing_unusual():
+    rows = pa.table({"finish_reason": ["stop"], "verdict": ["correct"], "task": ["generate"]})
+    for where in ({"finish_reason": "length"}, {"verdict": "timeout"}, {"task": "verify"}):
+        assert message(where, rows, 1) == ""
     rows = pa.table({"finish_reason": ["stop"] * 3})
-    assert message({"finish_reason": "length"}, rows) == ""
     assert "did you mean 'stop'?" in message({"finish_reason": "stopp"}, rows)
 
 

@@ -130,15 +130,24 @@ def line(columns):
 
 def masked(name, *chunks, kind=None):
     found = merge([summarise({name: pa.array(chunk, kind)}) for chunk in chunks])
-    return found[name].get("masked") if name in found else None
+    return found.get(f"{name}_masked")
 
 
 def test_the_share_of_tokens_that_weights_mask():
     """A response is one, however many tokens it has; one without weights is none."""
-    assert masked("token_weight", [[0.0, 1.0], None, [0.5]], [[0.0] * 7]) == pytest.approx(0.5)
-    assert masked("token_weight", [[1.0, 0.5]]) == 0
-    assert masked("loss_weight", [0.0, 0.5, 1.0, None], [0.0]) == 0.5
-    assert masked("loss_weight", [None, None], kind=pa.float64()) is None
-    assert masked("token_weight", [[], None], kind=pa.list_(pa.float32())) is None
+    found = masked("token_weight", [[0.0, 1.0], None, [0.5]], [[0.0] * 7])
+    spread = {"std": pytest.approx(math.sqrt(1 / 6), abs=1e-6), "min": 0, "max": 1}
+    assert found == {"n": 3, "null": 1, "mean": 0.5, **spread}
+    assert masked("token_weight", [[1.0, 0.5]])["mean"] == 0
+    assert masked("loss_weight", [0.0, 0.5, 1.0, None], [0.0])["mean"] == 0.5
+    assert masked("loss_weight", [None, None], kind=pa.float64()) == {"n": 0, "null": 2}
+    assert masked("token_weight", [[], None], kind=pa.list_(pa.float32())) == {"n": 0, "null": 2}
     assert masked("token_weight", [["a"], ["b"]]) is None
     assert masked("reward", [0.0, 1.0]) is None
+
+
+def test_figures_of_weights_are_not_those_of_what_they_mask():
+    found = merge([summarise({"loss_weight": pa.array([0.0, 0.0, 0.5])})])
+    assert found["loss_weight"]["max"] == 0.5
+    assert found["loss_weight"].keys() == found["loss_weight_masked"].keys()
+    assert "token_weight" not in summarise({"token_weight": pa.array([[0.0, 2.0]])})

@@ -7,6 +7,7 @@ import pytest
 
 from rejuice.operators import Mapper, MathVerifyMapper, RewardSumMapper
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
+from rejuice.pipelines.engine.match_log import unmatched_lines
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.verl.curation import Curation, continued, curate, values_table
 from rejuice.trainer.verl.figures import missing_figures, response_figures, source_figures
@@ -111,16 +112,20 @@ def test_the_share_of_right_answers_that_are_not_worked_out_is_over_all_groups()
     assert response_figures(curated, rows, steps)["not_worked_out"] == 1 / 4
 
 
+def unmatched(curated):
+    return [*unmatched_lines((name, each.why_none()) for name, each in curated.matches.items())]
+
+
 def test_a_condition_that_matches_no_row_is_named():
     steps = number_steps([MathVerifyMapper(where={"data_source": "aa"})])
-    (line,) = curate(steps, rollouts()).unmatched
+    (line,) = unmatched(curate(steps, rollouts()))
     assert line == (
         "math_verify_mapper: `where` matches none of 5 rows: data_source is aa in no row, but "
         "a 2, b 2, c 1; did you mean 'a'?"
     )
-    assert curate(STEPS, rollouts()).unmatched == ()
+    assert unmatched(curate(STEPS, rollouts())) == []
     both = continued(curate(steps, rollouts()), STEPS[2:3])
-    assert both.unmatched == (line,)
+    assert unmatched(both) == [line]
 
 
 @pytest.mark.parametrize("sources", [["a"] * 3, [None] * 3, [str(n) for n in range(21)]])
