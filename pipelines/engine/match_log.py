@@ -116,7 +116,7 @@ class MatchLog:
 
     rows: int = 0
     matched: int = 0
-    _paths: dict[str, _PathLog] = field(default_factory=dict)
+    paths: dict[str, _PathLog] = field(default_factory=dict)
 
     @classmethod
     def of(cls, operator: Operator, frame: Frame) -> MatchLog | None:
@@ -127,7 +127,7 @@ class MatchLog:
         found = cls(frame.num_rows, len(matching_rows(operator, frame)))
         if found.rows and not found.matched:
             table = frame.select(names)
-            found._paths = {
+            found.paths = {
                 path: _PathLog.of(path, wanted, table) for path, wanted in operator.where.items()
             }
         return found
@@ -136,11 +136,11 @@ class MatchLog:
         """Add another part."""
         self.rows += other.rows
         self.matched += other.matched
-        for path, each in other._paths.items():
-            if path in self._paths:
-                self._paths[path].merge(each)
+        for path, each in other.paths.items():
+            if path in self.paths:
+                self.paths[path].merge(each)
             else:
-                self._paths[path] = each
+                self.paths[path] = each
 
     def why_none(self) -> str:
         """Return why no row matches; empty where one does, or where that is nothing unusual.
@@ -153,7 +153,7 @@ class MatchLog:
         """
         if self.matched or not self.rows:
             return ""
-        nowhere = {path: each for path, each in self._paths.items() if not each.matched}
+        nowhere = {path: each for path, each in self.paths.items() if not each.matched}
         named = [each.text(path) for path, each in nowhere.items() if not each.is_known(path)]
         if nowhere and not named:
             return ""

@@ -119,7 +119,7 @@ def test_what_is_dropped_has_no_reward_and_is_logged(recipe):
     assert extra["dropped"] == ["pass_rate_filter: too_easy"] * 2 + [None] * 2
     assert extra["reward_accuracy"] == [None, None, 1.0, 0.0]
     assert extra["reward_accuracy_missing"] == [None] * 4
-    assert metrics["rejuice/reward_accuracy"] == 0.5
+    assert metrics["rejuice/reward_accuracy"] == 0.75  # Of what was sampled.
     assert metrics["rejuice/pass_rate"] == 0.75
     assert metrics["rejuice/dropped/too_easy"] == 2
     assert metrics["rejuice/rows_trained"] == 2
