@@ -55,7 +55,7 @@ class _PathLog:
         if is_text(values.type) or pa.types.is_boolean(values.type):
             for each in values.cast(pa.string()).value_counts().to_pylist():
                 found.counts[shortened(each["values"])] += each["counts"]
-            found._keep_most_common()
+            found.keep_most_common()
         elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
             number_N = np.asarray(values.cast(pa.float64(), safe=False))
             number_N = number_N[np.isfinite(number_N)]
@@ -66,10 +66,10 @@ class _PathLog:
     def merge(self, other: _PathLog) -> None:
         self.matched += other.matched
         self.counts.update(other.counts)
-        self._keep_most_common()
+        self.keep_most_common()
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
 
-    def _keep_most_common(self) -> None:
+    def keep_most_common(self) -> None:
         if len(self.counts) > _MOST_KEPT:
             self.counts = Counter(dict(self.counts.most_common(_MOST_KEPT)))
 
