@@ -19,7 +19,7 @@ RESUME = $(if $(wildcard outputs/grpo_arithmetic/prompts/train.parquet),--resume
 train: $(TRAIN)
 	$(BIN)/rejuice train recipes/grpo_arithmetic.yaml --steps 20 $(RESUME)
 
-# A real language model: half a minute a step on two idle cores, of which a run of 40 takes 25 minutes.
+# A real language model: 40 steps of ten to thirty seconds on two cores.
 SMALL := outputs/models/smollm2-135m-instruct
 SMALL_RUN := outputs/small_model/grpo
 AGAIN = $(if $(wildcard $(SMALL_RUN)/prompts/train.parquet),--resume)
