@@ -97,6 +97,7 @@ def compute_score(response):
     with open({calls!r}, "a") as file:
         file.write("x")
     time.sleep(600)
+    return 0.0
 """
 
 
