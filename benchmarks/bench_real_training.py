@@ -26,9 +26,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from bench_grpo import load, table
+from bench_trl import LIKE_OURS
 
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.verifier import verify_batch
+from rejuice.trainer.report import metrics
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
@@ -78,9 +80,8 @@ def curves(runs: Path) -> None:
 
 
 def _seconds(folder: Path) -> float:
-    lines = (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-    figures = [json.loads(line)["data"] for line in lines]
-    return float(np.median([each["timing_s/step"] for each in figures if "timing_s/step" in each]))
+    points = metrics.read(folder)
+    return float(np.median([each.figures["timing_s/step"] for each in points if each.trained]))
 
 
 def _share(verdicts: list[str]) -> str:
@@ -173,18 +174,9 @@ def train_trl(folder: Path, policy: str, seed: int, steps: int, rows: int) -> No
         "gradient_accumulation_steps": _ROWS // rows,
         "max_steps": steps,
         "learning_rate": 3e-4,
-        "lr_scheduler_type": "constant",
         "weight_decay": 0.01,  # verl's
-        "beta": 0.0,
-        "loss_type": "dapo",  # The mean over the tokens of a step, as verl's token-mean.
         "seed": seed,
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "model_init_kwargs": {"dtype": "float32"},
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
+        **LIKE_OURS,
         "output_dir": str(folder),
     }
     GRPOTrainer(

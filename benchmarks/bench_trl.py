@@ -29,6 +29,19 @@ RECIPE = Path(__file__).parents[1] / "recipes" / "grpo_arithmetic.yaml"
 BIN = Path(sys.executable).parent
 PROMPTS, N, LEARNING_RATE, ROUNDS = 64, 8, 1e-4, 2
 TRIED_STEPS = 4
+LIKE_OURS = {
+    "lr_scheduler_type": "constant",
+    "beta": 0.0,
+    "loss_type": "dapo",  # The mean over the tokens of a step, as verl's token-mean.
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "model_init_kwargs": {"dtype": "float32"},
+    "logging_steps": 1,
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""Settings of TRL as they are in profile `cpu`, without checkpoints and trackers."""
 # What the processes of `rejuice train` are given too (trainer/launch/verl_config.py, `environment`).
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(4 << 30), "MALLOC_TRIM_THRESHOLD_": str(8 << 30)}
 
@@ -223,17 +236,8 @@ def train_trl(job: dict[str, Any]) -> None:
         "gradient_accumulation_steps": PROMPTS * N // job["rows"] // job["processes"],
         "max_steps": job["steps"],
         "learning_rate": LEARNING_RATE,
-        "lr_scheduler_type": "constant",
-        "beta": 0.0,
-        "loss_type": "dapo",  # The mean over the tokens of a step, as verl's token-mean.
+        **LIKE_OURS,
         "shuffle_dataset": False,
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "model_init_kwargs": {"dtype": "float32"},
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
         "disable_tqdm": True,
         "output_dir": job["run"],
         **job["config"],
