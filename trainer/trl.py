@@ -36,7 +36,7 @@ from ..pipelines.recipe.recipe import load
 from ..pipelines.recipe.steps import Step, credit_step, of_files
 from .run import Policy
 from .split import SplitRecipe, answers_only
-from .verl.curation import Curated, at_progress, curate
+from .verl.curation import Curated, at_progress, curate, values_table
 from .verl.figures import response_figures
 
 PathLike: TypeAlias = "str | Path"
@@ -194,7 +194,8 @@ class RecipeReward:
         curated = curate(steps, rollouts)
         rows_of = _rows_of(rollouts, curated)
         if log_metric is not None:
-            for name, value in response_figures(curated, rollouts, steps).items():
+            values = values_table(rollouts, steps, curated.written)
+            for name, value in response_figures(curated, rollouts, values, steps).items():
                 if np.isfinite(value):  # TRL takes the mean over processes, some without rows.
                     log_metric(f"rejuice/{name}", value)
         if log_extra is not None:

@@ -16,6 +16,7 @@ from tensordict import NonTensorStack
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers import AttentionInterface
+from verl.utils import tensordict_utils as tu
 
 # private: verl==0.9.1, tests/trainer/cpu/test_frozen_head.py::test_verl_computes_with_it
 from verl.utils.experimental import torch_functional
@@ -24,7 +25,10 @@ from verl.utils.experimental.torch_functional import (
     _fused_linear_for_ppo_bwd,
 )
 from verl.workers.engine import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+# private: verl==0.9.1, tests/trainer/cpu/test_passes.py::test_verl_divides_by_them
+from verl.workers.engine.fsdp import transformer_impl
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, prepare_micro_batches
 
 # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_the_engine_and_the_rollouts_are_found
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
@@ -221,6 +225,46 @@ def _mask(prompt_sizes_R: Tensor, prompt: int, response: int) -> Tensor:
 AttentionInterface.register(NAME, shared_attention)
 
 
+# --- Passes ---------------------------------------------------------------------------
+# verl divides a batch into micro-batches of equal length, and so the rows of a prompt among all of
+# them: each would compute the prompt again.
+
+
+def passes(prompts: Sequence[Tensor], responses: Sequence[Tensor], most: int) -> list[list[int]]:
+    """Divide rows into passes; rows of one prompt follow each other.
+
+    Args:
+        prompts: the tokens of each row's prompt.
+        responses: those of its response.
+        most: how many tokens a pass may have, each prompt counted once. A longer row has its own.
+    """
+    rows_of: dict[tuple[int, ...], list[int]] = {}
+    for row, prompt in enumerate(prompts):
+        rows_of.setdefault(tuple(prompt.tolist()), []).append(row)
+    found, room = list[list[int]](), 0
+    for prompt, rows in rows_of.items():
+        is_here = False
+        for row in rows:
+            needed = len(responses[row]) + (0 if is_here else len(prompt))
+            if not found or needed > room:
+                found.append([])
+                needed, room = len(responses[row]) + len(prompt), most
+            found[-1].append(row)
+            room -= needed
+            is_here = True
+    return found
+
+
+def micro_batches(data: Any, *rest: Any, **more: Any) -> tuple[list[Any], list[list[int]] | None]:
+    """verl's `prepare_micro_batches`, for a single process."""
+    if not tu.get_non_tensor_data(data=data, key="use_dynamic_bsz", default=True):
+        fixed: tuple[list[Any], None] = prepare_micro_batches(data, *rest, **more)
+        return fixed
+    rows = (data["prompts"].unbind(), data["responses"].unbind())
+    found = passes(*rows, tu.get_non_tensor_data(data, "max_token_len_per_gpu", 0))
+    return [tu.index_select_tensor_dict(data, each) for each in found], found
+
+
 # --- Log-probabilities of a policy whose output layer is not trained, as with LoRA ----
 # verl's function multiplies by the weights of the output layer four times for each token: for the
 # logits, for the logits again in the backward pass, and for the gradients of its input and of its
@@ -297,8 +341,9 @@ class FrozenHeadFunction(FusedLinearForPPOFunction):  # type: ignore[misc]
 
 
 def use() -> None:
-    """Let verl compute with it in this process."""
+    """Let verl compute with these in this process."""
     torch_functional.FusedLinearForPPOFunction = FrozenHeadFunction
+    transformer_impl.prepare_micro_batches = micro_batches
 
 
 # --- A policy with a LoRA adapter, as the weights of a whole model --------------------

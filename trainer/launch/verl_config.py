@@ -377,7 +377,7 @@ _FLOAT32 = 4
 
 
 def tokens_per_pass(policy: str, cpu: Cpu) -> int:
-    """Tokens whose activations take about 4 GiB; prompts that rows share count for each row."""
+    """Tokens whose activations take about 4 GiB."""
     shape = _config(policy_path(policy))
     if shape is None:
         return _UNKNOWN_SHAPE

@@ -37,18 +37,17 @@ from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
 from ..split import ACCURACY
 from .credit import has_signal, row_advantages
-from .curation import Curated, StepValues, values_table
+from .curation import Curated
 
 if TYPE_CHECKING:
     from .groups import StepPart
 
 
 def response_figures(
-    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+    curated: Curated, rollouts: pa.Table, values: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
-    """Return the figures of responses, for the loggers."""
-    table, values = curated.table, values_table(rollouts, steps, curated.written)
-    found = dict[str, float]()
+    """Return the figures of responses, for the loggers; `values` is what the steps wrote."""
+    table, found = curated.table, dict[str, float]()
     for name in sorted({name for step in steps for name in step.operator.writes()}):
         if name == "reward" or (name.startswith(_REWARD) and not name.endswith(_MISSING)):
             # After a step that makes rows, only what is left has a reward.
@@ -72,7 +71,7 @@ def response_figures(
     found["rows_trained"] = table.num_rows
     for count in curated.decisions["reason"].value_counts().to_pylist():
         found[f"dropped/{count['values']}"] = count["counts"]
-    found.update(missing_figures(rollouts, steps, curated.written))
+    found.update(missing_figures(values))
     found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
     return found | source_figures(rollouts, values)
 
@@ -169,21 +168,15 @@ def figure_name(part: str, name: str) -> str:
     return "/".join(filter(None, ("rejuice", part, name)))
 
 
-def missing_figures(
-    rollouts: pa.Table, steps: Sequence[Step], written: Sequence[StepValues]
-) -> dict[str, float]:
+def missing_figures(values: pa.Table) -> dict[str, float]:
     """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
 
     Rows that a component is not meant for lack nothing.
     """
-    reasons = [
-        each._replace(columns={n: c for n, c in each.columns.items() if _is_reason(n)})
-        for each in written
-    ]
-    table, found = values_table(rollouts, steps, reasons), dict[str, float]()
-    for name in filter(_is_reason, table.column_names):
+    found = dict[str, float]()
+    for name in filter(_is_reason, values.column_names):
         component = name.removeprefix(_REWARD).removesuffix(_MISSING)
-        reasons = table[name].filter(pc.not_equal(table[name], NOT_APPLICABLE))
+        reasons = values[name].filter(pc.not_equal(values[name], NOT_APPLICABLE))
         for count in reasons.value_counts().to_pylist():
             found[f"missing/{component}/{count['values']}"] = float(count["counts"])
     return found
@@ -340,8 +333,7 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
     rollouts = part.rollouts
     if not rollouts.num_rows:
         return []
-    values = values_table(rollouts, part.recipe, part.curated.written)
-    reward_N = np.full(rollouts.num_rows, np.nan)
+    values, reward_N = part.values, np.full(rollouts.num_rows, np.nan)
     if "reward" in values.column_names:
         reward_N = numbers(values, "reward")
     chosen = pa.array(_chosen(rollouts, reward_N, step))

@@ -20,7 +20,7 @@ from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from ..run import NO_PROMPT_LEFT
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
-from .curation import Curated, Curation, continued, curate, drop_rows, values_table
+from .curation import Curated, Curation, continued, curate, drop_rows
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -275,6 +275,7 @@ class StepPart(NamedTuple):
     groups: PendingGroups  # their groups
     rollouts: pa.Table  # as sampled
     curated: Curated  # what the recipe left of them, without untrainable rows if they train
+    values: pa.Table  # what each step wrote to them, as of `values_table`
     recipe: tuple[Step, ...]  # the steps that they went through
     trains: bool  # whether they train
     not_asked: pa.Table | None = None  # decisions about verification prompts that were not chosen
@@ -284,7 +285,7 @@ class StepPart(NamedTuple):
         """The tables that are kept of it, by the names of their files."""
         found = {"rollouts": self.rollouts}
         found |= {"curated": self.curated.table, "decisions": self.curated.decisions}
-        found["values"] = values_table(self.rollouts, self.recipe, self.curated.written)
+        found["values"] = self.values
         return found if self.not_asked is None else {**found, "not_asked": self.not_asked}
 
     @property

@@ -208,7 +208,7 @@ def verl_batch(
 
 
 def judgement_figures(
-    curated: Curated, rollouts: pa.Table, steps: Sequence[Step]
+    curated: Curated, rollouts: pa.Table, values: pa.Table, steps: Sequence[Step]
 ) -> dict[str, float]:
     """The figures of judgements, for the loggers: those of responses, and how many are right.
 
@@ -216,7 +216,7 @@ def judgement_figures(
     and among those that should be No, if there are both; a judgement that cannot be read is wrong.
     A policy that always gives the same judgement has 0.5.
     """
-    found, table = response_figures(curated, rollouts, steps), curated.table
+    found, table = response_figures(curated, rollouts, values, steps), curated.table
     if not table.num_rows or "judgement" not in table.column_names:
         return found
     right_N = _true(pc.equal(table["judgement"], table["label"]))

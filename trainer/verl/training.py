@@ -37,7 +37,15 @@ from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, los
 from . import judging
 from .advantage import LossSettings, TrajectoryKey
 from .credit import CreditEstimator
-from .curation import Curated, Curation, at_progress, continued, poll_interval, threads
+from .curation import (
+    Curated,
+    Curation,
+    at_progress,
+    continued,
+    poll_interval,
+    threads,
+    values_table,
+)
 from .figures import (
     Clock,
     SampleTables,
@@ -379,13 +387,14 @@ class TrainingStep:
         with self._clock("close"):
             if plan.answers:
                 curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
-            figures = response_figures(curated, rollouts, steps)
+            values = values_table(rollouts, steps, curated.written)
+            figures = response_figures(curated, rollouts, values, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
         figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
         figures["repeated_prompts"] = groups.repeated
-        self._add("", StepPart(groups, rollouts, curated, steps, plan.answers), figures)
+        self._add("", StepPart(groups, rollouts, curated, values, steps, plan.answers), figures)
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
         """Return how many groups there are to train on, and how many there should be.
@@ -419,10 +428,12 @@ class TrainingStep:
         with self._clock("close"):
             rollouts, graded = groups.close()
             curated = give_credit(drop_untrainable(graded, credit), credit)
+            values = values_table(rollouts, steps, curated.written)
             # The same reason may have dropped prompts and judgements.
-            found = judging.judgement_figures(curated, rollouts, steps)
+            found = judging.judgement_figures(curated, rollouts, values, steps)
             figures |= {name: figures.get(name, 0.0) + value for name, value in found.items()}
-        self._add("verify", StepPart(groups, rollouts, curated, steps, True, not_asked), figures)
+        part = StepPart(groups, rollouts, curated, values, steps, True, not_asked)
+        self._add("verify", part, figures)
 
     def _verification_prompts(self) -> VerificationPrompts:
         """Return prompts to judge the queued answers."""

@@ -36,7 +36,14 @@ from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSc
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.steps import Step, step_names
-from rejuice.trainer.verl.curation import Curation, at_progress, curate, drop_rows, threads
+from rejuice.trainer.verl.curation import (
+    Curation,
+    at_progress,
+    curate,
+    drop_rows,
+    threads,
+    values_table,
+)
 from rejuice.trainer.verl.figures import response_figures
 
 
@@ -390,5 +397,7 @@ def test_a_failure_to_grade_is_neither_right_nor_wrong_in_the_figures(verdicts, 
         }
     )
     steps = steps_of([StoredVerdictMapper()])
-    found = response_figures(curate(steps, rollouts), rollouts, steps)
+    curated = curate(steps, rollouts)
+    values = values_table(rollouts, steps, curated.written)
+    found = response_figures(curated, rollouts, values, steps)
     assert (found.get("pass_rate"), found["mixed_groups"]) == (pass_rate, mixed)

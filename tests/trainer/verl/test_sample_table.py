@@ -14,7 +14,7 @@ from training_stage import PLAIN, summed
 
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.verl.curation import curate
+from rejuice.trainer.verl.curation import curate, values_table
 from rejuice.trainer.verl.figures import LONGEST, SampleRow, as_markdown, sample_rows
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,10 @@ def tiny(tmp_path_factory):
 
     def make(rollouts=rollouts, steps=steps, trains=True):
         curated = curate(steps, rollouts)
-        return SimpleNamespace(rollouts=rollouts, curated=curated, recipe=steps, trains=trains)
+        values = values_table(rollouts, steps, curated.written)
+        return SimpleNamespace(
+            rollouts=rollouts, curated=curated, values=values, recipe=steps, trains=trains
+        )
 
     make.rollouts = rollouts
     return make

@@ -12,7 +12,7 @@ from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.report.stored import open_training
-from rejuice.trainer.verl.curation import curate
+from rejuice.trainer.verl.curation import curate, values_table
 from rejuice.trainer.verl.figures import missing_figures, signal_figures
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_a_group_that_was_dropped_has_no_signal_and_what_does_not_train_has_no_f
 
 def test_reasons_are_counted_by_component_and_pieces_add_up(tiny):
     steps, rollouts = tiny
-    assert missing_figures(rollouts, steps, curate(steps, rollouts).written) == {}
+    assert missing_figures(values_table(rollouts, steps, curate(steps, rollouts).written)) == {}
     at = rollouts.column_names.index("response")
     texts = rollouts["response"].to_pylist()
     texts[0] = texts[5] = None
@@ -51,7 +51,7 @@ def test_reasons_are_counted_by_component_and_pieces_add_up(tiny):
     steps = steps[:2]
     pieces = [curate(steps, rollouts.slice(start, 4)) for start in (8, 0, 4)]
     written = [each for piece in pieces for each in piece.written]
-    found = missing_figures(rollouts, steps, written)
+    found = missing_figures(values_table(rollouts, steps, written))
     assert found == {"missing/accuracy/no_response": 2.0, "missing/format/no_response": 2.0}
 
 

@@ -40,9 +40,13 @@ def rollouts(rows=ROWS):
     )
 
 
+def figures_of(curated, rows, steps):
+    return response_figures(curated, rows, values_table(rows, steps, curated.written), steps)
+
+
 def test_each_source_has_its_figures():
     curated = curate(STEPS, rollouts())
-    found = response_figures(curated, rollouts(), STEPS)
+    found = figures_of(curated, rollouts(), STEPS)
     assert {name: n for name, n in found.items() if name.startswith("source/")} == {
         "source/a/pass_rate": 0.5,
         "source/a/reward": 0.5,
@@ -57,7 +61,7 @@ def test_each_source_has_its_figures():
 
 def test_what_is_not_applicable_is_not_missing():
     curated = curate(STEPS, rollouts())
-    found = missing_figures(rollouts(), STEPS, curated.written)
+    found = missing_figures(values_table(rollouts(), STEPS, curated.written))
     assert found == {"missing/accuracy/no_response": 1.0}
     assert curated.decisions["reason"].to_pylist() == ["missing_component"]
 
@@ -71,7 +75,7 @@ def test_figures_are_of_the_columns_of_steps_and_not_of_the_names_of_steps():
         ]
     )
     rows = rollouts()
-    figures = response_figures(curate(steps, rows), rows, steps)
+    figures = figures_of(curate(steps, rows), rows, steps)
     named = {name for name in figures if name.startswith("reward")}
     assert named == {"reward", "reward_accuracy"}
     assert figures["reward"] == pytest.approx((1.0 + 0.0 + 0.5) / 3)
@@ -96,7 +100,7 @@ class RoundRewardMapper(Mapper):
 
 def test_the_mean_of_true_and_false_is_a_share():
     rows, steps = rollouts(), number_steps([RoundRewardMapper()])
-    figures = response_figures(curate(steps, rows), rows, steps)
+    figures = figures_of(curate(steps, rows), rows, steps)
     assert figures["reward_round"] == pytest.approx(2 / 3)
 
 
@@ -109,7 +113,7 @@ def test_the_share_of_right_answers_that_are_not_worked_out_is_over_all_groups()
         for at in (0, 2):
             curation.add(rows.slice(at, 2))
         curated = curation.close(pa.array(["f", "p"]))
-    assert response_figures(curated, rows, steps)["not_worked_out"] == 1 / 4
+    assert figures_of(curated, rows, steps)["not_worked_out"] == 1 / 4
 
 
 def unmatched(curated):
