@@ -2,7 +2,7 @@
 
     python benchmarks/bench_real_training.py --policy FOLDER [--runs FOLDER] [--seeds 3]
     python benchmarks/bench_real_training.py --table     # of the runs that are there
-    python benchmarks/bench_real_training.py --trl --policy FOLDER [--seeds 2] [--steps 40]
+    python benchmarks/bench_real_training.py --trl --policy FOLDER [--seeds 2] [--until 20]
 
 Each run is `rejuice train recipes/small_model/NAME.yaml`, about a quarter of an hour on two idle
 cores; one that was stopped is resumed, and a finished one is not run again. `quality` needs its
@@ -21,13 +21,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
+import torch
+import yaml
 from bench_grpo import load, table
-from bench_trl import LIKE_OURS
+from bench_trl import KEEP_MEMORY, LIKE_OURS
 
+from rejuice.operators.columns import RIGHT
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.verifier import verify_batch
 from rejuice.trainer.report import metrics
@@ -45,7 +48,8 @@ SYSTEMS: dict[str, list[str]] = {
 }
 """By name of the runs, what differs from the recipe of that name."""
 _VALIDATED_EVERY = 10
-_ROWS = 64  # of a step: 8 prompts with 8 responses
+_ROWS = 128  # of a step: 16 prompts with 8 responses
+_MOST = 32  # tokens of a response
 
 
 def train(name: str, seed: int, runs: Path, policy: str) -> None:
@@ -99,84 +103,73 @@ def _by_level(rows: list[dict[str, Any]]) -> str:
 # --- TRL beside it --------------------------------------------------------------------
 
 
-def train_trl(folder: Path, policy: str, seed: int, steps: int, rows: int) -> None:
-    """Train with TRL on the recipe's prompts, and write a line for each step.
+class Log(NamedTuple):
+    """A file of lines: of a step its `seconds`, `reward` and `tokens`, of a validation `right`, `n`."""
 
-    A line has `step`, and `seconds`, `reward`, `tokens` of the step, or `right` and `n` of a
-    validation, which counts in no step's time.
-    """
-    import torch
+    path: Path
+
+    def add(self, **line: Any) -> None:
+        """Add a line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines; none if there is no file."""
+        text = self.path.read_text("utf-8") if self.path.exists() else ""
+        return list(map(json.loads, text.splitlines()))
+
+
+def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> None:
+    """Train with TRL on the recipe's prompts; validations count in no step's time."""
     from peft import LoraConfig
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
 
-    recipe, started = _RECIPES / "grpo.yaml", time.perf_counter()
-    log = folder / "log.jsonl"
+    recipe, log = _RECIPES / "grpo.yaml", Log(folder / "log.jsonl")
+    train = yaml.safe_load(recipe.read_text("utf-8"))["train"]
     questions = list(train_dataset(recipe, _ROOT / "outputs/small_model/validation.parquet"))
 
-    def note(**line: Any) -> None:
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    class Log(TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.validate(0, **kwargs)
+    class Times(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            self.validate(0, **given)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self.began = time.perf_counter()
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             self.seconds = time.perf_counter() - self.began
 
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any, **kwargs: Any) -> None:
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any, **given: Any) -> None:
             if "reward" not in logs:
                 return
-            note(
-                step=state.global_step, seconds=self.seconds, reward=logs["reward"],
-                tokens=logs["completions/mean_length"], since=time.perf_counter() - started,
-            )  # fmt: skip
+            tokens = _ROWS * logs["completions/mean_length"]
+            log.add(
+                step=state.global_step, seconds=self.seconds, reward=logs["reward"], tokens=tokens
+            )
             if state.global_step % _VALIDATED_EVERY == 0:
-                self.validate(state.global_step, **kwargs)
+                self.validate(state.global_step, **given)
+            control.should_training_stop |= state.global_step >= until
 
         def validate(self, step: int, model: Any, processing_class: Any, **_: Any) -> None:
-            tokenizer = processing_class
-            prompts = [
-                tokenizer.apply_chat_template(
-                    row["prompt"], tokenize=False, add_generation_prompt=True
-                )
-                for row in questions
-            ]
-            texts: list[str] = []
-            with torch.no_grad():
-                for start in range(0, len(prompts), _ROWS):
-                    given = tokenizer(
-                        prompts[start : start + _ROWS], return_tensors="pt", padding=True,
-                        padding_side="left",
-                    )  # fmt: skip
-                    out = model.generate(
-                        **given, do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
-                        max_new_tokens=32, pad_token_id=tokenizer.pad_token_id,
-                    )  # fmt: skip
-                    new = out[:, given["input_ids"].shape[1] :]
-                    texts += tokenizer.batch_decode(new, skip_special_tokens=True)
+            texts = _answers(model, processing_class, [row["prompt"] for row in questions])
             references = [row["reference"] for row in questions]
             found = verify_batch(texts, references, worked_out=True, workers=1)
-            right = sum(each.verdict == "correct" for each in found)
-            note(step=step, right=right, n=len(found))
-            print(f"step {step}: {right} of {len(found)} right", flush=True)
+            log.add(step=step, right=sum(each.verdict == RIGHT for each in found), n=len(found))
+            print(log.lines()[-1], flush=True)
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     settings = {
         **grpo_settings(recipe),
         "per_device_train_batch_size": rows,
         "gradient_accumulation_steps": _ROWS // rows,
-        "max_steps": steps,
-        "learning_rate": 3e-4,
+        "max_steps": train["steps"],
+        **LIKE_OURS,
+        "learning_rate": train["learning_rate"],
+        "lr_scheduler_type": "cosine",
         "weight_decay": 0.01,  # verl's
         "seed": seed,
-        **LIKE_OURS,
         "output_dir": str(folder),
     }
     GRPOTrainer(
@@ -185,20 +178,37 @@ def train_trl(folder: Path, policy: str, seed: int, steps: int, rows: int) -> No
         train_dataset=train_dataset(recipe, _ROOT / "outputs/small_model/train.parquet"),
         reward_funcs=reward_funcs(recipe),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
-        callbacks=[Log()],
+        callbacks=[Times()],
     ).train()
 
 
+@torch.no_grad()
+def _answers(model: Any, tokenizer: Any, prompts: list[Any]) -> list[str]:
+    """One response to each prompt, sampled as in training."""
+    texts: list[str] = []
+    for start in range(0, len(prompts), _ROWS):
+        given = tokenizer.apply_chat_template(
+            prompts[start : start + _ROWS], add_generation_prompt=True, padding=True,
+            padding_side="left", return_dict=True, return_tensors="pt",
+        )  # fmt: skip
+        out = model.generate(
+            **given, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=_MOST,
+            pad_token_id=tokenizer.pad_token_id,
+        )  # fmt: skip
+        new = out[:, given["input_ids"].shape[1] :]
+        texts += tokenizer.batch_decode(new, skip_special_tokens=True)
+    return texts
+
+
 def _is_finished(folder: Path, steps: int) -> bool:
-    log = folder / "log.jsonl"
-    lines = log.read_text("utf-8").splitlines() if log.exists() else []
-    return any("right" in line and line["step"] == steps for line in map(json.loads, lines))
+    lines = Log(folder / "log.jsonl").lines()
+    return any("right" in line and line["step"] == steps for line in lines)
 
 
 def trl_curves(runs: Path) -> None:
     """Print TRL's held-out accuracy and seconds."""
     for log in sorted(runs.glob("trl-*/log.jsonl")):
-        lines = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
+        lines = Log(log).lines()
         seconds = np.array([line["seconds"] for line in lines if "seconds" in line])
         for line in lines:
             if "right" in line:
@@ -214,18 +224,20 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=_ROOT / "outputs" / "bench_small_model")
     parser.add_argument("--systems", nargs="+", default=["grpo"], choices=SYSTEMS)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--until", type=int, default=40, help="step at which TRL stops")
+    parser.add_argument("--rows", type=int, default=64, help="of a pass of TRL")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--trl", action="store_true")
     given = parser.parse_args()
+    if given.trl and not KEEP_MEMORY.items() <= os.environ.items():  # Read when a process starts.
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     for seed in range(0 if given.table else given.seeds):
         if given.trl:
             folder = given.runs / f"trl-{seed}"
-            if not _is_finished(folder, given.steps):
+            if not _is_finished(folder, given.until):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-                train_trl(folder, given.policy, seed, given.steps, given.rows)
+                train_trl(folder, given.policy, seed, given.until, given.rows)
             continue
         for name in given.systems:
             train(name, seed, given.runs, given.policy)
