@@ -91,9 +91,9 @@ def load(folder: Path) -> Run:
         np.array([step[key] for step in steps])
         for key in ("rejuice/seconds/after_sampling", "timing_s/step")
     )
-    rows = np.array([step["rejuice/rows_sampled"] for step in steps])
+    tokens = np.array([step["rejuice/tokens_sampled"] for step in steps])  # judgements included
     found = {p.step: p.validation for p in points if p.validation is not None}
-    return Run(np.cumsum(rows * values["length"]), values, found, folder, ours / whole)
+    return Run(np.cumsum(tokens), values, found, folder, ours / whole)
 
 
 def distinct(folder: Path, step: int) -> float:

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 import yaml
-from bench_grpo import load, table
+from bench_grpo import distinct, load, paths, table
 from bench_trl import KEEP_MEMORY, LIKE_OURS
 
 from rejuice.operators.columns import RIGHT
@@ -71,7 +71,7 @@ def curves(runs: Path) -> None:
     """Print the held-out accuracy of each run, and of each level of difficulty."""
     print("| run | step | held-out accuracy | by level | tokens | seconds a step, median |")
     print("|---|---|---|---|---|---|")
-    for folder in sorted(each.parent for each in runs.glob("*-*/curves.png")):
+    for folder in _finished(runs):
         run, seconds = load(folder), _seconds(folder)
         spent = np.concatenate(([0.0], run.tokens_S))
         for step in sorted(run.validated):
@@ -81,6 +81,44 @@ def curves(runs: Path) -> None:
                 f"| {folder.name} | {step} | {_share([v['verdict'] for v in verdicts])} | "
                 f"{_by_level(verdicts)} | {spent[step]:,.0f} | {seconds:.1f} |"
             )
+
+
+FIGURES = {
+    "pass rate": "rejuice/pass_rate",
+    "entropy": "actor/entropy_loss",
+    "tokens of a response": "rejuice/response_tokens",
+    "not worked out": "rejuice/not_worked_out",
+    "judging accuracy": "rejuice/verify/accuracy",
+    "says Yes": "rejuice/verify/says_yes",
+    "tool calls": "rejuice/agent/tool_calls",
+    "tool errors": "rejuice/agent/tool_errors",
+    "diversity": "rejuice/reward_diversity",
+    "quality": "rejuice/reward_quality",
+}
+"""By name in the table, the figure of a step."""
+_ENDS = 5  # steps whose mean is reported, at the beginning and at the end
+
+
+def ends(runs: Path) -> None:
+    """Print the figures of each run's first and last steps, those that it has."""
+    print(f"\n| run | figure | first {_ENDS} steps | last {_ENDS} |\n|---|---|---|---|")
+    for folder in _finished(runs):
+        points = [each for each in metrics.read(folder) if each.trained]
+        found = {
+            name: [each.figures[key] for each in points if key in each.figures]
+            for name, key in FIGURES.items()
+        }
+        steps = [each.step for each in points]
+        found["distinct right of 8"] = [distinct(folder, step) for step in steps]
+        found["solution paths of 8"] = [paths(folder, step) for step in steps]
+        for name, values in found.items():
+            if values:
+                first, last = np.mean(values[:_ENDS]), np.mean(values[-_ENDS:])
+                print(f"| {folder.name} | {name} | {first:.3f} | {last:.3f} |")
+
+
+def _finished(runs: Path) -> list[Path]:
+    return sorted(each.parent for each in runs.glob("*-*/curves.png"))
 
 
 def _seconds(folder: Path) -> float:
@@ -242,6 +280,7 @@ def main() -> None:
         for name in given.systems:
             train(name, seed, given.runs, given.policy)
     curves(given.runs)
+    ends(given.runs)
     trl_curves(given.runs)
     if not given.trl:
         there = [name for name in SYSTEMS if any(given.runs.glob(f"{name}-*/curves.png"))]
