@@ -120,8 +120,8 @@ _KINDS = _kinds()
 _VALUES = {lowercase: _values(lowercase) for lowercase in (False, True)}
 
 
-def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
-    """Hash the tokens of a block.
+def tokens_of(text: Text, *, lowercase: bool = True, marks: bool = True) -> Tokens:
+    """Hash the tokens of a block, without `marks` those that are no punctuation marks.
 
     Example:
         >>> block = next(blocks(pa.array(["2 + x", "2+X"], pa.large_string())))
@@ -131,11 +131,16 @@ def tokens_of(text: Text, *, lowercase: bool = True) -> Tokens:
     """
     kinds_B = _KINDS[text.bytes_B]
     word_B = kinds_B == _WORD
-    starts_B = (kinds_B == _MARK) | (kinds_B == _LEAD)
+    starts_B = kinds_B == _LEAD
+    if marks:
+        starts_B |= kinds_B == _MARK
     starts_B[1:] |= word_B[1:] & ~word_B[:-1]
     starts_B[0] |= word_B[0]
     starts_T = np.flatnonzero(starts_B)
-    hashes_T = sums(_VALUES[lowercase][text.bytes_B], starts_T)
+    values = (
+        _VALUES[lowercase] if marks else np.where(_KINDS == _MARK, np.uint64(0), _VALUES[lowercase])
+    )
+    hashes_T = sums(values[text.bytes_B], starts_T)
     return Tokens(hashes_T, np.searchsorted(starts_T, text.offsets_N1))
 
 
