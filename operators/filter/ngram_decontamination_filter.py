@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,7 +18,7 @@ from ..arrow_compute import pc
 from ..config import Config
 from ..errors import DataError
 from ..groups import Array
-from ..operator import Change, Columns, Kind, Operator, drop
+from ..operator import Columns, Filter, drop
 from ..text.tokens import blocks, shingles, texts_of, tokens_of
 
 
@@ -35,7 +36,7 @@ class EvaluationSet(Config):
     """The split, of a dataset on the hub."""
 
 
-class NgramDecontaminationFilter(Operator):
+class NgramDecontaminationFilter(Filter):
     """Drop rows whose text shares runs of words with a question of an evaluation set.
 
     Texts are compared in lower case, by words: punctuation, accents and spaces do not count. A
@@ -44,8 +45,7 @@ class NgramDecontaminationFilter(Operator):
     that anybody uses; open-instruct asks for half (`min_share: 0.5`). datatrove takes all numbers
     for one (`numbers: equal`), by which a question with other numbers is found as well.
 
-    `contaminated_by` says which question it is: the set, and its row there, from 0. If several are
-    shared, it is that of which most is, then the first.
+    `rejuice explain` and the page say which question it is.
 
     Raises:
         DataError: a set cannot be read, or has no column of questions.
@@ -63,16 +63,12 @@ class NgramDecontaminationFilter(Operator):
     numbers: Literal["differ", "equal"] = "differ"
     """Whether different numbers are different words (`differ`), or all numbers one (`equal`)."""
 
-    kind: ClassVar[Kind] = Kind.FILTER
     reasons: ClassVar[Mapping[str, str]] = {
         "contaminated": "a question of an evaluation set is in the text",
     }
 
     def reads(self) -> Columns:
         return (self.column,)
-
-    def writes(self) -> Columns:
-        return ("contaminated_by", "contaminated_share")
 
     def drops_within_groups(self) -> bool:
         return self.column.startswith("response")
@@ -84,28 +80,30 @@ class NgramDecontaminationFilter(Operator):
     def preflight(self) -> None:
         self._sets()
 
-    def explain(self, row: Mapping[str, Any] | None = None) -> Mapping[str, str]:
-        if row is None or not row.get("contaminated_by"):
-            return {}
-        name, _, number = str(row["contaminated_by"]).rpartition(" row ")
-        text = self._sets()[name].texts[int(number)].as_py()
-        return {f"question of {name}": " ".join(text.split())[:300]}
+    def decide(self, table: pa.Table) -> pa.Array:
+        return drop({"contaminated": self.questions(table).is_valid()})
 
-    def apply(self, table: pa.Table) -> Change:
+    def questions(self, table: pa.Table) -> pa.Array:
+        """The question that is in each text, such as `aime row 3: Find ...`; null for none.
+
+        Of several, it is that of which most is there, then the first. Rows are counted from 0.
+
+        Returns:
+            string[N].
+        """
         # The responses to a prompt have the same text, which is compared once.
         texts = texts_of(table[self.column]).dictionary_encode()
         sets = self._sets()
-        index = _Index.of(tuple(sets.values()), self.n, self.numbers == "equal")
-        question_N, share_N = index.find(texts.dictionary, self.min_share)
-        names = [
+        index = _Runs.of(tuple(sets.values()), self.n, self.numbers == "equal")
+        numbers = index.find(texts.dictionary, self.min_share)
+        names = (
             f"{name} row {row}" for name, each in sets.items() for row in range(len(each.texts))
-        ]
-        by = pa.array([names[each] if each >= 0 else None for each in question_N], pa.string())
-        columns = {
-            "contaminated_by": by.take(texts.indices),
-            "contaminated_share": pa.array(share_N).take(texts.indices).fill_null(0.0),
-        }
-        return Change(columns, drop({"contaminated": columns["contaminated_by"].is_valid()}))
+        )
+        every = zip(names, chain.from_iterable(each.texts for each in sets.values()), strict=True)
+        wanted = set(numbers.tolist())
+        shown = {at: f"{name}: {text}" for at, (name, text) in enumerate(every) if at in wanted}
+        found = pa.array([shown.get(number) for number in numbers.tolist()], pa.string())
+        return found.take(texts.indices)
 
     def _sets(self) -> dict[str, _Questions]:
         return {
@@ -136,7 +134,7 @@ class _Questions:
         return hash(self.digest)
 
 
-class _Index(NamedTuple):
+class _Runs(NamedTuple):
     """The runs of words of Q questions."""
 
     runs_K: Array  # uint64[K], sorted; a run is there once for each question that has it
@@ -147,21 +145,17 @@ class _Index(NamedTuple):
 
     @staticmethod
     @lru_cache(maxsize=4)
-    def of(sets: tuple[_Questions, ...], n: int, numbers_equal: bool) -> _Index:
+    def of(sets: tuple[_Questions, ...], n: int, numbers_equal: bool) -> _Runs:
         """Index the questions of some sets, numbered one set after the other."""
         texts = pa.concat_arrays([each.texts for each in sets])
-        question_K, runs_K = np.unique(_runs(texts, n, numbers_equal), axis=1)
+        question_K, runs_K = np.unique(_run_hashes(texts, n, numbers_equal), axis=1)
         order = np.lexsort((question_K, runs_K))
         sizes_Q = np.bincount(question_K.astype(np.int64), minlength=len(texts))
-        return _Index(runs_K[order], question_K[order].astype(np.int64), sizes_Q, n, numbers_equal)
+        return _Runs(runs_K[order], question_K[order].astype(np.int64), sizes_Q, n, numbers_equal)
 
-    def find(self, texts: pa.Array, min_share: float) -> tuple[Array, Array]:
-        """Find the question of which most is in each text.
-
-        Returns:
-            int64[N], its number, -1 where there is none; float64[N], the share of its runs.
-        """
-        text_M, runs_M = _runs(texts, self.n, self.numbers_equal)
+    def find(self, texts: pa.Array, min_share: float) -> Array:
+        """Return the number of the question of which most is in each text, int64[N]; -1: none."""
+        text_M, runs_M = _run_hashes(texts, self.n, self.numbers_equal)
         first_M = np.searchsorted(self.runs_K, runs_M, side="left")
         counts_M = np.searchsorted(self.runs_K, runs_M, side="right") - first_M
         # A pair for each run of a text and each question that has it.
@@ -177,13 +171,12 @@ class _Index(NamedTuple):
         order = np.lexsort((question_P, -share_P, text_P))
         order = order[share_P[order] >= min_share]
         text_B, best = np.unique(text_P[order], return_index=True)
-        question_N, share_N = np.full(len(texts), -1), np.zeros(len(texts))
+        question_N = np.full(len(texts), -1)
         question_N[text_B] = question_P[order][best]
-        share_N[text_B] = share_P[order][best]
-        return question_N, share_N
+        return question_N
 
 
-def _runs(texts: pa.Array, n: int, numbers_equal: bool) -> Array:
+def _run_hashes(texts: pa.Array, n: int, numbers_equal: bool) -> Array:
     """Return the runs of n words of texts: uint64[2, M], the text and the run's hash."""
     found, start = [np.zeros((2, 0), np.uint64)], 0
     for text in blocks(_comparable(texts, numbers_equal)):

@@ -4,6 +4,7 @@
     judges (ScoringMapper)   raw_answer, raw_failure                       texts
     diversity_reward_mapper  nearest_response_id, nearest_cosine, mean_cosine
     deduplicators            repeats                                       an id
+    ngram_decontamination_filter  question, such as `aime row 3: Find ...`  a text
 
 Nothing is sampled or sent. It is no method of operators: their code is part of the keys of results,
 and evidence changes no result.
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from ...operators.columns import flat
 from ...operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from ...operators.deduplicator.minhash_deduplicator import MinhashDeduplicator
+from ...operators.filter.ngram_decontamination_filter import NgramDecontaminationFilter
 from ...operators.groups import Array, Groups
 from ...operators.mapper.diversity_reward_mapper import DiversityRewardMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
@@ -194,6 +196,7 @@ _WITH_EVIDENCE = (
     DiversityRewardMapper,
     ExactDeduplicator,
     MinhashDeduplicator,
+    NgramDecontaminationFilter,
 )
 
 
@@ -219,12 +222,18 @@ def evidence(
         return diversity_evidence(operator, table) if cheap or models else {}
     if isinstance(operator, ExactDeduplicator | MinhashDeduplicator) and reasons is not None:
         return repeat_evidence(operator, table, reasons)
+    if isinstance(operator, NgramDecontaminationFilter):
+        return {"question": operator.questions(table)}
     return {}
 
 
 def has_evidence(step: Step, frame: Frame) -> bool:
-    """Return whether a step may have any on such rows: the ids are there, and all that it reads."""
-    names = {"response_id", *step.operator.reads()}
+    """Return whether a step may have any on such rows: all that it reads is there, and ids.
+
+    Prompts have no ids of responses, and only a question of an evaluation set can be in them.
+    """
+    of_prompts = isinstance(step.operator, NgramDecontaminationFilter)
+    names = {"prompt_id" if of_prompts else "response_id", *step.operator.reads()}
     return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
 
 

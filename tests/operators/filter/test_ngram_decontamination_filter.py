@@ -27,9 +27,10 @@ def fruit(tmp_path):
 
 def found(texts, against, **fields):
     step = NgramDecontaminationFilter(against=against, column="text", **fields)
-    change = step.apply(pa.table({"text": texts}))
-    assert change.reasons.is_valid() == change.columns["contaminated_by"].is_valid()
-    return change.columns["contaminated_by"].to_pylist()
+    table = pa.table({"text": texts})
+    questions = step.questions(table)
+    assert step.decide(table).is_valid() == questions.is_valid()
+    return [each and each.partition(":")[0] for each in questions.to_pylist()]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +76,8 @@ def test_of_several_questions_it_is_that_of_which_most_is_there(fruit, tmp_path)
 def test_chats_are_compared_and_responses_share_their_prompt(fruit):
     chat = [{"role": "user", "content": QUESTIONS[0]}]
     table = pa.table({"prompt": [chat, chat, [{"role": "user", "content": "No."}]]})
-    change = NgramDecontaminationFilter(against={"fruit": fruit}).apply(table)
-    assert change.reasons.to_pylist() == ["contaminated", "contaminated", None]
-    assert change.columns["contaminated_share"].to_pylist() == [1, 1, 0]
+    reasons = NgramDecontaminationFilter(against={"fruit": fruit}).decide(table)
+    assert reasons.to_pylist() == ["contaminated", "contaminated", None]
 
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
@@ -108,9 +108,6 @@ def test_the_best_is_that_of_comparing_each_with_each(tmp_path_factory, texts, q
 def test_a_file_that_has_changed_is_read_again(fruit, tmp_path):
     step = NgramDecontaminationFilter(against={"fruit": fruit}, column="text")
     before = step.cache_key_fields()
-    assert step.explain({"contaminated_by": "fruit row 1"}) == {
-        "question of fruit": "What is 2 + 2?"
-    }
     (tmp_path / "fruit.jsonl").write_text('{"question": "Something else"}\n')
     assert step.cache_key_fields() != before
     assert found([QUESTIONS[0], "something else"], {"fruit": fruit}) == [None, "fruit row 0"]
