@@ -109,7 +109,7 @@ FOUND_AT = {
     "slurm": "multi-node|SLURM",
     "thinking-models": "enable_thinking|reasoning|think block|thinking|truncated",
     "training": "checkpoint|dynamic sampling|FSDP|GRPO|LoRA|Megatron|pass@k|resume|wandb",
-    "why": "deduplication|Trinity-RFT",
+    "why": "asynchronous|Trinity-RFT",
 }
 """Words that a newcomer searches for, and the page that is to be the first hit."""
 
