@@ -112,6 +112,24 @@ class NgramDecontaminationFilter(Filter):
         }
 
 
+def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> Array:
+    """Return which questions are in one of some texts, by the defaults of the filter.
+
+    Args:
+        texts: strings or chats.
+        questions: strings or chats.
+
+    Returns:
+        int64[Q], their numbers, ascending.
+    """
+    fields = NgramDecontaminationFilter.model_fields
+    sets = (_Questions(texts_of(questions).fill_null("")),)
+    index = _Runs.of(sets, fields["n"].default, numbers_equal=False)
+    distinct = pc.unique(texts_of(texts))
+    _, question_P, _ = index.shared(distinct, fields["min_share"].default)
+    return np.unique(question_P)
+
+
 # --- Runs of words that are in a question ---------------------------------------------
 
 
@@ -155,6 +173,16 @@ class _Runs(NamedTuple):
 
     def find(self, texts: pa.Array, min_share: float) -> Array:
         """Return the number of the question of which most is in each text, int64[N]; -1: none."""
+        text_P, question_P, share_P = self.shared(texts, min_share)
+        # The best of a text comes first.
+        order = np.lexsort((question_P, -share_P, text_P))
+        text_B, best = np.unique(text_P[order], return_index=True)
+        question_N = np.full(len(texts), -1)
+        question_N[text_B] = question_P[order][best]
+        return question_N
+
+    def shared(self, texts: pa.Array, min_share: float) -> tuple[Array, Array, Array]:
+        """Return texts and questions that are in them: int64[P] each, and float64[P], the share."""
         text_M, runs_M = _run_hashes(texts, self.n, self.numbers_equal)
         first_M = np.searchsorted(self.runs_K, runs_M, side="left")
         counts_M = np.searchsorted(self.runs_K, runs_M, side="right") - first_M
@@ -167,13 +195,8 @@ class _Runs(NamedTuple):
         pairs = np.unique(np.stack([texts_P, self.question_K[places], places]), axis=1)[:2]
         (text_P, question_P), shared_P = np.unique(pairs, axis=1, return_counts=True)
         share_P = shared_P / self.sizes_Q[question_P]
-        # The best of a text comes first.
-        order = np.lexsort((question_P, -share_P, text_P))
-        order = order[share_P[order] >= min_share]
-        text_B, best = np.unique(text_P[order], return_index=True)
-        question_N = np.full(len(texts), -1)
-        question_N[text_B] = question_P[order][best]
-        return question_N
+        enough_P = share_P >= min_share
+        return text_P[enough_P], question_P[enough_P], share_P[enough_P]
 
 
 def _run_hashes(texts: pa.Array, n: int, numbers_equal: bool) -> Array:

@@ -16,6 +16,7 @@ from ...operators.workers import signals_interrupt
 from ..safe_output import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
 from .cache import app as cache
+from .evaluation import evaluate
 from .export import app as export
 from .export import push
 from .options import (
@@ -283,6 +284,7 @@ def download(
 
 
 app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG)(train)
+app.command("eval", cls=OverridableCommand, epilog=EPILOG)(evaluate)
 app.command()(curves)
 app.command()(checkpoint)
 app.add_typer(export, name="export", no_args_is_help=True)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run", "check", "ops", "schema", "explain", "report", "view", "data", "download",
     "whatif", "ablate", "diff", "preview", "audit", "push",
-    "train", "curves", "checkpoint",
+    "train", "curves", "checkpoint", "evaluate",
 }  # fmt: skip
 
 
@@ -74,10 +74,11 @@ def test_it_has_all_commands(rejuice):
     code, out, _ = rejuice("--help")
     assert code == 0
     assert {info.callback.__name__ for info in main.app.registered_commands} == COMMANDS
-    assert all(f" {command} " in out for command in {*COMMANDS, "policy", "export"})
+    named = COMMANDS - {"evaluate"} | {"eval", "policy", "export"}
+    assert all(f" {command} " in out for command in named)
 
 
-@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["checkpoint"]])
+@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["checkpoint"], ["eval"]])
 def test_every_command_has_help(rejuice, words):
     code, out, _ = rejuice(*words, "--help")
     assert code == 0

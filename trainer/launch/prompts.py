@@ -105,9 +105,8 @@ def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
     """
     table = feather.read_table(folder / f"{held_out.split}.arrow")
     found = _for_verl(table, held_out.source, held_out.split, held_out.settings)
-    most = found.num_rows if held_out.max_samples is None else held_out.max_samples
-    drawn = np.argsort(hash_each(table["prompt_id"]), kind="stable")[:most]
-    pq.write_table(found.take(np.sort(drawn)), folder / f"{held_out.split}.parquet")
+    drawn = draw_prompts(table, held_out.max_samples)
+    pq.write_table(found.take(drawn), folder / f"{held_out.split}.parquet")
     return len(drawn)
 
 
@@ -127,10 +126,7 @@ def make_prompts(
     Raises:
         RejuiceError: a step fails, or too few prompts are left.
     """
-    spec = DatasetSpec.of(dataset)
-    rows = read_all(spec.with_suffix() if of_files(steps) else spec)
-    prompts = _drop_repeated_prompts(curate(steps, rows))
-    curated = drop_overlong_prompts(prompts, encode, longest)
+    curated = prompts_of(dataset, steps, encode, longest)
     table = curated.table
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
@@ -140,6 +136,32 @@ def make_prompts(
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
     pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
     return PromptCounts(table.num_rows, curated.decisions.num_rows)
+
+
+def prompts_of(
+    dataset: AnyPath | DatasetSpec, steps: Sequence[Step], encode: Encode | None, longest: int
+) -> Curated:
+    """Return the prompts that the steps before sampling make, each of them once.
+
+    Args:
+        dataset: what the steps read.
+        steps: those before sampling.
+        encode: counts the tokens of a prompt; None: no prompt is too long.
+        longest: the most tokens that a prompt may have.
+
+    Raises:
+        RejuiceError: a step fails.
+    """
+    spec = DatasetSpec.of(dataset)
+    rows = read_all(spec.with_suffix() if of_files(steps) else spec)
+    prompts = _drop_repeated_prompts(curate(steps, rows))
+    return prompts if encode is None else drop_overlong_prompts(prompts, encode, longest)
+
+
+def draw_prompts(prompts: pa.Table, most: int | None) -> Array:
+    """Return at most so many rows, ascending: always the same, as they are drawn by their ids."""
+    drawn: Array = np.argsort(hash_each(prompts["prompt_id"]), kind="stable")[:most]
+    return np.sort(drawn)
 
 
 def _check_enough(dataset: AnyPath | DatasetSpec, prompts: int, least: int) -> None:

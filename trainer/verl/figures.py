@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import string
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,16 +25,13 @@ from ...operators.columns import (
     numbers,
     right_and_wrong,
 )
-from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.groups import Array, Groups, hash_each
-from ...operators.judgements import same_text
 from ...operators.logs import redact, visible
 from ...pipelines.analysis.figures import MOST_SOURCES
 from ...pipelines.dataset.write import filled, mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
-from ..split import ACCURACY
 from .credit import has_signal, row_advantages
 from .curation import Curated
 
@@ -184,71 +180,6 @@ def missing_figures(values: pa.Table) -> dict[str, float]:
 
 def _is_reason(name: str) -> bool:
     return name.startswith(_REWARD) and name.endswith(_MISSING)
-
-
-# --- The figures of a validation set --------------------------------------------------
-# Of a prompt with n graded responses, c of them right:
-#
-#     mean@n   the mean accuracy
-#     pass@k   1 - C(n - c, k) / C(n, k): the chance that one of k of them is right
-#              (Chen et al. 2021, https://arxiv.org/abs/2107.03374)
-#     maj@n    whether the answer that most of them give is right; in a tie, the mean over the
-#              answers
-#
-# Those of a set are means over its prompts. A response that could not be graded is neither right
-# nor wrong, and counts in none of them.
-
-
-def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
-    """Whether the most frequent answer is right; the share of them that are where several tie.
-
-    Responses without an answer do not vote; where none votes, the majority is wrong.
-
-    Example:
-        >>> majority(["3", "4", "3", None], [True, False, True, False])
-        1.0
-        >>> majority(["3", "4"], [True, False])
-        0.5
-    """
-    pairs = [(answer, right) for answer, right in zip(answers, rights, strict=True) if answer]
-    votes = Counter(answer for answer, _ in pairs)
-    right = {answer for answer, is_right in pairs if is_right}
-    winners = [answer for answer, count in votes.items() if count == max(votes.values())]
-    return sum(answer in right for answer in winners) / len(winners) if winners else 0.0
-
-
-def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
-    """Return the figures of a set, by names such as `mean@8`.
-
-    Args:
-        graded: the responses that have an accuracy; rows of a prompt are adjacent.
-        n: responses that were requested to each prompt. A prompt of which fewer than k could be
-            graded has no part in pass@k.
-    """
-    accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
-    found, right_N = (
-        AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N)),
-        _right(graded, accuracy_N),
-    )
-    figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
-    rights = np.split(right_N, groups.starts_G[1:])
-    for k in pass_at_powers(n):
-        chances = [pass_at_k(len(each), int(each.sum()), k) for each in rights if len(each) >= k]
-        if chances:
-            figures[f"pass@{k}"] = float(np.mean(chances))
-    if n > 1 and "extracted_answer" in graded.column_names:
-        texts = np.array(same_text(graded["extracted_answer"]).to_pylist(), object)
-        votes = zip(np.split(texts, groups.starts_G[1:]), rights, strict=True)
-        figures[f"maj@{n}"] = float(np.mean([majority(*each) for each in votes]))
-    return figures
-
-
-def _right(graded: pa.Table, accuracy_N: Array) -> Array:
-    """Return which responses are right: by their verdicts; without these, those of accuracy 1."""
-    if "verdict" in graded.column_names:
-        return right_and_wrong(graded["verdict"])[0]
-    full_N: Array = accuracy_N >= 1
-    return full_N
 
 
 # --- Sample table ---------------------------------------------------------------------

@@ -32,6 +32,7 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
+from ..accuracy import set_figures
 from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
@@ -53,7 +54,6 @@ from .figures import (
     agent_figures,
     figure_name,
     response_figures,
-    set_figures,
     signal_figures,
 )
 from .groups import (

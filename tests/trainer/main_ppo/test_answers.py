@@ -1,5 +1,7 @@
 """What `main_ppo` trained on is what the recipe says offline, to the bit."""
 
+import json
+
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -125,6 +127,18 @@ def test_validation_is_the_mean_accuracy(run, step):
     assert table.num_rows == 24
     logged = run.figures(step)["val-core/parity/reward/mean@2"]
     assert logged == pytest.approx(pc.mean(table["reward_accuracy"]).as_py(), abs=1e-6)
+
+
+@pytest.mark.parametrize("step", [0, STEPS])
+def test_eval_of_the_same_responses_gives_the_figures_of_validation(run, rejuice, tmp_path, step):
+    stored = run.folder / "validations" / f"{step:06d}.parquet"
+    rejuice("eval", run.folder, "--responses", f"validation={stored}", "-o", tmp_path, "--quiet")
+    found = json.loads((tmp_path / "figures.json").read_text("utf-8"))["figures"]["validation"]
+    logged = run.figures(step)
+    names = {name for name in found if name not in ("prompts", "ungraded")}
+    assert {"mean@2", "pass@2", "maj@2", "mean_low", "mean_high"} <= names
+    for name in names:
+        assert found[name] == logged[f"rejuice/validation/validation/{name}"], name
 
 
 def test_samples_are_logged_at_the_validated_step(run):
