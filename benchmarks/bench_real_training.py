@@ -227,7 +227,7 @@ def _answers(model: Any, tokenizer: Any, prompts: list[Any]) -> list[str]:
     for start in range(0, len(prompts), _ROWS):
         given = tokenizer.apply_chat_template(
             prompts[start : start + _ROWS], add_generation_prompt=True, padding=True,
-            padding_side="left", return_dict=True, return_tensors="pt",
+            tokenizer_kwargs={"padding_side": "left"}, return_dict=True, return_tensors="pt",
         )  # fmt: skip
         out = model.generate(
             **given, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=_MOST,
@@ -267,6 +267,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--trl", action="store_true")
     given = parser.parse_args()
+    if given.until % _VALIDATED_EVERY:
+        parser.error(f"--until is not a multiple of {_VALIDATED_EVERY}")
     if given.trl and not KEEP_MEMORY.items() <= os.environ.items():  # Read when a process starts.
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     for seed in range(0 if given.table else given.seeds):

@@ -82,10 +82,11 @@ def pairs(model: str | None) -> None:
         )
         for each in (0.7, 0.4)
     }
-    for each in (0.95, 0.9, 0.85, 0.8, 0.7):
-        own = {"backend": "sentence_transformers", "model": model} if model else {}
-        step = SemanticDeduplicator(threshold=each, **own, **everywhere)
-        steps[f"`semantic_deduplicator`, {model or 'hashed n-grams'}, {each}"] = step
+    for each in (0.95, 0.9, 0.85, 0.8, 0.7) if model else ():
+        step = SemanticDeduplicator(
+            threshold=each, backend="sentence_transformers", model=model, **everywhere
+        )
+        steps[f"`semantic_deduplicator`, threshold {each}"] = step
     print("| | recall | others dropped | precision |\n|---|---|---|---|")
     for name, step in steps.items():
         right, wrong = found(step)

@@ -176,7 +176,7 @@ class Evaluator:
         found = dict[str, int | None]()
         for name, table in graded.items():
             prompts = table["prompt"].take(pa.array(Groups.of(table).starts_G))
-            found[name] = len(found_in(trained, prompts))
+            found[name] = found_in(trained, prompts)
         return found
 
 
@@ -207,7 +207,7 @@ def _of_sources(table: pa.Table, n: int) -> dict[str, dict[str, float]]:
 # --- Two policies on the same prompts -------------------------------------------------
 
 
-class Difference(NamedTuple):
+class PairedDifference(NamedTuple):
     """How much better a policy is than another on the prompts that both answered."""
 
     prompts: int
@@ -217,7 +217,7 @@ class Difference(NamedTuple):
     p: float  # two-sided, of a z test of paired differences
 
 
-def compare(table: pa.Table, other: pa.Table) -> Difference:
+def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
     """Compare graded responses of two policies, prompt by prompt.
 
     Raises:
@@ -231,7 +231,7 @@ def compare(table: pa.Table, other: pa.Table) -> Difference:
     mean, p = float(delta_P.mean()), len(delta_P)
     error = float(delta_P.std(ddof=1)) / sqrt(p) if p > 1 else float("nan")
     chance = erfc(abs(mean) / error / sqrt(2)) if error > 0 else float(mean == 0)
-    return Difference(p, mean, mean - Z_95 * error, mean + Z_95 * error, chance)
+    return PairedDifference(p, mean, mean - Z_95 * error, mean + Z_95 * error, chance)
 
 
 def _accuracies(table: pa.Table) -> dict[str, float]:

@@ -27,32 +27,80 @@ _EXACT = 1 << 15
 """Up to so many vectors, each is compared with each that stays."""
 _PROBES = 24
 """Clusters that are searched, of 2 sqrt(M)."""
+_ROUNDING = 1e-5
+"""What rounding to half precision may take from the cosine of equal texts."""
 
 
-def near_kept(vectors_MD: Array, threshold: float) -> Array:
-    """Return which vectors are near an earlier one that itself stays, bool[M].
-
-    Up to 32,768 vectors are compared exactly. More are compared with those of the nearest clusters
-    (faiss, an inverted file), by which a few near ones are missed; what is found is exact up to
-    rounding to half precision.
+class Vectors:
+    """Vectors of N rows in parts, such as mapped record batches, which are never joined.
 
     Args:
-        vectors_MD: float16[M, D] of unit norm, the most wanted first.
+        column: large_binary[N], float16 of one length each; null where there is none.
+
+    Raises:
+        DataError: they differ in length.
+    """
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        sizes = pc.unique(pc.binary_length(column)).drop_null().to_pylist()
+        if len(sizes) > 1:
+            found = f"embeddings have {min(sizes) // 2} to {max(sizes) // 2} numbers"
+            raise DataError(found, "give embeddings of one model")
+        self.dimensions = sizes[0] // 2 if sizes else 1
+        self._parts, self._place_N = list[Array](), np.full(len(column), -1)
+        start = found_before = 0
+        for chunk in column.chunks:
+            valid = np.flatnonzero(np.asarray(chunk.is_valid()))
+            self._place_N[start + valid] = found_before + np.arange(len(valid))
+            if len(valid):  # Those of null rows take no bytes.
+                _, offsets, data = chunk.buffers()
+                ends = np.frombuffer(offsets, np.int64)[
+                    chunk.offset : chunk.offset + len(chunk) + 1
+                ]
+                raw = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+                self._parts.append(raw.view(np.float16).reshape(len(valid), -1))
+            start += len(chunk)
+            found_before += len(valid)
+        self._starts = np.cumsum([0, *map(len, self._parts)])
+
+    def take(self, rows: Array) -> Array:
+        """Return the vectors of some rows, float32[R, D] of unit norm."""
+        place_R = self._place_N[rows]
+        part_R = np.searchsorted(self._starts, place_R, side="right") - 1
+        taken = np.empty((len(rows), self.dimensions), np.float32)
+        for part in np.unique(part_R):
+            here = part_R == part
+            taken[here] = self._parts[part][place_R[here] - self._starts[part]]
+        taken /= np.linalg.norm(taken, axis=1, keepdims=True)
+        return taken
+
+
+def near_kept(vectors: Vectors, rows_M: Array, threshold: float) -> Array:
+    """Return which rows are near one before them that itself stays, bool[M].
+
+    Up to 32,768 rows are compared exactly. More are compared with those of the nearest clusters
+    (faiss, an inverted file), by which a few near ones are missed.
+
+    Args:
+        vectors: of these and of other rows.
+        rows_M: the rows, the most wanted first.
         threshold: smallest cosine of near ones.
 
     Raises:
         RecipeError: there are more, and faiss is not installed.
     """
-    kept = _Exact() if len(vectors_MD) <= _EXACT else _Clustered(vectors_MD)
-    dropped_M = np.zeros(len(vectors_MD), bool)
-    for at in range(0, len(vectors_MD), _BLOCK):
-        block_BD = vectors_MD[at : at + _BLOCK].astype(np.float32)
-        dropped_B = kept.best(block_BD) >= threshold
-        near_BB = np.tril(block_BD @ block_BD.T >= threshold, -1)
+    near = threshold - _ROUNDING
+    kept = _Exact() if len(rows_M) <= _EXACT else _Clustered(vectors, rows_M)
+    dropped_M = np.zeros(len(rows_M), bool)
+    for at in range(0, len(rows_M), _BLOCK):
+        rows_B = rows_M[at : at + _BLOCK]
+        block_BD = vectors.take(rows_B)
+        dropped_B = kept.best(block_BD) >= near
+        near_BB = np.tril(block_BD @ block_BD.T >= near, -1)
         # One after the other: whether a row stays depends on whether the earlier ones do.
         for row in np.flatnonzero(near_BB.any(axis=1) & ~dropped_B):
             dropped_B[row] = (near_BB[row, :row] & ~dropped_B[:row]).any()
-        kept.add(block_BD[~dropped_B])
+        kept.add(block_BD[~dropped_B], rows_B[~dropped_B])
         dropped_M[at : at + _BLOCK] = dropped_B
     return dropped_M
 
@@ -70,14 +118,14 @@ class _Exact:
             np.maximum(best_B, (block_BD @ part.T).max(axis=1, initial=-1), out=best_B)
         return best_B
 
-    def add(self, vectors: Array) -> None:
+    def add(self, vectors: Array, rows: Array) -> None:
         self._parts.append(vectors)
 
 
 class _Clustered:
     """Vectors that stay, by cluster."""
 
-    def __init__(self, vectors_MD: Array) -> None:
+    def __init__(self, vectors: Vectors, rows_M: Array) -> None:
         try:
             import faiss
         except ImportError as error:
@@ -85,35 +133,39 @@ class _Clustered:
                 f"more than {_EXACT} texts are compared by faiss, which does not import: {error}"
             )
             raise RecipeError(found, "pip install 'rejuice[semantic]'") from error
-        m, d = vectors_MD.shape
-        lists = 2 * int(np.sqrt(m))
-        drawn = np.random.default_rng(0).choice(m, min(m, 40 * lists), replace=False)
+        self._vectors, self._rows = vectors, list[Array]()
+        lists = 2 * int(np.sqrt(len(rows_M)))
+        drawn = np.random.default_rng(0).choice(rows_M, min(len(rows_M), 40 * lists), replace=False)
         # With several threads, sums and so the clusters would differ by their number.
         threads = faiss.omp_get_max_threads()
         faiss.omp_set_num_threads(1)
         try:
-            self._quantizer = faiss.IndexFlatIP(d)
-            half = faiss.ScalarQuantizer.QT_fp16
-            inner = faiss.METRIC_INNER_PRODUCT
-            self._index = faiss.IndexIVFScalarQuantizer(self._quantizer, d, lists, half, inner)
-            self._index.by_residual = False
+            self._quantizer = faiss.IndexFlatIP(vectors.dimensions)
+            self._index = faiss.IndexIVFScalarQuantizer(
+                self._quantizer, vectors.dimensions, lists, faiss.ScalarQuantizer.QT_fp16,
+                faiss.METRIC_INNER_PRODUCT, False,
+            )  # fmt: skip
             self._index.cp.niter = 8
             self._index.cp.spherical = True
-            self._index.train(vectors_MD[np.sort(drawn)].astype(np.float32))
+            self._index.train(vectors.take(np.sort(drawn)))
         finally:
             faiss.omp_set_num_threads(threads)
         self._index.nprobe = _PROBES
 
     def best(self, block_BD: Array) -> Array:
-        """Return the highest cosine of each with one that stays; at most 0 without any."""
-        if not self._index.ntotal:
-            return np.zeros(len(block_BD), np.float32)
-        cosine_B1, _ = self._index.search(block_BD, 1)
-        best_B: Array = cosine_B1[:, 0]
+        """Return the cosine of each with the nearest that stays, float32[B]; -1 without any."""
+        best_B = np.full(len(block_BD), -1, np.float32)
+        if self._index.ntotal:
+            _, nearest_B1 = self._index.search(block_BD, 1)
+            found = np.flatnonzero(nearest_B1[:, 0] >= 0)
+            rows = np.concatenate(self._rows)[nearest_B1[found, 0]]
+            # faiss has them in half precision, and not of unit norm.
+            best_B[found] = (block_BD[found] * self._vectors.take(rows)).sum(axis=1)
         return best_B
 
-    def add(self, vectors: Array) -> None:
+    def add(self, vectors: Array, rows: Array) -> None:
         self._index.add(vectors)
+        self._rows.append(rows)
 
 
 # --- Keep one of texts that mean the same ----------------------------------------------
@@ -129,7 +181,7 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
 
     Up to 32,768 texts are compared each with each; more by clusters, with faiss
     (`pip install 'rejuice[semantic]'`). Until all are decided, two bytes for each dimension are
-    kept on disk and in memory: 0.8 GB for a million texts of 384.
+    kept on disk, and those of texts that stay in memory.
 
     Source: Abbas et al., SemDeDup, 2023, https://arxiv.org/abs/2303.09540.
 
@@ -154,7 +206,7 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
     by: str | None = None
     """For `keep: highest`, the column of numbers, such as `reward`; rows without one come last."""
     vectors: str | None = None
-    """A column with the embeddings, lists of numbers; then no model is needed."""
+    """A column with the embeddings, lists of numbers, instead of `backend` and `model`."""
 
     kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET
@@ -171,8 +223,8 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         checked_unit(self.unit, self.column, self.within)
         if (self.keep == "highest") != (self.by is not None):
             raise ValueError("keep highest needs by, the column of numbers, and nothing else does")
-        if self.vectors is not None and self.model is not None:
-            raise ValueError("vectors are embeddings already: leave out model")
+        if (self.vectors is None) == (self.model is None):
+            raise ValueError("give model, with backend: sentence_transformers, or vectors")
         return self
 
     def reads(self) -> Columns:
@@ -187,37 +239,38 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         """Vector, key and order of each row: only rows with the same key are compared."""
         texts = texts_of(table[self.column or self.unit])
         compared_N = usable_texts(texts)
+        columns = dict[str, Any]()
+        if self.unit == "prompt":
+            columns["starts"] = group_starts(table)
+            compared_N &= np.asarray(columns["starts"])
         if self.vectors is not None:
             compared_N &= np.asarray(table[self.vectors].is_valid())
         keys_N = np.zeros(len(texts), np.uint64)
         if self.unit == "response" and self.within != "all":
             keys_N = scoped_keys(keys_N, table["prompt_id"])
-        columns: dict[str, Any] = {
+        columns |= {
             "key": pa.array(keys_N, mask=~compared_N),
-            "vector": self._embedded(table, texts, compared_N),
+            "vector": _packed(self._embedded(table, texts, compared_N), compared_N),
             "order": pa.array(self._order(table, texts)),
         }
-        if self.unit == "prompt":
-            columns["starts"] = group_starts(table)
         return pa.table(columns)
 
-    def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> pa.Array:
-        """Return float16 vectors of unit norm as bytes, null where nothing is compared."""
+    def _embedded(self, table: pa.Table, texts: pa.Array, compared_N: Array) -> Array:
+        """Return the vectors of the rows that are compared, float16[R, D] of unit norm."""
         rows = pa.array(np.flatnonzero(compared_N))
+        if not len(rows):
+            return np.zeros((0, 1), np.float16)
+        right = "correct it, or make it null"
         if self.vectors is not None:
             found = _stored(table, self.vectors, rows)
-        elif len(rows):
-            found = self.embedder()(texts.take(rows).to_pylist())
         else:
-            found = np.zeros((0, 1), np.float32)
+            found = self.embedder()(texts.take(rows).to_pylist()).astype(np.float64)
+            right = "use another model, or dtype float32"
         norms = np.linalg.norm(found, axis=1, keepdims=True)
         if not (np.isfinite(norms) & (norms > 0)).all():
-            raise DataError("an embedding is zero or not finite", "correct it, or make it null")
-        unit = (found / norms).astype(np.float16)
-        place_N = np.full(len(texts), -1)
-        place_N[compared_N] = np.arange(len(rows))
-        raw = pa.array([each.tobytes() for each in unit], pa.binary())
-        return raw.take(pa.array(place_N, mask=~compared_N))
+            raise DataError("an embedding is zero or not finite", right)
+        unit: Array = (found / norms).astype(np.float16)
+        return unit
 
     def _order(self, table: pa.Table, texts: pa.Array) -> Array:
         """Return what decides which row stays, the lowest first, float64[N]."""
@@ -231,8 +284,8 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
         return shard(digest, self.unit)
 
     def decide(self, table: pa.Table) -> pa.Array:
-        keys_N = np.asarray(pc.fill_null(table["key"], 0))
-        order_N, vectors = np.asarray(table["order"]), flat(table["vector"])
+        keys_N, order_N = np.asarray(pc.fill_null(table["key"], 0)), np.asarray(table["order"])
+        vectors = Vectors(table["vector"])
 
         def find(rows: Array) -> Array:
             # Those with the same key together, in each the most wanted first.
@@ -241,38 +294,39 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
             dropped_M = np.zeros(len(rows), bool)
             for own in np.split(order, starts):
                 if len(own) > 1:
-                    dropped_M[own] = near_kept(_matrix(vectors, rows[own]), self.threshold)
+                    dropped_M[own] = near_kept(vectors, rows[own], self.threshold)
             return dropped_M
 
         slug = "same_meaning" if self.unit == "response" else "same_meaning_prompt"
         return drop({slug: repeats(table, self.unit, find)})
 
 
+def _packed(vectors: Array, has_N: Array) -> pa.Array:
+    """Return vectors as bytes, large_binary[N]; null where there is none."""
+    ends_N1 = np.concatenate([[0], np.cumsum(has_N)]) * vectors.shape[1] * vectors.itemsize
+    valid = pa.py_buffer(np.packbits(has_N, bitorder="little"))
+    ends, values = pa.py_buffer(ends_N1), pa.py_buffer(np.ascontiguousarray(vectors))
+    return pa.Array.from_buffers(pa.large_binary(), len(has_N), [valid, ends, values])
+
+
 def _stored(table: pa.Table, name: str, rows: pa.Array) -> Array:
-    """Return the vectors of some rows, float32[R, D].
+    """Return the vectors of some rows, float64[R, D].
 
     Raises:
         DataError: they are no lists of numbers, or differ in length.
     """
     lists = flat(table[name])
-    if pa.types.is_fixed_size_list(lists.type):
-        lists = lists.cast(pa.list_(lists.type.value_type))
-    if not is_list(lists.type):
-        found = f"column '{name}' is {lists.type}"
+    kind = lists.type
+    if pa.types.is_fixed_size_list(kind):
+        lists = lists.cast(pa.large_list(kind.value_type))
+    item = lists.type.value_type if is_list(lists.type) else pa.null()
+    if not (pa.types.is_floating(item) or pa.types.is_integer(item)):
+        found = f"column '{name}' is {kind}"
         raise DataError(found, "give a column of embeddings, which are lists of numbers")
     lists = lists.take(rows)
     sizes = pc.unique(pc.list_value_length(lists)).to_pylist()
     if len(sizes) > 1:
         found = f"vectors of column '{name}' have {min(sizes)} to {max(sizes)} numbers"
         raise DataError(found, "give embeddings of one model")
-    values: Array = lists.flatten().cast(pa.float32()).to_numpy(zero_copy_only=False)
-    return values.reshape(len(rows), sizes[0] if sizes else 1)
-
-
-def _matrix(vectors: pa.Array, rows: Array) -> Array:
-    """Return float16[R, D] of some vectors, which are kept as bytes."""
-    taken = vectors.take(pa.array(rows))
-    raw = b"".join(taken.to_pylist())
-    if len(raw) % len(rows):
-        raise DataError("vectors differ in length", "give embeddings of one model")
-    return np.frombuffer(raw, np.float16).reshape(len(rows), -1)
+    values: Array = lists.flatten().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values.reshape(len(rows), sizes[0])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from pydantic import Field, PositiveInt
 
 from ..arrow_compute import pc
@@ -39,8 +40,9 @@ class EvaluationSet(Config):
 class NgramDecontaminationFilter(Filter):
     """Drop rows whose text shares runs of words with a question of an evaluation set.
 
-    Texts are compared in lower case, by words: punctuation, accents and spaces do not count. A
-    quarter of a question's runs of eight words are enough. In open-r1 a single one is
+    Texts are compared in lower case, by words: punctuation, signs such as `+`, accents and spaces
+    do not count, nor do runs that more than 50 questions have. A quarter of a question's runs of
+    eight words are enough. In open-r1 a single one is
     (`min_share: 0`), which drops thirty times as many of GSM8K's training questions, for phrases
     that anybody uses; open-instruct asks for half (`min_share: 0.5`). datatrove takes all numbers
     for one (`numbers: equal`), by which a question with other numbers is found as well.
@@ -61,7 +63,7 @@ class NgramDecontaminationFilter(Filter):
     min_share: float = Field(0.25, ge=0, le=1)
     """Share of the runs of a question that must be in the text; 0: one is enough."""
     numbers: Literal["differ", "equal"] = "differ"
-    """Whether different numbers are different words (`differ`), or all numbers one (`equal`)."""
+    """Whether different numbers are different words (`differ`), or all are the same (`equal`)."""
 
     reasons: ClassVar[Mapping[str, str]] = {
         "contaminated": "a question of an evaluation set is in the text",
@@ -71,7 +73,7 @@ class NgramDecontaminationFilter(Filter):
         return (self.column,)
 
     def drops_within_groups(self) -> bool:
-        return self.column.startswith("response")
+        return self.column not in _OF_PROMPTS
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         digests = {name: each.digest for name, each in self._sets().items()}
@@ -81,7 +83,8 @@ class NgramDecontaminationFilter(Filter):
         self._sets()
 
     def decide(self, table: pa.Table) -> pa.Array:
-        return drop({"contaminated": self.questions(table).is_valid()})
+        number_N, _ = self._found(table)
+        return drop({"contaminated": number_N >= 0})
 
     def questions(self, table: pa.Table) -> pa.Array:
         """The question that is in each text, such as `aime row 3: Find ...`; null for none.
@@ -91,19 +94,24 @@ class NgramDecontaminationFilter(Filter):
         Returns:
             string[N].
         """
+        number_N, sets = self._found(table)
+        ends = np.cumsum([len(each.texts) for each in sets.values()])
+        names = dict[int, str]()
+        for number in np.unique(number_N[number_N >= 0]).tolist():
+            at = int(np.searchsorted(ends, number, side="right"))
+            (name, of), row = list(sets.items())[at], number - (int(ends[at - 1]) if at else 0)
+            names[number] = f"{name} row {row}: {of.texts[row]}"
+        return pa.array([names.get(number) for number in number_N.tolist()], pa.string())
+
+    def _found(self, table: pa.Table) -> tuple[Array, dict[str, _Questions]]:
+        """Return the number of the question in each row's text, -1 for none, and the sets."""
         # The responses to a prompt have the same text, which is compared once.
         texts = texts_of(table[self.column]).dictionary_encode()
         sets = self._sets()
-        index = _Runs.of(tuple(sets.values()), self.n, self.numbers == "equal")
-        numbers = index.find(texts.dictionary, self.min_share)
-        names = (
-            f"{name} row {row}" for name, each in sets.items() for row in range(len(each.texts))
-        )
-        every = zip(names, chain.from_iterable(each.texts for each in sets.values()), strict=True)
-        wanted = set(numbers.tolist())
-        shown = {at: f"{name}: {text}" for at, (name, text) in enumerate(every) if at in wanted}
-        found = pa.array([shown.get(number) for number in numbers.tolist()], pa.string())
-        return found.take(texts.indices)
+        runs = _Runs.of(tuple(sets.values()), self.n, self.numbers == "equal")
+        number_D = np.append(runs.find(texts.dictionary, self.min_share), -1)
+        number_N: Array = number_D[np.asarray(texts.indices.fill_null(len(number_D) - 1))]
+        return number_N, sets
 
     def _sets(self) -> dict[str, _Questions]:
         return {
@@ -112,22 +120,18 @@ class NgramDecontaminationFilter(Filter):
         }
 
 
-def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> Array:
-    """Return which questions are in one of some texts, by the defaults of the filter.
+def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
+    """Return how many of some questions are in one of some texts, by the defaults of the filter.
 
     Args:
         texts: strings or chats.
-        questions: strings or chats.
-
-    Returns:
-        int64[Q], their numbers, ascending.
+        questions: strings or chats; what is there several times counts once.
     """
     fields = NgramDecontaminationFilter.model_fields
     sets = (_Questions(texts_of(questions).fill_null("")),)
-    index = _Runs.of(sets, fields["n"].default, numbers_equal=False)
-    distinct = pc.unique(texts_of(texts))
-    _, question_P, _ = index.shared(distinct, fields["min_share"].default)
-    return np.unique(question_P)
+    runs = _Runs.of(sets, fields["n"].default, numbers_equal=False)
+    _, question_P, _ = runs.shared(pc.unique(texts_of(texts)), fields["min_share"].default)
+    return len(np.unique(question_P))
 
 
 # --- Runs of words that are in a question ---------------------------------------------
@@ -152,24 +156,40 @@ class _Questions:
         return hash(self.digest)
 
 
-class _Runs(NamedTuple):
-    """The runs of words of Q questions."""
+_MOST_QUESTIONS = 50
+"""A run that more questions have is no sign of one: it is how such questions are put."""
 
-    runs_K: Array  # uint64[K], sorted; a run is there once for each question that has it
-    question_K: Array  # int64[K], the question
-    sizes_Q: Array  # int64[Q], how many different runs a question has
+
+class _Runs(NamedTuple):
+    """The runs of words of Q different questions."""
+
+    run_U: Array  # uint64[U], sorted
+    starts_U1: Array  # int64[U + 1]; run u is in the questions from starts[u] to starts[u + 1]
+    question_K: Array  # int64[K], ascending for each run
+    sizes_Q: Array  # int64[Q], how many runs a question has
+    number_Q: Array  # int64[Q], its number among those of all sets, one set after the other
     n: int
     numbers_equal: bool
 
     @staticmethod
     @lru_cache(maxsize=4)
     def of(sets: tuple[_Questions, ...], n: int, numbers_equal: bool) -> _Runs:
-        """Index the questions of some sets, numbered one set after the other."""
-        texts = pa.concat_arrays([each.texts for each in sets])
-        question_K, runs_K = np.unique(_run_hashes(texts, n, numbers_equal), axis=1)
-        order = np.lexsort((question_K, runs_K))
-        sizes_Q = np.bincount(question_K.astype(np.int64), minlength=len(texts))
-        return _Runs(runs_K[order], question_K[order].astype(np.int64), sizes_Q, n, numbers_equal)
+        """Index the questions of some sets."""
+        texts = pa.concat_arrays([each.texts for each in sets]).dictionary_encode()
+        # Of a question that is there several times, the first.
+        _, number_Q = np.unique(np.asarray(texts.indices), return_index=True)
+        parts = [
+            np.unique(np.stack([runs_M, text_M]), axis=1)
+            for text_M, runs_M in _run_hashes(texts.dictionary, n, numbers_equal)
+        ]
+        run_K, question_K = np.concatenate([np.zeros((2, 0), np.uint64), *parts], axis=1)
+        order = np.lexsort((question_K, run_K))
+        run_U, counts_U = np.unique(run_K, return_counts=True)
+        used_U = counts_U <= _MOST_QUESTIONS
+        question_K = question_K[order][np.repeat(used_U, counts_U)].astype(np.int64)
+        starts_U1 = np.concatenate([[0], np.cumsum(counts_U[used_U])])
+        sizes_Q = np.bincount(question_K, minlength=len(number_Q))
+        return _Runs(run_U[used_U], starts_U1, question_K, sizes_Q, number_Q, n, numbers_equal)
 
     def find(self, texts: pa.Array, min_share: float) -> Array:
         """Return the number of the question of which most is in each text, int64[N]; -1: none."""
@@ -177,47 +197,64 @@ class _Runs(NamedTuple):
         # The best of a text comes first.
         order = np.lexsort((question_P, -share_P, text_P))
         text_B, best = np.unique(text_P[order], return_index=True)
-        question_N = np.full(len(texts), -1)
-        question_N[text_B] = question_P[order][best]
-        return question_N
+        number_N = np.full(len(texts), -1)
+        number_N[text_B] = self.number_Q[question_P[order][best]]
+        return number_N
 
     def shared(self, texts: pa.Array, min_share: float) -> tuple[Array, Array, Array]:
         """Return texts and questions that are in them: int64[P] each, and float64[P], the share."""
-        text_M, runs_M = _run_hashes(texts, self.n, self.numbers_equal)
-        first_M = np.searchsorted(self.runs_K, runs_M, side="left")
-        counts_M = np.searchsorted(self.runs_K, runs_M, side="right") - first_M
-        # A pair for each run of a text and each question that has it.
-        ends_M = np.cumsum(counts_M)
-        places = np.arange(ends_M[-1] if len(ends_M) else 0)
-        places = places - np.repeat(ends_M - counts_M - first_M, counts_M)
-        texts_P = np.repeat(text_M.astype(np.int64), counts_M)
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+        if len(self.run_U):
+            for text_M, run_M in _run_hashes(texts, self.n, self.numbers_equal):
+                found.append(self._shared(text_M.astype(np.int64), run_M, min_share))
+        text_P, question_P, share_P = map(np.concatenate, zip(*found, strict=True))
+        return text_P, question_P, share_P
+
+    def _shared(self, text_M: Array, run_M: Array, min_share: float) -> tuple[Array, Array, Array]:
+        at_M = np.minimum(np.searchsorted(self.run_U, run_M), len(self.run_U) - 1)
+        hit_M = self.run_U[at_M] == run_M
         # A run that a text has twice counts once.
-        pairs = np.unique(np.stack([texts_P, self.question_K[places], places]), axis=1)[:2]
-        (text_P, question_P), shared_P = np.unique(pairs, axis=1, return_counts=True)
+        codes_H = np.unique(text_M[hit_M] * len(self.run_U) + at_M[hit_M])
+        text_H, at_H = np.divmod(codes_H, len(self.run_U))
+        # A pair for each run of a text and each question that has it.
+        counts_H = self.starts_U1[at_H + 1] - self.starts_U1[at_H]
+        ends_H = np.cumsum(counts_H)
+        places = np.arange(counts_H.sum()) - np.repeat(ends_H - counts_H, counts_H)
+        question = self.question_K[places + np.repeat(self.starts_U1[at_H], counts_H)]
+        codes = np.repeat(text_H, counts_H) * len(self.sizes_Q) + question
+        codes_P, shared_P = np.unique(codes, return_counts=True)
+        text_P, question_P = np.divmod(codes_P, len(self.sizes_Q))
         share_P = shared_P / self.sizes_Q[question_P]
         enough_P = share_P >= min_share
         return text_P[enough_P], question_P[enough_P], share_P[enough_P]
 
 
-def _run_hashes(texts: pa.Array, n: int, numbers_equal: bool) -> Array:
-    """Return the runs of n words of texts: uint64[2, M], the text and the run's hash."""
-    found, start = [np.zeros((2, 0), np.uint64)], 0
+def _run_hashes(texts: pa.Array, n: int, numbers_equal: bool) -> Iterator[tuple[Array, Array]]:
+    """Yield the runs of n words of blocks of texts: uint64[M] each, the text and the run's hash."""
+    start = 0
     for text in blocks(_comparable(texts, numbers_equal)):
         words = tokens_of(text, marks=False)
         runs = shingles(words, n)
         sizes_N = np.diff(runs.offsets_N1)
-        rows_T = np.repeat(np.arange(start, start + len(sizes_N)), sizes_N)
+        rows_T = np.repeat(np.arange(start, start + len(sizes_N), dtype=np.uint64), sizes_N)
         # A text without a word has one run, of nothing.
         has_words_T = np.repeat(np.diff(words.offsets_N1) > 0, sizes_N)
-        found.append(np.stack([rows_T.astype(np.uint64), runs.hashes_T])[:, has_words_T])
+        yield rows_T[has_words_T], runs.hashes_T[has_words_T]
         start += len(sizes_N)
-    return np.concatenate(found, axis=1)
+
+
+_WORD = re.compile(r"[^\W_]+")
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Characters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
+Each of them counts as a word."""
 
 
 def _comparable(texts: pa.Array, numbers_equal: bool) -> pa.Array:
-    """Return texts of which what is not ASCII is in lower case, without accents and punctuation.
+    """Return texts whose words are those of `tokens_of`, which takes ASCII alone for letters.
 
-    Capitals and punctuation of ASCII are left to `tokens_of`.
+    Its capitals and punctuation are left to `tokens_of`.
     """
     if numbers_equal:
         texts = pc.replace_substring_regex(texts, r"\d+(?:[.,]\d+)*", "0")
@@ -226,14 +263,26 @@ def _comparable(texts: pa.Array, numbers_equal: bool) -> pa.Array:
         return texts
     plain = pc.utf8_normalize(pc.utf8_lower(texts.filter(others)), form="NFKD")
     plain = pc.replace_substring_regex(plain, r"\pM+", "")
-    plain = pc.replace_substring_regex(plain, r"[^\pL\pN\x00-\x7f]+", " ")
-    return pc.replace_with_mask(texts, others, plain)
+    words = [" ".join(map(_ascii_word, _WORD.findall(text))) for text in plain.to_pylist()]
+    return pc.replace_with_mask(texts, others, pa.array(words, texts.type))
+
+
+def _ascii_word(word: str) -> str:
+    """Return a word of letters beyond ASCII as one of ASCII letters and digits."""
+    if word.isascii() or _WITHOUT_SPACES.search(word):
+        return word
+    return f"w{xxhash.xxh3_64_hexdigest(word.encode())}"
 
 
 # --- Evaluation sets ------------------------------------------------------------------
 
-_NAMES = ("question", "problem", "prompt", "query", "instruction", "input", "text")
+_OF_PROMPTS = ("question", "problem", "prompt", "query", "instruction", "input")
+_NAMES = (*_OF_PROMPTS, "text")
 _FORMATS = {"parquet": "parquet", "json": "json", "jsonl": "json", "csv": "csv"}
+
+
+_kept: dict[EvaluationSet, tuple[tuple[int, int] | None, _Questions]] = {}
+"""What was read in this process, with the time and size of the file."""
 
 
 def _questions(of: EvaluationSet) -> _Questions:
@@ -243,18 +292,20 @@ def _questions(of: EvaluationSet) -> _Questions:
         DataError: it cannot be read.
     """
     try:
-        state = os.stat(of.path)
+        found = os.stat(of.path)
+        state = found.st_mtime_ns, found.st_size
     except OSError:
-        return _read(of, None)
-    return _read(of, (state.st_mtime_ns, state.st_size))
+        state = None
+    if of not in _kept or _kept[of][0] != state:
+        _kept[of] = state, _read(of)
+    return _kept[of][1]
 
 
-@lru_cache(maxsize=64)
-def _read(of: EvaluationSet, state: tuple[int, int] | None) -> _Questions:
+def _read(of: EvaluationSet) -> _Questions:
     import datasets
 
     # `a.jsonl`, `a.jsonl.gz`; the name of a dataset on the hub may have a dot, too.
-    suffixes = (each for each in Path(of.path).name.split(".")[1:] if each in _FORMATS)
+    suffixes = (each for each in Path(of.path.lower()).name.split(".")[1:] if each in _FORMATS)
     kind = next(suffixes, None)
     shown = datasets.is_progress_bar_enabled()
     datasets.disable_progress_bars()
@@ -274,7 +325,11 @@ def _read(of: EvaluationSet, state: tuple[int, int] | None) -> _Questions:
     if name is None:
         found = f"the evaluation set '{of.path}' has no column {' or '.join(known)}"
         raise DataError(found, f"give `column`, one of {', '.join(rows.column_names)}")
-    return _Questions(texts_of(rows.data.table[name]).fill_null(""))
+    try:
+        return _Questions(texts_of(rows.data.table[name]).fill_null(""))
+    except DataError as error:
+        found = f"the evaluation set '{of.path}', column {name}: {error.found}"
+        raise DataError(found, error.right) from None
 
 
 _RIGHT = "give a Parquet, JSON, JSON Lines or CSV file, or the name of a dataset on the hub"

@@ -1,10 +1,10 @@
 """What the values that a step wrote rest on: `evidence(step, rows)`.
 
-    math_verify_mapper       found_by, found_at                            texts
-    judges (ScoringMapper)   raw_answer, raw_failure                       texts
-    diversity_reward_mapper  nearest_response_id, nearest_cosine, mean_cosine
-    deduplicators            repeats                                       an id
-    ngram_decontamination_filter  question, such as `aime row 3: Find ...`  a text
+    math_verify_mapper            found_by, found_at                            texts
+    judges (ScoringMapper)        raw_answer, raw_failure                       texts
+    diversity_reward_mapper       nearest_response_id, nearest_cosine, mean_cosine
+    deduplicators                 repeats                                       an id
+    ngram_decontamination_filter  question, such as `aime row 3: Find ...`      a text
 
 Nothing is sampled or sent. It is no method of operators: their code is part of the keys of results,
 and evidence changes no result.
@@ -228,12 +228,12 @@ def evidence(
 
 
 def has_evidence(step: Step, frame: Frame) -> bool:
-    """Return whether a step may have any on such rows: all that it reads is there, and ids.
+    """Return whether a step may have any on such rows: all that it reads is there, and the ids.
 
-    Prompts have no ids of responses, and only a question of an evaluation set can be in them.
+    A question of an evaluation set may be in a row of any kind.
     """
-    of_prompts = isinstance(step.operator, NgramDecontaminationFilter)
-    names = {"prompt_id" if of_prompts else "response_id", *step.operator.reads()}
+    ids = set() if isinstance(step.operator, NgramDecontaminationFilter) else {"response_id"}
+    names = {*ids, *step.operator.reads()}
     return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
 
 

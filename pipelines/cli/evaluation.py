@@ -13,42 +13,48 @@ from .options import Debug, overrides_of
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from ...trainer.evaluation import Difference, Evaluation
+    from ...trainer.evaluation import Evaluation, PairedDifference
     from ..recipe.train import ValidationSet
+
+
+Evaluated = Annotated[
+    Path, typer.Argument(metavar="RECIPE", help="A recipe, or the folder of a training run.")
+]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="MODEL",
+        help="A folder or a name; by default what the run has trained, or the recipe's model.",
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=PATH",
+        help="A set of prompts with their answers; by default those of train.validation.",
+    ),
+]
+Responses = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--responses",
+        metavar="NAME=FILE",
+        help="Grade stored responses to a set, and sample none.",
+    ),
+]
 
 
 def evaluate(
     context: typer.Context,
-    recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe, or the folder of a training run.")
-    ],
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy",
-            metavar="MODEL",
-            help="A folder or a name; by default what the run has trained, or the recipe's model.",
-        ),
-    ] = None,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=PATH",
-            help="A set of prompts with their answers; by default those of train.validation.",
-        ),
-    ] = None,
+    recipe: Evaluated,
+    policy: PolicyOption = None,
+    sets: Sets = None,
     n: Annotated[
-        int | None, typer.Option("--n", min=1, help="Responses to each prompt of --set.")
+        int | None, typer.Option("--n", min=1, help="How many responses to each prompt.")
     ] = None,
-    responses: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--responses",
-            metavar="NAME=FILE",
-            help="Grade stored responses to a set, and sample none.",
-        ),
-    ] = None,
+    responses: Responses = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
@@ -67,41 +73,48 @@ def evaluate(
     what is there is not sampled again. The last column says how many questions of a set are in the
     training data of the recipe, too, by ngram_decontamination_filter.
     """
-    from ...trainer.evaluation import Evaluator, compare
+    from ...trainer.evaluation import Evaluator
     from ..console import Console, path_text
-    from ..dataset.read import read_all
     from ..recipe.recipe import load
 
-    path, trained = recipe, None
-    if recipe.is_dir():
-        path, trained = recipe / "recipe.yaml", recipe / "policy"
+    of_run = recipe.is_dir()
+    path, trained = recipe / "recipe.yaml" if of_run else recipe, recipe / "policy"
     check_recipe_trusted(path, trust)
-    if n is not None and not sets:
-        raise RejuiceError("--n is of --set", "set n in train.validation of the recipe")
-    own = {} if n is None else {"n": n}
-    named = {name: {"path": value, **own} for name, value in _pairs(sets, "--set").items()}
-    loaded = load(path, overrides_of(context))
-    evaluator = Evaluator(loaded, _checked(named))
-    stored = {name: Path(value) for name, value in _pairs(responses, "--responses").items()}
-    if policy is None and trained is not None and trained.exists():
+    evaluator = Evaluator(load(path, overrides_of(context)), _sets(_pairs(sets, "--set"), n))
+    if policy is None and of_run and trained.exists():
         policy = str(trained)
-    if stored and output is None:
-        raise RejuiceError("--responses needs --output", "give the folder to write")
-    folder = output or RUNS / "eval" / _name(policy or evaluator.policy)
     console = Console(stderr=True, quiet=quiet)
-    if stored:
+    if responses:
+        if output is None:
+            raise RejuiceError(
+                "stored responses need a folder for what is graded", "give --output DIR"
+            )
+        folder = output
+        stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
         found = evaluator.grade(folder, stored, progress=not quiet)
     else:
+        folder = output or RUNS / "eval" / _name(policy or evaluator.policy)
         found = evaluator.evaluate(folder, policy, progress=not quiet)
     found.write(folder)
     Console(soft_wrap=True).print(_table(found))
-    console.print(f"responses and figures: {path_text(folder)}", highlight=False)
     if against is not None:
-        for name in found.figures:
-            other = against / f"{name}.parquet"
-            if other.exists():
-                ours = read_all(folder / f"{name}.parquet")
-                typer.echo(_line(name, compare(ours, read_all(other)), path_text(against)))
+        _compare(found, folder, against)
+    console.print(f"responses and figures: {path_text(folder)}", highlight=False)
+
+
+def _compare(found: Evaluation, folder: Path, against: Path) -> None:
+    """Print how the sets of two evaluations differ, those that both have."""
+    from ...trainer.evaluation import compare
+    from ..console import path_text
+    from ..dataset.read import read_all
+
+    names = [name for name in found.figures if (against / f"{name}.parquet").exists()]
+    if not names:
+        lacking = f"{path_text(against)} has none of the sets {', '.join(found.figures)}"
+        raise RejuiceError(lacking, "give the --output of an evaluation")
+    for name in names:
+        ours, theirs = (read_all(each / f"{name}.parquet") for each in (folder, against))
+        typer.echo(_line(name, compare(ours, theirs), path_text(against)))
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -115,14 +128,20 @@ def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
     return found
 
 
-def _checked(sets: Mapping[str, Mapping[str, object]]) -> dict[str, ValidationSet]:
+def _sets(paths: Mapping[str, str], n: int | None) -> dict[str, ValidationSet]:
     from ..recipe.train import ValidationSet, check_names
 
+    if n is not None and not paths:
+        found = "n is given, and no set"
+        raise RejuiceError(found, "give --set NAME=PATH, or set n in train.validation")
     try:
-        check_names(sets)
+        check_names(paths)
     except ValueError as error:
         raise RejuiceError(str(error), "give the set another name") from None
-    return {name: ValidationSet.model_validate(fields) for name, fields in sets.items()}
+    own = {} if n is None else {"n": n}
+    return {
+        name: ValidationSet.model_validate({"path": path, **own}) for name, path in paths.items()
+    }
 
 
 def _name(policy: str) -> str:
@@ -152,7 +171,7 @@ def _cells(name: str, own: Mapping[str, float], figures: Mapping[str, None]) -> 
     return [name, f"{own['prompts']:,.0f}", *shown, interval, f"{own['ungraded']:,.0f}"]
 
 
-def _line(name: str, found: Difference, other: str) -> str:
+def _line(name: str, found: PairedDifference, other: str) -> str:
     return (
         f"{name}: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}, p = {found.p:.3g}) "
         f"against {other}, on {found.prompts:,} prompts of both"

@@ -89,7 +89,17 @@ def test_the_command_prints_the_table_and_writes_the_figures(recipe, tmp_path, r
         status, out, err = rejuice("eval", recipe, "--responses", f"sums={file}", "-o", tmp_path / name, *against)  # fmt: skip
         assert status == 0, err
     heading, row, difference = out.splitlines()
-    assert heading.split() == ["set", "prompts", "mean@2", "pass@2", "maj@2", "95%", "ungraded", "in", "training"]
+    assert heading.split() == [
+        "set",
+        "prompts",
+        "mean@2",
+        "pass@2",
+        "maj@2",
+        "95%",
+        "ungraded",
+        "in",
+        "training",
+    ]
     assert row.split()[:5] == ["sums", "2", "0.250", "0.500", "0.250"]
     assert difference.startswith("sums: -0.750 (")
     written = json.loads((tmp_path / "worse" / "figures.json").read_text("utf-8"))
@@ -100,9 +110,12 @@ def test_the_command_prints_the_table_and_writes_the_figures(recipe, tmp_path, r
     ("words", "message"),
     [
         (["--set", "a"], "--set a names no set; write --set NAME=PATH"),
-        (["--n", "2"], "--n is of --set; set n in train.validation of the recipe"),
+        (["--n", "2"], "n is given, and no set; give --set NAME=PATH, or set n in"),
         (["--set", "a/b=x.parquet"], "validation set 'a/b' has a name that is no file name"),
-        (["--responses", "sums=x.parquet"], "--responses needs --output; give the folder to write"),
+        (
+            ["--responses", "sums=x.parquet"],
+            "stored responses need a folder for what is graded; give --output DIR",
+        ),
         (["--responses", "x=y.parquet", "-o", "out"], "there is no set 'x'; name one of sums"),
     ],
 )
@@ -149,6 +162,28 @@ def test_only_prompts_that_both_have_graded_are_compared():
     assert compare(graded([[1]]), graded([[1]])).p == 1
     with pytest.raises(DataError, match="no prompt in common"):
         compare(graded([[1]]), graded([[None]]))
+
+
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "give --output DIR")
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "give the --output of an evaluation")
+def test_an_evaluation_without_a_set_of_the_other_is_compared_with_none(recipe, rejuice, tmp_path):
+    file = stored(tmp_path / "stored.parquet", [4, 5])
+    words = ["eval", recipe, "--responses", f"sums={file}", "--output", tmp_path / "one"]
+    status, _, err = rejuice(*words, "--against", tmp_path)
+    assert (status, "has none of the sets sums; give the --output of an" in err) == (2, True), err
+    status, out, _ = rejuice(*words, "--against", tmp_path / "one")
+    assert (status, out.splitlines()[-1][:12]) == (0, "sums: +0.000")
+
+
+@pytest.mark.slow
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "give --set NAME=PATH, or set n")
+@pytest.mark.recommended("trainer/evaluation.py", "give --set NAME=PATH, or train.validation")
+def test_another_set_and_n(recipe, rejuice, tmp_path):
+    given = ["--set", f"other={tmp_path / 'train.parquet'}", "--n", "4"]
+    status, out, err = rejuice("eval", recipe, *given)
+    assert status == 0, err
+    assert out.splitlines()[1].split()[:2] == ["other", "2"]
+    assert pq.read_table(tmp_path / "outputs/eval/embedded/other.parquet").num_rows == 8
 
 
 @pytest.mark.slow

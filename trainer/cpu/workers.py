@@ -236,7 +236,8 @@ def passes(prompts: Sequence[Tensor], responses: Sequence[Tensor], most: int) ->
     Args:
         prompts: the tokens of each row's prompt.
         responses: those of its response.
-        most: how many tokens a pass may have, each prompt counted once. A longer row has its own.
+        most: how many tokens a pass may have; a longer row has its own. A prompt counts once, and
+            for each further response a sixteenth: attention keeps its keys and values for each.
     """
     rows_of: dict[tuple[int, ...], list[int]] = {}
     for row, prompt in enumerate(prompts):
@@ -245,7 +246,7 @@ def passes(prompts: Sequence[Tensor], responses: Sequence[Tensor], most: int) ->
     for prompt, rows in rows_of.items():
         is_here = False
         for row in rows:
-            needed = len(responses[row]) + (0 if is_here else len(prompt))
+            needed = len(responses[row]) + -(-len(prompt) // (16 if is_here else 1))
             if not found or needed > room:
                 found.append([])
                 needed, room = len(responses[row]) + len(prompt), most
@@ -256,12 +257,15 @@ def passes(prompts: Sequence[Tensor], responses: Sequence[Tensor], most: int) ->
 
 
 def micro_batches(data: Any, *rest: Any, **more: Any) -> tuple[list[Any], list[list[int]] | None]:
-    """verl's `prepare_micro_batches`, for a single process."""
-    if not tu.get_non_tensor_data(data=data, key="use_dynamic_bsz", default=True):
-        fixed: tuple[list[Any], None] = prepare_micro_batches(data, *rest, **more)
-        return fixed
+    """verl's `prepare_micro_batches`; its own where several processes need as many passes each."""
+    dynamic = tu.get_non_tensor_data(data=data, key="use_dynamic_bsz", default=True)
+    if not dynamic or torch.distributed.get_world_size() > 1:
+        theirs: tuple[list[Any], list[list[int]] | None] = prepare_micro_batches(
+            data, *rest, **more
+        )
+        return theirs
     rows = (data["prompts"].unbind(), data["responses"].unbind())
-    found = passes(*rows, tu.get_non_tensor_data(data, "max_token_len_per_gpu", 0))
+    found = passes(*rows, data["max_token_len_per_gpu"])
     return [tu.index_select_tensor_dict(data, each) for each in found], found
 
 

@@ -89,7 +89,7 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
 
     Args:
         rollouts: all responses of a step.
-        values: what the steps wrote to them, as of `values_table`.
+        values: what the steps wrote to them, as `values_table` gives it.
     """
     if "data_source" not in rollouts.column_names or not is_text(rollouts["data_source"].type):
         return {}

@@ -275,7 +275,7 @@ class StepPart(NamedTuple):
     groups: PendingGroups  # their groups
     rollouts: pa.Table  # as sampled
     curated: Curated  # what the recipe left of them, without untrainable rows if they train
-    values: pa.Table  # what each step wrote to them, as of `values_table`
+    values: pa.Table  # what each step wrote to them, as `values_table` gives it
     recipe: tuple[Step, ...]  # the steps that they went through
     trains: bool  # whether they train
     not_asked: pa.Table | None = None  # decisions about verification prompts that were not chosen

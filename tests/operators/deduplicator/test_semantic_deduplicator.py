@@ -7,11 +7,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_embedder import save_embedder
 
 from rejuice.operators import DataError, RecipeError
 from rejuice.operators.check import check_operator
 from rejuice.operators.deduplicator import semantic_deduplicator as module
-from rejuice.operators.deduplicator.semantic_deduplicator import SemanticDeduplicator, near_kept
+from rejuice.operators.deduplicator.semantic_deduplicator import (
+    SemanticDeduplicator,
+    Vectors,
+    near_kept,
+)
 
 EAST, NORTH_EAST, NORTH = [1.0, 0.0], [0.98, 0.199], [0.0, 2.0]
 
@@ -66,25 +71,48 @@ def test_what_has_no_text_or_no_vector_stays():
     assert kept(rows) == [0, 1, 2, 3]
 
 
-def test_by_their_words_where_there_is_no_model():
-    texts = ["The answer is 12.", "the answer is 12", "Twelve apples are left."]
-    rows = pa.table({"prompt_id": ["p"] * 3, "response": texts})
-    found = check_operator(SemanticDeduplicator(threshold=0.6), rows).reasons
-    assert found.to_pylist() == [None, "same_meaning", None]
+def test_equal_texts_repeat_each_other_at_the_highest_threshold():
+    vectors = np.random.default_rng(0).normal(size=(200, 384)).astype(np.float32)
+    rows = table([list(each) for each in np.repeat(vectors, 2, axis=0)])
+    assert kept(rows, threshold=1, within="all") == list(range(0, 400, 2))
+
+
+def test_of_a_prompt_only_the_first_row_has_to_have_a_vector():
+    rows = table([EAST, [0.0, 0.0]], [NORTH_EAST, None])
+    rows = rows.append_column("question", pa.array(["a", "a", "b", "b"]))
+    assert kept(rows, unit="prompt", column="question") == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_model_embeds_the_texts(tmp_path):
+    step = SemanticDeduplicator(
+        backend="sentence_transformers", model=save_embedder(tmp_path), threshold=0.999
+    )
+    rows = pa.table({"prompt_id": ["p"] * 3, "response": ["2 + 2 is 4", "No idea", "2 + 2 is 4"]})
+    assert check_operator(step, rows).reasons.to_pylist() == [None, None, "same_meaning"]
+
+
+def near(vectors_MD, threshold):
+    """What `near_kept` says of vectors in their order, stored in two parts, with rows without any."""
+    unit = vectors_MD / np.linalg.norm(vectors_MD.astype(np.float64), axis=1, keepdims=True)
+    raw = [each.astype(np.float16).tobytes() for each in unit]
+    half = len(raw) // 2
+    parts = [pa.array([None, *part], pa.large_binary()) for part in (raw[:half], raw[half:])]
+    rows = np.concatenate([1 + np.arange(half), 2 + half + np.arange(len(raw) - half)])
+    return near_kept(Vectors(pa.chunked_array(parts)), rows, threshold)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 7))
 def test_blocks_change_nothing(angles, block):
     radians = np.array(angles) * 0.3
-    vectors_MD = np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float16)
+    vectors_MD = np.stack([np.cos(radians), np.sin(radians)], axis=1)
     expected = np.zeros(len(angles), bool)
-    for row, each in enumerate(vectors_MD.astype(np.float32)):
-        near = vectors_MD[:row].astype(np.float32) @ each >= 0.9
-        expected[row] = (near & ~expected[:row]).any()
+    for row, each in enumerate(vectors_MD):
+        expected[row] = ((vectors_MD[:row] @ each >= 0.9) & ~expected[:row]).any()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_BLOCK", block)
-        assert near_kept(vectors_MD, 0.9).tolist() == expected.tolist()
+        assert near(vectors_MD, 0.9).tolist() == expected.tolist()
 
 
 def planted(pairs=3000, dimensions=32):
@@ -93,28 +121,28 @@ def planted(pairs=3000, dimensions=32):
     topics = rng.normal(size=(20, dimensions))
     first = topics[rng.integers(20, size=pairs)] + rng.normal(size=(pairs, dimensions))
     second = first + 0.15 * rng.normal(size=(pairs, dimensions))
-    both = np.concatenate([first, second])
-    return (both / np.linalg.norm(both, axis=1, keepdims=True)).astype(np.float16)
+    return np.concatenate([first, second])
 
 
 def test_by_clusters_nearly_all_are_found_and_none_that_is_not_near(monkeypatch):
     vectors_MD = planted()
-    exact = near_kept(vectors_MD, 0.95)
+    exact = near(vectors_MD, 0.95)
     assert exact.sum() > 2500
     monkeypatch.setattr(module, "_EXACT", 100)
-    found = near_kept(vectors_MD, 0.95)
+    found = near(vectors_MD, 0.95)
     assert (found & exact).sum() > 0.99 * exact.sum()
-    assert (found & ~exact).sum() < 0.01 * exact.sum()
-    assert near_kept(vectors_MD, 0.95).tolist() == found.tolist()
+    # One that is missed may take another's place.
+    assert (found & ~exact).sum() <= 2 * (exact & ~found).sum()
+    assert near(vectors_MD, 0.95).tolist() == found.tolist()
 
 
 def test_faiss_is_named_only_where_it_is_needed(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     vectors_MD = planted(pairs=100)
-    near_kept(vectors_MD, 0.95)
+    near(vectors_MD, 0.95)
     monkeypatch.setattr(module, "_EXACT", 100)
     with pytest.raises(RecipeError, match=r"more than 100 texts are compared by faiss.*; pip install 'rejuice\[semantic\]'"):  # fmt: skip
-        near_kept(vectors_MD, 0.95)
+        near(vectors_MD, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +156,39 @@ def test_faiss_is_named_only_where_it_is_needed(monkeypatch):
 def test_vectors_that_cannot_be_compared(vectors, message):
     with pytest.raises(DataError, match=message):
         SemanticDeduplicator(vectors="vector").digest(table(vectors))
-    other = table([EAST]).set_column(2, "vector", pa.array(["1 0"]))
-    with pytest.raises(DataError, match="column 'vector' is string; give a column of embeddings"):
+
+
+@pytest.mark.parametrize(("values", "kind"), [(["1 0"], "string"), ([1.0], "double"), ([["1"]], "list<item: string>")])  # fmt: skip
+def test_a_column_that_has_no_vectors(values, kind):
+    other = table([EAST]).set_column(2, "vector", pa.array(values))
+    with pytest.raises(DataError, match=f"column 'vector' is {kind}; give a column of embeddings"):
         SemanticDeduplicator(vectors="vector").digest(other)
+
+
+def test_vectors_of_two_models_in_two_chunks():
+    step = SemanticDeduplicator(vectors="vector", within="all")
+    digests = [step.digest(table([vector])) for vector in ([1.0, 0.0], [1.0, 0.0, 0.0, 0.0])]
+    with pytest.raises(DataError, match="embeddings have 2 to 4 numbers; give embeddings of one"):
+        step.decide(pa.concat_tables(digests))
+
+
+def test_other_kinds_of_lists():
+    kinds = [pa.list_(pa.float64()), pa.large_list(pa.int64()), pa.list_(pa.float32(), 2)]
+    for kind in kinds:
+        rows = table([EAST, NORTH, EAST])
+        rows = rows.set_column(2, "vector", rows["vector"].cast(kind))
+        assert kept(rows) == [0, 1]
+    none = table([None, None]).set_column(2, "vector", pa.nulls(2))
+    assert kept(none) == [0, 1]
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"keep": "highest"}, "keep highest needs by"),
-        ({"by": "reward"}, "keep highest needs by"),
-        ({"vectors": "v", "backend": "sentence_transformers", "model": "m"}, "leave out model"),
+        ({"vectors": "v", "keep": "highest"}, "keep highest needs by"),
+        ({"vectors": "v", "by": "reward"}, "keep highest needs by"),
+        ({"vectors": "v", "backend": "sentence_transformers", "model": "m"}, "or vectors"),
+        ({}, "give model, with backend: sentence_transformers, or vectors"),
     ],
 )
 def test_fields_that_do_not_fit_together(fields, message):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError
+from rejuice.operators.check import check_operator
 from rejuice.operators.filter.ngram_decontamination_filter import NgramDecontaminationFilter
 
 QUESTIONS = [
@@ -78,6 +79,42 @@ def test_chats_are_compared_and_responses_share_their_prompt(fruit):
     table = pa.table({"prompt": [chat, chat, [{"role": "user", "content": "No."}]]})
     reasons = NgramDecontaminationFilter(against={"fruit": fruit}).decide(table)
     assert reasons.to_pylist() == ["contaminated", "contaminated", None]
+
+
+def test_other_columns_than_prompts_may_divide_a_group(fruit):
+    rows = {"prompt_id": ["p", "p"], "solution": [QUESTIONS[0], "No."], "question": ["a", "a"]}
+    step = NgramDecontaminationFilter(against={"fruit": fruit}, column="solution")
+    assert check_operator(step, pa.table(rows)).reasons.to_pylist() == ["contaminated", None]
+    assert step.drops_within_groups()
+    prompts = NgramDecontaminationFilter(against={"fruit": fruit}, column="question")
+    assert not prompts.drops_within_groups()
+
+
+@pytest.mark.parametrize(
+    ("question", "same", "other"),
+    [
+        (
+            "У Тома двенадцать яблок, пять он съедает. Сколько яблок у него осталось?",
+            "Скажи: у тома двенадцать яблок, пять он съедает, сколько яблок у него осталось",
+            "У него было двенадцать подруг, если у него было время.",
+        ),
+        ("汤姆有十二个苹果，吃了五个，还剩几个？", "请问，汤姆有十二个苹果，吃了五个，还剩几个", "汤姆吃了五个梨。"),
+    ],
+)  # fmt: skip
+def test_words_of_other_scripts(tmp_path, question, same, other):
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps([{"question": question}]), "utf-8")
+    assert found([same, other], {"a": str(path)}) == ["a row 0", None]
+
+
+def test_how_questions_are_put_is_no_sign_of_one(tmp_path):
+    """And a question that is there sixty times is one question."""
+    put = "Answer the following multiple choice question with one of the letters A to D:"
+    questions = [f"{put} what is the capital of country number {at} here?" for at in range(60)]
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps([{"question": each} for each in [*questions, *questions[:1] * 60]]))
+    texts = [f"{put} who wrote the first of these plays, and when?", questions[7], questions[0]]
+    assert found(texts, {"a": str(path)}, min_share=0) == [None, "a row 7", "a row 0"]
 
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
