@@ -71,6 +71,7 @@ from .groups import (
     release_validation,
     tokens_sampled,
 )
+from .history import history_of
 from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups
 from .trajectories import TrainedRows, read, read_trajectories, write_trained
@@ -491,7 +492,12 @@ class TrainingStep:
         files = self._buffer.files
         for name, part in self.parts.items():
             recipe = self._run.step_recipe(self.number, part.recipe, name)
-            files.keep(self.number, name, part.tables, recipe)
+            tables = part.tables
+            if not name:
+                decisions = part.curated.decisions
+                found = history_of(self.number, part.rollouts, part.values, part.trained, decisions)
+                tables = {**tables, "history": found}
+            files.keep(self.number, name, tables, recipe)
         if last or self.number >= self._run.config.steps:
             files.wait()  # No later step would report that they could not be written.
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=last)

@@ -129,6 +129,18 @@ def test_validation_is_the_mean_accuracy(run, step):
     assert logged == pytest.approx(pc.mean(table["reward_accuracy"]).as_py(), abs=1e-6)
 
 
+@pytest.mark.parametrize("step", ANSWERS)
+def test_the_history_of_a_step_is_of_its_rollouts(run, step):
+    history, rollouts = run.table(step, "history"), run.table(step, "rollouts")
+    assert history["prompt_id"].to_pylist() == rollouts["prompt_id"].unique().to_pylist()
+    assert set(history["step"].to_pylist()) == {step}
+    assert pc.sum(history["n"]).as_py() == rollouts.num_rows
+    right = pc.sum(pc.multiply(history["pass_rate"], history["graded"])).as_py()
+    share = right / pc.sum(history["graded"]).as_py()
+    assert share == pytest.approx(run.figures(step)["rejuice/pass_rate"])
+    assert pc.sum(history["trained"]).as_py() == run.figures(step)["rejuice/rows_trained"]
+
+
 @pytest.mark.parametrize("step", [0, STEPS])
 def test_eval_of_the_same_responses_gives_the_figures_of_validation(run, rejuice, tmp_path, step):
     stored = run.folder / "validations" / f"{step:06d}.parquet"
