@@ -93,7 +93,9 @@ def test_log_probs_are_those_of_what_was_trained(verl, policy, tmp_path, lora):
     del trained
     assert expected != pytest.approx(TruePolicy(policy).logprobs(*IDS), abs=1e-3)
     folder = merged(tmp_path / "actor", policy, tmp_path / "policy")
-    assert TruePolicy(folder, "float64").logprobs(*IDS) == pytest.approx(expected, abs=1e-5)
+    # The sum is rounded to float32; what that does grows with the size of a log-probability.
+    found = TruePolicy(folder, "float64").logprobs(*IDS)
+    assert found == pytest.approx(expected, rel=5e-6, abs=1e-5)
     config = json.loads((folder / "config.json").read_text())
     assert config["dtype"] == "float32"
 
