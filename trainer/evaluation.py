@@ -8,26 +8,27 @@ recipe ── its steps before sampling ──> prompts of a set   what training
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from math import erfc, sqrt
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ..operators.arrow_compute import pc
-from ..operators.columns import flat, is_text, numbers
-from ..operators.confidence import Z_95
+from ..operators.columns import NOT_APPLICABLE, flat, is_text, numbers
 from ..operators.errors import DataError, RecipeError
 from ..operators.filter.ngram_decontamination_filter import found_in
 from ..operators.groups import Groups
-from ..operators.operator import Operator
+from ..operators.operator import Operator, ResumableOperator
+from ..operators.registry import build
 from ..operators.sampling.engines import policy_path
 from ..operators.sampling.tokenizer import Encode, chat_encoder
 from ..pipelines import Recipe, run
 from ..pipelines.analysis.figures import MOST_SOURCES
 from ..pipelines.dataset.read import read_all
+from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.train import Train, ValidationSet
 from .accuracy import set_figures
 from .launch.prompts import draw_prompts, prompts_of
@@ -45,7 +46,6 @@ class Evaluation(NamedTuple):
     policy: str  # its name or folder; empty where stored responses were graded
     figures: dict[str, dict[str, float]]  # of each set, by name
     sources: dict[str, dict[str, dict[str, float]]]  # of each set and `data_source` in it
-    contaminated: dict[str, int | None]  # questions that the dataset of the recipe has, too
 
     def write(self, folder: Path) -> None:
         """Write all of it as JSON."""
@@ -61,7 +61,8 @@ class Evaluator:
         sets: other sets, by name; none: those of its `train:` section.
 
     Attributes:
-        policy: of the recipe.
+        policy: that the recipe trains.
+        engine: by which the recipe samples.
         sets: what it is evaluated on.
 
     Raises:
@@ -75,7 +76,9 @@ class Evaluator:
             config = config.model_copy(update=update)
         self._recipe, self._parts = recipe, split_recipe(recipe)
         self._longest = config.max_prompt_tokens
-        self.policy = self._parts.rollout.model
+        self._grading = [step.operator for step in grading_steps(self._parts.after)]
+        self.policy = config.policy or self._parts.rollout.model
+        self.engine = self._parts.rollout.engine
         self.sets = held_out_sets(self._parts, config, str(recipe.path))
         if not self.sets:
             found = "there is nothing to evaluate on"
@@ -96,23 +99,28 @@ class Evaluator:
         Raises:
             RejuiceError: a set cannot be read, or sampling or grading fails.
         """
-        rollout = self._parts.rollout
-        fields = rollout.model_dump()
+        if self.engine == "recorded":
+            found = "the recipe's engine is recorded, and samples from no policy"
+            raise RecipeError(found, "set another engine", where=str(self._recipe.path))
         named = policy or self.policy
-        grading = [step.operator for step in grading_steps(self._parts.after)]
         encode = self._encoder(named)
         self._recipe.head.write_missing(*(each.path for each in self.sets))
-        graded = dict[str, pa.Table]()
+        figures, sources = dict[str, dict[str, float]](), dict[str, dict[str, dict[str, float]]]()
         for each in self.sets:
-            prompts = prompts_of(each.path, each.steps, encode, self._longest).table
-            if not prompts.num_rows:
+            curated = prompts_of(each.path, each.steps, encode, self._longest)
+            if not curated.table.num_rows:
                 raise DataError(f"{each.path} gives no prompt", "look at the steps before sampling")
-            prompts = prompts.take(draw_prompts(prompts, each.max_samples))
-            n, temperature, top_p, _ = each.settings
-            own = {"model": named, "n": n, "temperature": temperature, "top_p": top_p}
-            sampling = type(rollout).model_validate({**fields, **own})
-            graded[each.name] = self._run([sampling, *grading], prompts, folder, each, progress)
-        return self._evaluation(named, graded)
+            prompts = curated.table.take(draw_prompts(curated.table, each.max_samples))
+            sampling = self._sampling(named, each)
+            table = self._run([sampling, *self._grading], prompts, folder, each.name, progress)
+            answered = len(Groups.of(table).starts_G)
+            figures[each.name] = {
+                **evaluated(table, each.settings.n),
+                "dropped_prompts": float(curated.decisions.num_rows),
+                "failed_prompts": float(prompts.num_rows - answered),
+            }
+            sources[each.name] = _of_sources(table, each.settings.n)
+        return Evaluation(named, figures, sources)
 
     def grade(
         self, folder: Path, responses: Mapping[str, Path], *, progress: bool = False
@@ -121,71 +129,105 @@ class Evaluator:
 
         Args:
             folder: `NAME.parquet` of each set is written to it.
-            responses: by the name of a set, a dataset with the columns that the steps read.
+            responses: by the name of a set, a dataset with the columns that the steps read; n is
+                the most responses to a prompt there.
             progress: show progress bars.
 
         Raises:
             RejuiceError: a dataset cannot be read or lacks a column, or there is no such set.
         """
-        grading = [step.operator for step in grading_steps(self._parts.after)]
-        sets = {each.name: each for each in self.sets}
-        graded = dict[str, pa.Table]()
+        names = [each.name for each in self.sets]
+        figures, sources = dict[str, dict[str, float]](), dict[str, dict[str, dict[str, float]]]()
         for name, path in responses.items():
-            if name not in sets:
-                raise RecipeError(f"there is no set '{name}'", f"name one of {', '.join(sets)}")
+            if name not in names:
+                raise RecipeError(f"there is no set '{name}'", f"name one of {', '.join(names)}")
             rows = read_all(path)
-            written = {column for step in grading for column in step.writes()}
+            if "prompt_id" not in rows.column_names:
+                right = "give responses that rejuice has sampled or a recipe has read"
+                raise DataError(f"{path} has no column 'prompt_id'", right)
+            written = {column for step in self._grading for column in step.writes()}
             rows = rows.drop_columns([each for each in rows.column_names if each in written])
-            graded[name] = self._run(grading, rows, folder, sets[name], progress)
-        return self._evaluation("", graded)
+            table = self._run(self._grading, rows, folder, name, progress)
+            n = int(Groups.of(table).sizes_G.max(initial=1))
+            figures[name] = evaluated(table, n)
+            sources[name] = _of_sources(table, n)
+        return Evaluation("", figures, sources)
+
+    def contaminated(
+        self, folder: Path, names: Iterable[str], trained_on: Path | None = None
+    ) -> dict[str, int]:
+        """Return how many prompts of each set also occur in the training data.
+
+        Args:
+            folder: of the evaluation.
+            names: of its sets.
+            trained_on: the prompts of a training run, `RUN/prompts/train.arrow`; None: they are
+                made again from the dataset, if it is on this machine and that costs nothing.
+
+        Raises:
+            RejuiceError: the training data cannot be read.
+        """
+        import pyarrow.feather as feather  # It loads what `rejuice --help` does not need.
+
+        spec = self._recipe.head.dataset_spec
+        if trained_on is not None:
+            trained = feather.read_table(trained_on, columns=["prompt"])["prompt"]
+        elif self._is_at_hand(spec):
+            trained = prompts_of(spec, self._parts.before, None, self._longest).table["prompt"]
+        else:
+            return {}
+        found = dict[str, int]()
+        for name in names:
+            table = read_all(folder / f"{name}.parquet")
+            if "prompt" in table.column_names:
+                prompts = table["prompt"].take(pa.array(Groups.of(table).starts_G))
+                found[name] = found_in(trained, prompts)
+        return found
+
+    def _is_at_hand(self, spec: DatasetSpec) -> bool:
+        """Whether the prompts of the dataset can be made without the hub, servers or sampling."""
+        asks = any(
+            step.operator.asks_server or isinstance(step.operator, ResumableOperator)
+            for step in self._parts.before
+        )
+        return len(spec.paths) == len(spec.parts) and spec.exists() and not asks
+
+    def _sampling(self, policy: str, of: HeldOutSet) -> Operator:
+        """Return the step that samples from a policy as a set is sampled."""
+        n, temperature, top_p, _ = of.settings
+        own = {"model": policy, "n": n, "temperature": temperature, "top_p": top_p}
+        rollout = self._parts.rollout
+        # The log-probabilities of an evaluation train nothing.
+        return build(type(rollout), {**rollout.model_dump(), **own, "on_policy": False})
 
     def _encoder(self, policy: str) -> Encode | None:
         """Return what counts the tokens of prompts, as training does; a server does it itself."""
-        rollout = self._parts.rollout
-        if rollout.engine == "openai":
+        if self.engine == "openai":
             return None
-        return chat_encoder(policy_path(policy), rollout.chat_template_kwargs)
+        return chat_encoder(policy_path(policy), self._parts.rollout.chat_template_kwargs)
 
     def _run(
-        self,
-        steps: Sequence[Operator],
-        rows: pa.Table,
-        folder: Path,
-        of: HeldOutSet,
-        progress: bool,
+        self, steps: Sequence[Operator], rows: pa.Table, folder: Path, name: str, progress: bool
     ) -> pa.Table:
         folder.mkdir(parents=True, exist_ok=True)
-        recipe = Recipe(steps, rows, export_path=folder / f"{of.name}.parquet", name=of.name)
+        recipe = Recipe(steps, rows, export_path=folder / f"{name}.parquet", name=name)
         return run(recipe, overwrite=True, progress=progress).table
-
-    def _evaluation(self, policy: str, graded: Mapping[str, pa.Table]) -> Evaluation:
-        n = {each.name: each.settings.n for each in self.sets}
-        figures, sources = dict[str, dict[str, float]](), dict[str, Any]()
-        for name, table in graded.items():
-            figures[name] = evaluated(table, n[name])
-            sources[name] = _of_sources(table, n[name])
-        return Evaluation(policy, figures, sources, self._contaminated(graded))
-
-    def _contaminated(self, graded: Mapping[str, pa.Table]) -> dict[str, int | None]:
-        """Return how many prompts of each set are in the dataset; None where there is none."""
-        spec = self._recipe.head.dataset_spec
-        self._recipe.head.write_missing(*spec.paths)
-        if self._recipe.table is None and not spec.exists():
-            return dict.fromkeys(graded)
-        trained = prompts_of(spec, self._parts.before, None, self._longest).table["prompt"]
-        found = dict[str, int | None]()
-        for name, table in graded.items():
-            prompts = table["prompt"].take(pa.array(Groups.of(table).starts_G))
-            found[name] = found_in(trained, prompts)
-        return found
 
 
 def evaluated(table: pa.Table, n: int) -> dict[str, float]:
-    """Return the figures of a set: those of `set_figures`, how many prompts, how many ungraded."""
-    finite = pc.is_finite(table[ACCURACY]).fill_null(False)
-    graded = table.filter(finite)
+    """Return the figures of a set: those of `set_figures`, how many prompts, how many ungraded.
+
+    Rows of tasks that no step grades do not count, as in training.
+
+    Raises:
+        DataError: no response has an accuracy.
+    """
+    reasons = f"{ACCURACY}_missing"
+    if reasons in table.column_names:
+        table = table.filter(pc.not_equal(table[reasons], NOT_APPLICABLE).fill_null(True))
+    graded = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
     if not graded.num_rows:
-        raise DataError("no response has an accuracy", f"look at the column {ACCURACY}_missing")
+        raise DataError("no response has an accuracy", f"look at the column {reasons}")
     counts = {
         "prompts": float(len(Groups.of(table).starts_G)),
         "ungraded": float(table.num_rows - graded.num_rows),
@@ -194,10 +236,12 @@ def evaluated(table: pa.Table, n: int) -> dict[str, float]:
 
 
 def _of_sources(table: pa.Table, n: int) -> dict[str, dict[str, float]]:
-    """Return the figures of each `data_source`; none where there are not some few."""
+    """Return the figures of each `data_source` with graded responses; none unless there are some
+    few sources."""
     if "data_source" not in table.column_names or not is_text(table["data_source"].type):
         return {}
-    names = sorted(pc.unique(table["data_source"]).drop_null().to_pylist())
+    graded = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
+    names = sorted(pc.unique(graded["data_source"]).drop_null().to_pylist())
     if not MOST_SOURCES >= len(names) > 1:
         return {}
     own = {name: table.filter(pc.equal(table["data_source"], name)) for name in names}
@@ -207,14 +251,19 @@ def _of_sources(table: pa.Table, n: int) -> dict[str, dict[str, float]]:
 # --- Two policies on the same prompts -------------------------------------------------
 
 
+_DRAWS = 10_000
+_EXACT = 13
+"""With so many prompts or fewer, all 2^P assignments of signs are tried."""
+
+
 class PairedDifference(NamedTuple):
     """How much better a policy is than another on the prompts that both answered."""
 
     prompts: int
     mean: float  # of the differences of the accuracies of prompts
-    low: float  # of the 95% interval
+    low: float  # of the 95% interval, by a bootstrap over prompts; nan of one prompt
     high: float
-    p: float  # two-sided, of a z test of paired differences
+    p: float  # two-sided, of a permutation test: signs of the differences are exchanged
 
 
 def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
@@ -228,10 +277,20 @@ def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
     if not common:
         raise DataError("the two evaluations have no prompt in common", "evaluate on the same set")
     delta_P = np.array([ours[name] - theirs[name] for name in common])
-    mean, p = float(delta_P.mean()), len(delta_P)
-    error = float(delta_P.std(ddof=1)) / sqrt(p) if p > 1 else float("nan")
-    chance = erfc(abs(mean) / error / sqrt(2)) if error > 0 else float(mean == 0)
-    return PairedDifference(p, mean, mean - Z_95 * error, mean + Z_95 * error, chance)
+    prompts, mean, rng = len(delta_P), float(delta_P.mean()), np.random.default_rng(0)
+    if prompts <= _EXACT:
+        signs = np.array(list(product((-1.0, 1.0), repeat=prompts)))
+        flipped = signs @ delta_P / prompts
+        p = float((np.abs(flipped) >= abs(mean) - 1e-12).mean())
+    else:
+        flips = (rng.choice((-1.0, 1.0), prompts) @ delta_P / prompts for _ in range(_DRAWS))
+        # The observed assignment is one of those that are possible.
+        p = (sum(abs(each) >= abs(mean) - 1e-12 for each in flips) + 1) / (_DRAWS + 1)
+    if prompts == 1:
+        return PairedDifference(1, mean, float("nan"), float("nan"), p)
+    drawn = [delta_P[rng.integers(prompts, size=prompts)].mean() for _ in range(_DRAWS)]
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return PairedDifference(prompts, mean, float(low), float(high), p)
 
 
 def _accuracies(table: pa.Table) -> dict[str, float]:

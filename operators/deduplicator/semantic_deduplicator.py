@@ -206,7 +206,8 @@ class SemanticDeduplicator(EmbeddingFields, Filter):
     by: str | None = None
     """For `keep: highest`, the column of numbers, such as `reward`; rows without one come last."""
     vectors: str | None = None
-    """A column with the embeddings, lists of numbers, instead of `backend` and `model`."""
+    """A column with the embeddings, lists of numbers. Without it, set `backend:
+    sentence_transformers` and `model`."""
 
     kind: ClassVar[Kind] = Kind.DEDUPLICATOR
     scope: ClassVar[Scope] = Scope.DATASET

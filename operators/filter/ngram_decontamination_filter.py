@@ -121,7 +121,9 @@ class NgramDecontaminationFilter(Filter):
 
 
 def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
-    """Return how many of some questions are in one of some texts, by the defaults of the filter.
+    """Return how many of some prompts are in one of some texts, by the defaults of the filter.
+
+    Runs that a quarter of the prompts have, and at least three, are those of a template.
 
     Args:
         texts: strings or chats.
@@ -129,7 +131,8 @@ def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
     """
     fields = NgramDecontaminationFilter.model_fields
     sets = (_Questions(texts_of(questions).fill_null("")),)
-    runs = _Runs.of(sets, fields["n"].default, numbers_equal=False)
+    most = min(_MOST_QUESTIONS, max(2, len(questions) // 4))
+    runs = _Runs.of(sets, fields["n"].default, numbers_equal=False, most=most)
     _, question_P, _ = runs.shared(pc.unique(texts_of(texts)), fields["min_share"].default)
     return len(np.unique(question_P))
 
@@ -173,19 +176,22 @@ class _Runs(NamedTuple):
 
     @staticmethod
     @lru_cache(maxsize=4)
-    def of(sets: tuple[_Questions, ...], n: int, numbers_equal: bool) -> _Runs:
-        """Index the questions of some sets."""
-        texts = pa.concat_arrays([each.texts for each in sets]).dictionary_encode()
+    def of(
+        sets: tuple[_Questions, ...], n: int, numbers_equal: bool, most: int = _MOST_QUESTIONS
+    ) -> _Runs:
+        """Index the questions of some sets; runs of more than `most` questions are left out."""
+        texts = pa.concat_arrays([each.texts for each in sets])
+        texts = _same_words(_comparable(texts, numbers_equal)).dictionary_encode()
         # Of a question that is there several times, the first.
         _, number_Q = np.unique(np.asarray(texts.indices), return_index=True)
         parts = [
             np.unique(np.stack([runs_M, text_M]), axis=1)
-            for text_M, runs_M in _run_hashes(texts.dictionary, n, numbers_equal)
+            for text_M, runs_M in _run_hashes(texts.dictionary, n)
         ]
         run_K, question_K = np.concatenate([np.zeros((2, 0), np.uint64), *parts], axis=1)
         order = np.lexsort((question_K, run_K))
         run_U, counts_U = np.unique(run_K, return_counts=True)
-        used_U = counts_U <= _MOST_QUESTIONS
+        used_U = counts_U <= most
         question_K = question_K[order][np.repeat(used_U, counts_U)].astype(np.int64)
         starts_U1 = np.concatenate([[0], np.cumsum(counts_U[used_U])])
         sizes_Q = np.bincount(question_K, minlength=len(number_Q))
@@ -205,7 +211,7 @@ class _Runs(NamedTuple):
         """Return texts and questions that are in them: int64[P] each, and float64[P], the share."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
         if len(self.run_U):
-            for text_M, run_M in _run_hashes(texts, self.n, self.numbers_equal):
+            for text_M, run_M in _run_hashes(_comparable(texts, self.numbers_equal), self.n):
                 found.append(self._shared(text_M.astype(np.int64), run_M, min_share))
         text_P, question_P, share_P = map(np.concatenate, zip(*found, strict=True))
         return text_P, question_P, share_P
@@ -229,10 +235,10 @@ class _Runs(NamedTuple):
         return text_P[enough_P], question_P[enough_P], share_P[enough_P]
 
 
-def _run_hashes(texts: pa.Array, n: int, numbers_equal: bool) -> Iterator[tuple[Array, Array]]:
+def _run_hashes(texts: pa.Array, n: int) -> Iterator[tuple[Array, Array]]:
     """Yield the runs of n words of blocks of texts: uint64[M] each, the text and the run's hash."""
     start = 0
-    for text in blocks(_comparable(texts, numbers_equal)):
+    for text in blocks(texts):
         words = tokens_of(text, marks=False)
         runs = shingles(words, n)
         sizes_N = np.diff(runs.offsets_N1)
@@ -265,6 +271,13 @@ def _comparable(texts: pa.Array, numbers_equal: bool) -> pa.Array:
     plain = pc.replace_substring_regex(plain, r"\pM+", "")
     words = [" ".join(map(_ascii_word, _WORD.findall(text))) for text in plain.to_pylist()]
     return pc.replace_with_mask(texts, others, pa.array(words, texts.type))
+
+
+def _same_words(texts: pa.Array) -> pa.Array:
+    """Return comparable texts that are equal where they have the same words in the same order."""
+    lower = pc.ascii_lower(texts)
+    spaced = pc.replace_substring_regex(lower, r"[\x00-\x2f\x3a-\x60\x7b-\x7f]+", " ")
+    return pc.ascii_trim_whitespace(spaced)
 
 
 def _ascii_word(word: str) -> str:

@@ -24,13 +24,14 @@ class HistoryMapper(Mapper):
 
     A visit is a training step that sampled responses to the prompt. The run's own files say of each
     visit how many responses were right: `steps/000012/history.parquet`. A prompt that was never
-    visited has `history_visits` 0 and nothing else.
+    visited has `history_visits` 0 and nothing else; the report counts them. The ids are those of a
+    prompt's messages and its reference, so the template must be that of the run.
 
     - `history_pass_rate`: pass rate of the last visit; null also where nothing was graded.
     - `history_mean_pass_rate`: its mean over the last `last` visits.
     - `history_reward`, `history_reward_std`, `history_response_tokens`, `history_truncated`: of
       the last visit.
-    - `history_visits`, and `history_trained`: how many of them had rows that trained.
+    - `history_visits`, and `history_trained`: how many of them had rows that were left to train on.
     - `history_solved`: how many visits in a row, up to the last one, had only right responses.
     - `history_age`: training steps from the last visit to the last step of the run.
     - `history_reason`: why nothing of the last visit trained.
@@ -68,6 +69,10 @@ class HistoryMapper(Mapper):
         for name in ("visits", "trained", "solved"):
             columns[f"history_{name}"] = columns[f"history_{name}"].fill_null(0)
         return columns
+
+    def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
+        unknown = pc.sum(pc.equal(columns["history_visits"], 0)).as_py() or 0
+        return {"never_visited": float(unknown)} if unknown else {}
 
 
 _OF_LAST = ("pass_rate", "reward", "reward_std", "response_tokens", "truncated", "reason")

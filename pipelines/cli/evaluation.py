@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...operators import RejuiceError
-from .options import Debug, overrides_of
+from .options import Debug, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
@@ -69,52 +70,97 @@ def evaluate(
 ) -> None:
     """Evaluate a policy: mean@n with its 95% interval, pass@k and maj@n, by set and data_source.
 
-    Prompts, sampling and grading are those of validation in training. The responses are kept, and
-    what is there is not sampled again. The last column says how many questions of a set are in the
-    training data of the recipe, too, by ngram_decontamination_filter.
+    Prompts, sampling settings and grading are those of validation in training; the engine is that
+    of the recipe. The responses are kept, and what is there is not sampled again. The last column
+    says how many questions of a set also occur in the training data.
     """
     from ...trainer.evaluation import Evaluator
     from ..console import Console, path_text
     from ..recipe.recipe import load
 
     of_run = recipe.is_dir()
-    path, trained = recipe / "recipe.yaml" if of_run else recipe, recipe / "policy"
+    path = recipe / "recipe.yaml" if of_run else recipe
     check_recipe_trusted(path, trust)
     evaluator = Evaluator(load(path, overrides_of(context)), _sets(_pairs(sets, "--set"), n))
-    if policy is None and of_run and trained.exists():
-        policy = str(trained)
     console = Console(stderr=True, quiet=quiet)
     if responses:
         if output is None:
-            raise RejuiceError(
-                "stored responses need a folder for what is graded", "give --output DIR"
-            )
-        folder = output
+            what = "stored responses need a folder for what is graded"
+            raise RejuiceError(what, "give --output DIR")
+        folder = _own_folder(output, against)
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
         found = evaluator.grade(folder, stored, progress=not quiet)
     else:
-        folder = output or RUNS / "eval" / _name(policy or evaluator.policy)
+        policy = policy or (_trained(recipe) if of_run else evaluator.policy)
+        folder = _own_folder(output or RUNS / "eval" / _name(policy), against)
+        console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
         found = evaluator.evaluate(folder, policy, progress=not quiet)
     found.write(folder)
-    Console(soft_wrap=True).print(_table(found))
+    trained_on = recipe / "prompts" / "train.arrow" if of_run else None
+    try:
+        known = evaluator.contaminated(folder, found.figures, trained_on)
+    except RejuiceError as error:  # The figures are there.
+        warn(f"the training data was not compared: {error}")
+        known = {}
+    Console(soft_wrap=True).print(_table(found, known))
+    _warn_of_failures(found)
     if against is not None:
         _compare(found, folder, against)
     console.print(f"responses and figures: {path_text(folder)}", highlight=False)
 
 
+def _trained(run: Path) -> str:
+    """Return the policy that a run has trained.
+
+    Raises:
+        RejuiceError: it is not there yet.
+    """
+    if not (run / "policy").is_dir():
+        raise RejuiceError(
+            f"{run} has not written its policy yet",
+            "write that of a checkpoint by `rejuice checkpoint RUN DIR`, and give --policy DIR",
+        )
+    return str(run / "policy")
+
+
+def _own_folder(folder: Path, against: Path | None) -> Path:
+    """Return a folder for an evaluation, without the sets of an earlier one.
+
+    Raises:
+        RejuiceError: it is the folder of the evaluation to compare with.
+    """
+    if against is not None and folder.resolve() == against.resolve():
+        raise RejuiceError(f"{folder} would be replaced", "give another --output")
+    (folder / "figures.json").unlink(missing_ok=True)
+    return folder
+
+
+def _warn_of_failures(found: Evaluation) -> None:
+    """Print how many prompts of a set were not answered."""
+    for name, own in found.figures.items():
+        for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
+            if count := int(own.get(figure, 0)):
+                warn(f"{name}: {count:,} prompts {what}, and count in no figure")
+
+
 def _compare(found: Evaluation, folder: Path, against: Path) -> None:
     """Print how the sets of two evaluations differ, those that both have."""
-    from ...trainer.evaluation import compare
+    from ...operators.json_text import parse_json
+    from ...trainer.evaluation import FIGURES, compare
     from ..console import path_text
     from ..dataset.read import read_all
 
-    names = [name for name in found.figures if (against / f"{name}.parquet").exists()]
+    try:
+        theirs = parse_json((against / FIGURES).read_text("utf-8"))["figures"]
+    except (OSError, ValueError, KeyError, TypeError):
+        theirs = {}
+    names = [name for name in found.figures if name in theirs]
     if not names:
         lacking = f"{path_text(against)} has none of the sets {', '.join(found.figures)}"
         raise RejuiceError(lacking, "give the --output of an evaluation")
     for name in names:
-        ours, theirs = (read_all(each / f"{name}.parquet") for each in (folder, against))
-        typer.echo(_line(name, compare(ours, theirs), path_text(against)))
+        both = (read_all(each / f"{name}.parquet") for each in (folder, against))
+        typer.echo(_line(name, compare(*both), path_text(against)))
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -124,6 +170,8 @@ def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
         name, equals, path = word.partition("=")
         if not (name and equals and path):
             raise RejuiceError(f"{option} {word} names no set", f"write {option} NAME=PATH")
+        if name in found:
+            raise RejuiceError(f"{option} names '{name}' twice", "give each set its own name")
         found[name] = path
     return found
 
@@ -145,12 +193,14 @@ def _sets(paths: Mapping[str, str], n: int | None) -> dict[str, ValidationSet]:
 
 
 def _name(policy: str) -> str:
-    """Return a folder's name for a policy: of `outputs/grpo/policy` it is `grpo`."""
-    parts = Path(policy).parts
-    return parts[-2] if parts[-1] == "policy" and len(parts) > 1 else parts[-1]
+    """Return a name of a file for a policy: of `outputs/grpo/policy` it is `grpo`."""
+    if Path(policy).is_dir():
+        folder = Path(policy).resolve()
+        policy = folder.parent.name if folder.name == "policy" else folder.name
+    return re.sub(r"[^\w.-]+", "_", policy).strip("._") or "policy"
 
 
-def _table(found: Evaluation) -> object:
+def _table(found: Evaluation, known: Mapping[str, int]) -> object:
     from rich.table import Table
 
     figures = dict.fromkeys(name for each in found.figures.values() for name in each if "@" in name)
@@ -158,8 +208,7 @@ def _table(found: Evaluation) -> object:
     for heading in ("set", "prompts", *figures, "95%", "ungraded", "in training"):
         table.add_column(heading, justify="left" if heading == "set" else "right")
     for name, own in found.figures.items():
-        known = found.contaminated[name]
-        table.add_row(*_cells(name, own, figures), "" if known is None else f"{known:,}")
+        table.add_row(*_cells(name, own, figures), f"{known[name]:,}" if name in known else "")
         for source, of_source in found.sources[name].items():
             table.add_row(*_cells(f"  {source}", of_source, figures), "")
     return table
@@ -172,7 +221,8 @@ def _cells(name: str, own: Mapping[str, float], figures: Mapping[str, None]) -> 
 
 
 def _line(name: str, found: PairedDifference, other: str) -> str:
+    interval = "" if found.low != found.low else f"{found.low:+.3f} to {found.high:+.3f}, "
     return (
-        f"{name}: {found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}, p = {found.p:.3g}) "
-        f"against {other}, on {found.prompts:,} prompts of both"
+        f"{name}: {found.mean:+.3f} ({interval}p = {found.p:.3g}) against {other}, on "
+        f"{found.prompts:,} {'prompt' if found.prompts == 1 else 'prompts'} of both"
     )

@@ -334,8 +334,9 @@ def main() -> NoReturn:
             typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
         except SystemExit as end:
             if end.code == _INTERRUPTED:
-                again = "; run it again to continue where it stopped"
-                typer.echo(f"rejuice: stopped{again if sys.argv[1:2] == ['run'] else ''}", err=True)
+                resumes = sys.argv[1:2] in (["run"], ["eval"])
+                again = "; run it again to continue where it stopped" if resumes else ""
+                typer.echo(f"rejuice: stopped{again}", err=True)
             raise
         except Exception:
             traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.

@@ -1,6 +1,7 @@
 """`rejuice eval`: the sets of a recipe, and two policies on the same prompts."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from command import runner
 from scipy import stats
 
 from rejuice.operators import DataError, RecipeError
+from rejuice.pipelines.cli.evaluation import _name
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.evaluation import Evaluator, compare
 
@@ -50,7 +52,7 @@ def recipe(tmp_path):
     return path
 
 
-def stored(path, *answers, sources=None):
+def stored(path, *answers, sources=None, **more):
     """Responses to the questions, those of a question next to each other."""
     questions = [question for question, of in zip(QUESTIONS, answers, strict=False) for _ in of]
     rows = {
@@ -60,6 +62,7 @@ def stored(path, *answers, sources=None):
         "reference": [QUESTIONS[each] for each in questions],
         "verdict": ["correct"] * len(questions),  # Of an earlier verifier: it is graded again.
         **({} if sources is None else {"data_source": sources}),
+        **more,
     }
     pq.write_table(pa.table(rows), path)
     return path
@@ -76,7 +79,8 @@ def test_stored_responses_are_graded_again(recipe, tmp_path):
         "a": 0.5,
         "b": 1.0,
     }
-    assert found.contaminated == {"sums": 1}
+    names = list(found.figures)
+    assert Evaluator(load(recipe)).contaminated(tmp_path / "eval", names) == {"sums": 1}
     assert pq.read_table(tmp_path / "eval" / "sums.parquet")["verdict"].to_pylist() == [
         "correct", "wrong_answer", "correct", "correct",
     ]  # fmt: skip
@@ -110,6 +114,7 @@ def test_the_command_prints_the_table_and_writes_the_figures(recipe, tmp_path, r
     ("words", "message"),
     [
         (["--set", "a"], "--set a names no set; write --set NAME=PATH"),
+        (["--set", "a=x", "--set", "a=y"], "--set names 'a' twice; give each set its own name"),
         (["--n", "2"], "n is given, and no set; give --set NAME=PATH, or set n in"),
         (["--set", "a/b=x.parquet"], "validation set 'a/b' has a name that is no file name"),
         (
@@ -144,16 +149,27 @@ def graded(accuracies):
 
 def test_the_difference_is_that_of_a_paired_test():
     rng = np.random.default_rng(0)
-    ours, theirs = (rng.integers(0, 2, (400, 4)).astype(float).tolist() for _ in range(2))
-    found = compare(graded(ours), graded(theirs))
-    delta = np.mean(ours, axis=1) - np.mean(theirs, axis=1)
-    expected = stats.ttest_rel(np.mean(ours, axis=1), np.mean(theirs, axis=1))
-    assert found.prompts == 400
-    assert found.mean == pytest.approx(delta.mean())
-    # With 400 prompts the normal distribution is near Student's.
-    assert found.p == pytest.approx(expected.pvalue, abs=1e-3)
+    ours, theirs = (rng.binomial(4, share, 400) / 4 for share in (0.5, 0.45))
+    found = compare(graded(ours[:, None].tolist()), graded(theirs[:, None].tolist()))
+    expected = stats.ttest_rel(ours, theirs)
+    assert (found.prompts, found.mean) == (400, pytest.approx(np.mean(ours - theirs)))
+    # With 400 prompts a permutation test and a bootstrap are near Student's.
+    assert found.p == pytest.approx(expected.pvalue, abs=0.01)
     low, high = expected.confidence_interval()
-    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=3e-3)
+
+
+@pytest.mark.parametrize("delta", [[1], [1, 1, 1], [1, 1, 0.5], [1, -0.5, 0.25, 0.25, 0, 1, 1]])
+def test_of_few_prompts_all_signs_are_tried(delta):
+    found = compare(graded([[each] for each in delta]), graded([[0]] * len(delta)))
+    if len(delta) == 1:
+        assert (found.p, np.isnan(found.low), np.isnan(found.high)) == (1, True, True)
+        return
+    flipped = stats.permutation_test(
+        (np.array(delta),), np.mean, permutation_type="samples", n_resamples=np.inf
+    )
+    assert found.p == pytest.approx(flipped.pvalue)
+    assert found.low <= found.mean <= found.high
 
 
 def test_only_prompts_that_both_have_graded_are_compared():
@@ -164,6 +180,75 @@ def test_only_prompts_that_both_have_graded_are_compared():
         compare(graded([[1]]), graded([[None]]))
 
 
+def test_rows_that_no_step_grades_count_nowhere(recipe, tmp_path):
+    document = yaml.safe_load(recipe.read_text("utf-8"))
+    document["process"][2] = {"math_verify_mapper": {"where": {"data_source": "a"}}}
+    recipe.write_text(yaml.safe_dump(document), "utf-8")
+    file = stored(tmp_path / "stored.parquet", [4, 5], [7, 7], sources=["a", "a", "b", "b"])
+    found = Evaluator(load(recipe)).grade(tmp_path / "eval", {"sums": file})
+    figures = found.figures["sums"]
+    assert (figures["prompts"], figures["ungraded"], figures["mean@2"]) == (1, 0, 0.5)
+    assert found.sources["sums"] == {}
+
+
+def test_n_is_that_of_the_stored_responses(recipe, tmp_path):
+    file = stored(tmp_path / "stored.parquet", [4, 5, 4, 4])
+    found = Evaluator(load(recipe)).grade(tmp_path / "eval", {"sums": file})
+    assert {"mean@4", "pass@4", "maj@4"} <= found.figures["sums"].keys()
+
+
+def test_stored_responses_without_ids_or_prompts(recipe, tmp_path):
+    file = stored(tmp_path / "stored.parquet", [4, 5])
+    rows = pq.read_table(file)
+    pq.write_table(rows.drop_columns(["prompt"]), file)
+    evaluator = Evaluator(load(recipe))
+    evaluator.grade(tmp_path / "eval", {"sums": file})
+    assert evaluator.contaminated(tmp_path / "eval", ["sums"]) == {}
+    pq.write_table(rows.drop_columns(["prompt_id"]), file)
+    with pytest.raises(DataError, match="has no column 'prompt_id'; give responses that"):
+        evaluator.grade(tmp_path / "eval", {"sums": file})
+
+
+def test_training_data_that_cannot_be_read_leaves_the_figures(recipe, rejuice, tmp_path):
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "train.parquet")
+    file = stored(tmp_path / "stored.parquet", [4, 5])
+    status, out, err = rejuice("eval", recipe, "--responses", f"sums={file}", "-o", tmp_path / "x")
+    assert (status, "the training data was not compared" in err) == (0, True), err
+    assert (tmp_path / "x" / "figures.json").exists()
+    assert "0.500" in out
+
+
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "give another --output")
+def test_the_other_evaluation_is_not_replaced(recipe, rejuice, tmp_path):
+    file = stored(tmp_path / "stored.parquet", [4, 5])
+    words = ["eval", recipe, "--responses", f"sums={file}", "--output", tmp_path / "one"]
+    assert rejuice(*words)[0] == 0
+    status, _, err = rejuice(*words, "--against", tmp_path / "one")
+    assert (status, "one would be replaced; give another --output" in err) == (2, True), err
+
+
+@pytest.mark.recommended("pipelines/cli/evaluation.py", "by `rejuice checkpoint RUN DIR`, and give --policy DIR")  # fmt: skip
+def test_a_run_without_a_policy_says_so(recipe, rejuice, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    recipe.rename(run / "recipe.yaml")
+    status, _, err = rejuice("eval", run, "--trust")
+    assert status == 2
+    assert "run has not written its policy yet; write that of a checkpoint by" in err
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [("org/model-1B", "org_model-1B"), ("..", "x"), ("a b/c", "a_b_c"), ("../..", None)],
+)
+def test_the_folder_of_a_policy_is_below_that_of_evaluations(policy, name, tmp_path, monkeypatch):
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "x" / "y")
+    found = _name(policy)
+    assert Path(found).name == found
+    assert found == (tmp_path.name if name is None else name)
+
+
 @pytest.mark.recommended("pipelines/cli/evaluation.py", "give --output DIR")
 @pytest.mark.recommended("pipelines/cli/evaluation.py", "give the --output of an evaluation")
 def test_an_evaluation_without_a_set_of_the_other_is_compared_with_none(recipe, rejuice, tmp_path):
@@ -171,8 +256,6 @@ def test_an_evaluation_without_a_set_of_the_other_is_compared_with_none(recipe, 
     words = ["eval", recipe, "--responses", f"sums={file}", "--output", tmp_path / "one"]
     status, _, err = rejuice(*words, "--against", tmp_path)
     assert (status, "has none of the sets sums; give the --output of an" in err) == (2, True), err
-    status, out, _ = rejuice(*words, "--against", tmp_path / "one")
-    assert (status, out.splitlines()[-1][:12]) == (0, "sums: +0.000")
 
 
 @pytest.mark.slow
@@ -187,9 +270,14 @@ def test_another_set_and_n(recipe, rejuice, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_policy_is_sampled_as_in_validation(recipe, tmp_path):
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_a_policy_is_sampled_as_in_validation(recipe, tmp_path, temperature):
+    document = yaml.safe_load(recipe.read_text("utf-8"))
+    document["train"]["validation"]["sums"]["temperature"] = temperature
+    recipe.write_text(yaml.safe_dump(document), "utf-8")
     folder = tmp_path / "eval"
     first = Evaluator(load(recipe)).evaluate(folder)
+    assert first.policy == "embedded"
     rows = pq.read_table(folder / "sums.parquet")
     assert rows.num_rows == 4
     assert {chat[0]["content"] for chat in rows["prompt"].to_pylist()} == {*list(QUESTIONS)[:2]}

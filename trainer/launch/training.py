@@ -18,7 +18,9 @@ from rich.text import Text
 
 from ...operators.agents.flow import build_flow, build_tools
 from ...operators.errors import RejuiceError
+from ...operators.filter.ngram_decontamination_filter import NgramDecontaminationFilter
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from ...operators.mapper.history_mapper import HistoryMapper
 from ...operators.mapper.reward_model_mapper import RewardModelMapper
 from ...operators.sampling.engines import EMBEDDED_POLICIES
 from ...operators.sampling.rollout import RolloutMapper
@@ -277,6 +279,12 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
         if isinstance(step.operator, RewardModelMapper):
             for name in ("folder", "tokenizer"):
                 fields[name] = fields[name] and _found(fields[name])
+        if isinstance(step.operator, HistoryMapper):
+            fields["run"] = str(Path(fields["run"]).resolve())
+        if isinstance(step.operator, NgramDecontaminationFilter):
+            fields["against"] = {
+                name: _with_absolute_path(each) for name, each in fields["against"].items()
+            }
         if isinstance(step.operator, AgentRolloutMapper):
             _with_absolute_parts(step.operator, fields)
     return document
@@ -292,6 +300,13 @@ def _with_absolute_parts(agents: AgentRolloutMapper, fields: dict[str, Any]) -> 
         entry[part.name()] = {**entry[part.name()], **paths}
     if fields["tool_cache_path"] is not None:
         fields["tool_cache_path"] = str(Path(fields["tool_cache_path"]).resolve())
+
+
+def _with_absolute_path(evaluation: Any) -> Any:
+    """Return an evaluation set with an absolute path; what is no file is a name on the hub."""
+    fields = {"path": evaluation} if isinstance(evaluation, str) else evaluation
+    path = Path(fields["path"])
+    return {**fields, "path": str(path.resolve())} if path.exists() else evaluation
 
 
 def _found(policy: str) -> str:

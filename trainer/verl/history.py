@@ -1,4 +1,4 @@
-"""What a training step has learned about its prompts: steps/000012/history.parquet.
+"""Statistics of each prompt of a training step: steps/000012/history.parquet.
 
     step             int64    the training step
     prompt_id        string
@@ -9,8 +9,8 @@
     reward_std       float64  their standard deviation
     response_tokens  float64  mean
     truncated        float64  share that the token limit ended
-    trained          int64    rows that trained
-    reason           string   why none of them did: that of most of its rows
+    trained          int64    rows that were left to train on, masked ones included
+    reason           string   why none of them was: that of most of its rows
     policy_version   int64    the updates that the policy had seen
     data_source      string   that of the prompt
 

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError
 from rejuice.operators.check import check_operator
-from rejuice.operators.filter.ngram_decontamination_filter import NgramDecontaminationFilter
+from rejuice.operators.filter.ngram_decontamination_filter import (
+    NgramDecontaminationFilter,
+    found_in,
+)
 
 QUESTIONS = [
     "Tom buys 3 apples and 4 pears. How many pieces of fruit does he have now?",
@@ -115,6 +118,24 @@ def test_how_questions_are_put_is_no_sign_of_one(tmp_path):
     path.write_text(json.dumps([{"question": each} for each in [*questions, *questions[:1] * 60]]))
     texts = [f"{put} who wrote the first of these plays, and when?", questions[7], questions[0]]
     assert found(texts, {"a": str(path)}, min_share=0) == [None, "a row 7", "a row 0"]
+
+
+def test_the_template_of_prompts_is_no_question_of_theirs():
+    put = "Please reason step by step, and put your final answer within a box at the end."
+    names = ["red", "blue", "green", "black", "white", "brown", "grey", "pink"]
+    prompts = [f"How many {name} balls are in a bag of ten {name} ones? {put}" for name in names]
+    trained = [f"What is the sum of two and {name}? {put}" for name in names]
+    assert found_in(pa.chunked_array([trained]), pa.chunked_array([prompts])) == 0
+    trained.append(f"Tell me: {prompts[3].lower()}")
+    assert found_in(pa.chunked_array([trained]), pa.chunked_array([prompts])) == 1
+
+
+def test_questions_that_differ_in_their_numbers_are_one_where_numbers_are_equal(tmp_path):
+    questions = [f"Tom has {at} apples and {at + 3} pears and {2 * at} plums, how much fruit is it?" for at in range(60)]  # fmt: skip
+    path = tmp_path / "set.json"
+    path.write_text(json.dumps([{"question": each} for each in questions]))
+    for numbers, row in (("differ", 7), ("equal", 0)):
+        assert found([questions[7]], {"a": str(path)}, numbers=numbers) == [f"a row {row}"]
 
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join)
