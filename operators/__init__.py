@@ -42,10 +42,12 @@ from .registry import OPERATORS, all_entry_points, build, get, installed
 if TYPE_CHECKING:
     from .deduplicator.exact_deduplicator import ExactDeduplicator
     from .deduplicator.minhash_deduplicator import MinhashDeduplicator
+    from .deduplicator.semantic_deduplicator import SemanticDeduplicator
     from .filter.column_range_filter import ColumnRangeFilter
     from .filter.column_value_filter import ColumnValueFilter
     from .filter.group_size_filter import GroupSizeFilter
     from .filter.length_filter import LengthFilter
+    from .filter.ngram_decontamination_filter import NgramDecontaminationFilter
     from .filter.pass_rate_filter import PassRateFilter
     from .filter.reward_std_filter import RewardStdFilter
     from .filter.truncated_response_filter import TruncatedResponseFilter
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from .mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+    from .mapper.history_mapper import HistoryMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
     from .mapper.length_reward_mapper import LengthRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
@@ -101,6 +104,7 @@ __all__ = [
     "GroupStatsMapper",
     "Groups",
     "GrpoAdvantageMapper",
+    "HistoryMapper",
     "JudgementRewardMapper",
     "Kind",
     "LabelBalanceSelector",
@@ -112,6 +116,7 @@ __all__ = [
     "Mapper",
     "MathVerifyMapper",
     "MinhashDeduplicator",
+    "NgramDecontaminationFilter",
     "Operator",
     "OperatorError",
     "PassAtKAdvantageMapper",
@@ -132,6 +137,7 @@ __all__ = [
     "Scope",
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
+    "SemanticDeduplicator",
     "TokenWeightMapper",
     "TruncatedResponseFilter",
     "TurnAdvantageMapper",

@@ -102,7 +102,7 @@ def listing(custom: Sequence[Path] = ()) -> str:
         lines += [title, *(_listed(name, usable[name], registry) for name in usable), ""]
     unusable = {name: why for each in _REGISTRIES for name, why in each.load_all()[1].items()}
     if unusable:
-        lines += ["Not usable", *(f"  {name:<28}{why}" for name, why in unusable.items()), ""]
+        lines += ["Not usable", *(f"  {name:<27} {why}" for name, why in unusable.items()), ""]
     return "\n".join(lines)
 
 
@@ -125,7 +125,7 @@ def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
     point = registry.installed().get(name)
     origin = path_text(inspect.getfile(kind)) if point is None else owner(point)
     shown = "" if point is not None and origin.startswith(_OURS) else f"  [{origin}]"
-    return f"  {name:<28}{_first_sentence(kind)}{shown}"
+    return f"  {name:<27} {_first_sentence(kind)}{shown}"
 
 
 def page(custom: Sequence[Path] = ()) -> str:
