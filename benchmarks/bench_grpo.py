@@ -97,11 +97,8 @@ def load(folder: Path) -> Run:
 
 
 def distinct(folder: Path, step: int) -> float:
-    """Different right responses to a prompt, mean over the prompts of a step."""
-    table = pq.read_table(
-        folder / "steps" / f"{step:06d}" / "curated.parquet",
-        columns=["prompt_id", "response", "verdict"],
-    )
+    """Different right responses to a prompt, mean over the prompts that a step sampled."""
+    table = sampled(folder / "steps" / f"{step:06d}")
     right = table.filter(pc.equal(table["verdict"], "correct"))
     counts = right.group_by("prompt_id").aggregate([("response", "count_distinct")])
     prompts = len(table["prompt_id"].unique())
@@ -113,12 +110,16 @@ def paths(folder: Path, step: int) -> float:
 
     Prompts whose right responses have no equations are left out.
     """
-    table = pq.read_table(
-        folder / "steps" / f"{step:06d}" / "curated.parquet",
-        columns=["prompt_id", "response", "verdict"],
-    )
+    table = sampled(folder / "steps" / f"{step:06d}")
     found = GroupStatsMapper(solution_paths=True).map(table)["solution_paths"]
     return float(pc.mean(found.take(pa.array(Groups.of(table).starts_G))).as_py() or 0)
+
+
+def sampled(folder: Path) -> pa.Table:
+    """Return all responses of a step with their verdicts, those that its recipe dropped too."""
+    table = pq.read_table(folder / "rollouts.parquet", columns=["prompt_id", "response"])
+    values = pq.read_table(folder / "values.parquet", columns=["verdict"])
+    return table.append_column("verdict", values["verdict"])
 
 
 def at_budget(run: Run, budget: float) -> dict[str, float]:

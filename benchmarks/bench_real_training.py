@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +30,13 @@ import torch
 import yaml
 from bench_grpo import distinct, load, paths, table
 from bench_trl import KEEP_MEMORY, LIKE_OURS
+from transformers import TrainerCallback
 
 from rejuice.operators.columns import RIGHT
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.verifier import verify_batch
 from rejuice.trainer.report import metrics
+from rejuice.trainer.verl.judging import accuracy_figures
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
@@ -88,8 +91,6 @@ FIGURES = {
     "entropy": "actor/entropy_loss",
     "tokens of a response": "rejuice/response_tokens",
     "not worked out": "rejuice/not_worked_out",
-    "judging accuracy": "rejuice/verify/accuracy",
-    "says Yes": "rejuice/verify/says_yes",
     "tool calls": "rejuice/agent/tool_calls",
     "tool errors": "rejuice/agent/tool_errors",
     "diversity": "rejuice/reward_diversity",
@@ -109,12 +110,26 @@ def ends(runs: Path) -> None:
             for name, key in FIGURES.items()
         }
         steps = [each.step for each in points]
+        found |= _judging(folder, steps)
         found["distinct right of 8"] = [distinct(folder, step) for step in steps]
         found["solution paths of 8"] = [paths(folder, step) for step in steps]
         for name, values in found.items():
             if values:
                 first, last = np.mean(values[:_ENDS]), np.mean(values[-_ENDS:])
                 print(f"| {folder.name} | {name} | {first:.3f} | {last:.3f} |")
+
+
+def _judging(folder: Path, steps: Sequence[int]) -> dict[str, list[float]]:
+    """Return the figures of all judgements of each step that has some."""
+    found: dict[str, list[float]] = {}
+    for step in steps:
+        part = folder / "steps" / f"{step:06d}" / "verify"
+        if part.exists():
+            label = pq.read_table(part / "rollouts.parquet", columns=["label"])["label"]
+            judgement = pq.read_table(part / "values.parquet", columns=["judgement"])["judgement"]
+            for name, value in accuracy_figures(label, judgement).items():
+                found.setdefault(f"judgements: {name}", []).append(value)
+    return found
 
 
 def _finished(runs: Path) -> list[Path]:
@@ -157,10 +172,49 @@ class Log(NamedTuple):
         return list(map(json.loads, text.splitlines()))
 
 
+class Validations(TrainerCallback):  # type: ignore[misc]
+    """Writes the steps of TRL and validations between them to a file, and ends the training.
+
+    Args:
+        log: that file.
+        questions: on which the policy is validated.
+        until: step at which training ends.
+    """
+
+    def __init__(self, log: Log, questions: Sequence[Mapping[str, Any]], until: int) -> None:
+        self.log, self.questions, self.until = log, questions, until
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.validate(0, **given)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seconds = time.perf_counter() - self.began
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any, **given: Any) -> None:
+        if "reward" not in logs:
+            return
+        tokens = _ROWS * logs["completions/mean_length"]
+        self.log.add(
+            step=state.global_step, seconds=self.seconds, reward=logs["reward"], tokens=tokens
+        )
+        if state.global_step % _VALIDATED_EVERY == 0:
+            self.validate(state.global_step, **given)
+        control.should_training_stop |= state.global_step >= self.until
+
+    def validate(self, step: int, model: Any, processing_class: Any, **_: Any) -> None:
+        texts = _answers(model, processing_class, [row["prompt"] for row in self.questions])
+        references = [row["reference"] for row in self.questions]
+        found = verify_batch(texts, references, worked_out=True, workers=1)
+        self.log.add(step=step, right=sum(each.verdict == RIGHT for each in found), n=len(found))
+        print(self.log.lines()[-1], flush=True)
+
+
 def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> None:
     """Train with TRL on the recipe's prompts; validations count in no step's time."""
     from peft import LoraConfig
-    from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     from rejuice.trainer.trl import grpo_settings, reward_funcs, train_dataset
@@ -168,34 +222,6 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
     recipe, log = _RECIPES / "grpo.yaml", Log(folder / "log.jsonl")
     train = yaml.safe_load(recipe.read_text("utf-8"))["train"]
     questions = list(train_dataset(recipe, _ROOT / "outputs/small_model/validation.parquet"))
-
-    class Times(TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            self.validate(0, **given)
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            self.began = time.perf_counter()
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            self.seconds = time.perf_counter() - self.began
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any, **given: Any) -> None:
-            if "reward" not in logs:
-                return
-            tokens = _ROWS * logs["completions/mean_length"]
-            log.add(
-                step=state.global_step, seconds=self.seconds, reward=logs["reward"], tokens=tokens
-            )
-            if state.global_step % _VALIDATED_EVERY == 0:
-                self.validate(state.global_step, **given)
-            control.should_training_stop |= state.global_step >= until
-
-        def validate(self, step: int, model: Any, processing_class: Any, **_: Any) -> None:
-            texts = _answers(model, processing_class, [row["prompt"] for row in questions])
-            references = [row["reference"] for row in questions]
-            found = verify_batch(texts, references, worked_out=True, workers=1)
-            log.add(step=step, right=sum(each.verdict == RIGHT for each in found), n=len(found))
-            print(log.lines()[-1], flush=True)
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
     settings = {
@@ -216,7 +242,7 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
         train_dataset=train_dataset(recipe, _ROOT / "outputs/small_model/train.parquet"),
         reward_funcs=reward_funcs(recipe),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
-        callbacks=[Times()],
+        callbacks=[Validations(log, questions, until)],
     ).train()
 
 

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from ..operators.columns import numbers, right_and_wrong
+from ..operators.arrow_compute import pc
+from ..operators.columns import NOT_APPLICABLE, numbers, right_and_wrong
 from ..operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ..operators.groups import Array, Groups
 from ..operators.judgements import same_text
@@ -45,11 +46,24 @@ def majority(answers: Iterable[str | None], rights: Iterable[bool]) -> float:
     return sum(answer in right for answer in winners) / len(winners) if winners else 0.0
 
 
+def with_accuracy(table: pa.Table) -> pa.Table:
+    """Return the responses that have an accuracy: one that could not be graded has none."""
+    return table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
+
+
+def of_graded_tasks(table: pa.Table) -> pa.Table:
+    """Return the responses that a step with an accuracy is meant for, by its condition."""
+    reasons = f"{ACCURACY}_missing"
+    if reasons not in table.column_names:
+        return table
+    return table.filter(pc.not_equal(table[reasons], NOT_APPLICABLE).fill_null(True))
+
+
 def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
     """Return the figures of a set, by names such as `mean@8`.
 
     Args:
-        graded: the responses that have an accuracy; rows of a prompt are adjacent.
+        graded: those of `with_accuracy`; rows of a prompt are adjacent.
         n: responses that were requested to each prompt. A prompt of which fewer than k could be
             graded has no part in pass@k.
     """

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..operators.arrow_compute import pc
-from ..operators.columns import NOT_APPLICABLE, flat, is_text, numbers
+from ..operators.columns import flat, numbers
 from ..operators.errors import DataError, RecipeError
 from ..operators.filter.ngram_decontamination_filter import found_in
 from ..operators.groups import Groups
@@ -26,11 +26,11 @@ from ..operators.registry import build
 from ..operators.sampling.engines import policy_path
 from ..operators.sampling.tokenizer import Encode, chat_encoder
 from ..pipelines import Recipe, run
-from ..pipelines.analysis.figures import MOST_SOURCES
+from ..pipelines.analysis.figures import few_sources
 from ..pipelines.dataset.read import read_all
 from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.train import Train, ValidationSet
-from .accuracy import set_figures
+from .accuracy import of_graded_tasks, set_figures, with_accuracy
 from .launch.prompts import draw_prompts, prompts_of
 from .split import ACCURACY, HeldOutSet, grading_steps, held_out_sets, split_recipe
 
@@ -46,6 +46,21 @@ class Evaluation(NamedTuple):
     policy: str  # its name or folder; empty where stored responses were graded
     figures: dict[str, dict[str, float]]  # of each set, by name
     sources: dict[str, dict[str, dict[str, float]]]  # of each set and `data_source` in it
+
+    def add(self, name: str, table: pa.Table, n: int, **counts: int) -> None:
+        """Add a set: its graded responses, how many were requested to each prompt, and counts.
+
+        Raises:
+            DataError: no response has an accuracy.
+        """
+        self.figures[name] = {**evaluated(table, n), **{k: float(v) for k, v in counts.items()}}
+        # A source of which nothing was graded has no figures.
+        few = few_sources(with_accuracy(table))
+        own = {
+            each: table.filter(pc.equal(table["data_source"].cast(pa.string()), each))
+            for each in few
+        }
+        self.sources[name] = {each: evaluated(rows, n) for each, rows in own.items()}
 
     def write(self, folder: Path) -> None:
         """Write all of it as JSON."""
@@ -105,7 +120,7 @@ class Evaluator:
         named = policy or self.policy
         encode = self._encoder(named)
         self._recipe.head.write_missing(*(each.path for each in self.sets))
-        figures, sources = dict[str, dict[str, float]](), dict[str, dict[str, dict[str, float]]]()
+        evaluation = Evaluation(named, {}, {})
         for each in self.sets:
             curated = prompts_of(each.path, each.steps, encode, self._longest)
             if not curated.table.num_rows:
@@ -114,13 +129,14 @@ class Evaluator:
             sampling = self._sampling(named, each)
             table = self._run([sampling, *self._grading], prompts, folder, each.name, progress)
             answered = len(Groups.of(table).starts_G)
-            figures[each.name] = {
-                **evaluated(table, each.settings.n),
-                "dropped_prompts": float(curated.decisions.num_rows),
-                "failed_prompts": float(prompts.num_rows - answered),
-            }
-            sources[each.name] = _of_sources(table, each.settings.n)
-        return Evaluation(named, figures, sources)
+            evaluation.add(
+                each.name,
+                table,
+                each.settings.n,
+                dropped_prompts=curated.decisions.num_rows,
+                failed_prompts=prompts.num_rows - answered,
+            )
+        return evaluation
 
     def grade(
         self, folder: Path, responses: Mapping[str, Path], *, progress: bool = False
@@ -136,8 +152,7 @@ class Evaluator:
         Raises:
             RejuiceError: a dataset cannot be read or lacks a column, or there is no such set.
         """
-        names = [each.name for each in self.sets]
-        figures, sources = dict[str, dict[str, float]](), dict[str, dict[str, dict[str, float]]]()
+        names, evaluation = [each.name for each in self.sets], Evaluation("", {}, {})
         for name, path in responses.items():
             if name not in names:
                 raise RecipeError(f"there is no set '{name}'", f"name one of {', '.join(names)}")
@@ -148,10 +163,8 @@ class Evaluator:
             written = {column for step in self._grading for column in step.writes()}
             rows = rows.drop_columns([each for each in rows.column_names if each in written])
             table = self._run(self._grading, rows, folder, name, progress)
-            n = int(Groups.of(table).sizes_G.max(initial=1))
-            figures[name] = evaluated(table, n)
-            sources[name] = _of_sources(table, n)
-        return Evaluation("", figures, sources)
+            evaluation.add(name, table, int(Groups.of(table).sizes_G.max(initial=1)))
+        return evaluation
 
     def contaminated(
         self, folder: Path, names: Iterable[str], trained_on: Path | None = None
@@ -222,30 +235,15 @@ def evaluated(table: pa.Table, n: int) -> dict[str, float]:
     Raises:
         DataError: no response has an accuracy.
     """
-    reasons = f"{ACCURACY}_missing"
-    if reasons in table.column_names:
-        table = table.filter(pc.not_equal(table[reasons], NOT_APPLICABLE).fill_null(True))
-    graded = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
+    table = of_graded_tasks(table)
+    graded = with_accuracy(table)
     if not graded.num_rows:
-        raise DataError("no response has an accuracy", f"look at the column {reasons}")
+        raise DataError("no response has an accuracy", f"look at the column {ACCURACY}_missing")
     counts = {
         "prompts": float(len(Groups.of(table).starts_G)),
         "ungraded": float(table.num_rows - graded.num_rows),
     }
     return {**counts, **set_figures(graded, n)}
-
-
-def _of_sources(table: pa.Table, n: int) -> dict[str, dict[str, float]]:
-    """Return the figures of each `data_source` with graded responses; none unless there are some
-    few sources."""
-    if "data_source" not in table.column_names or not is_text(table["data_source"].type):
-        return {}
-    graded = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
-    names = sorted(pc.unique(graded["data_source"]).drop_null().to_pylist())
-    if not MOST_SOURCES >= len(names) > 1:
-        return {}
-    own = {name: table.filter(pc.equal(table["data_source"], name)) for name in names}
-    return {name: evaluated(rows, n) for name, rows in own.items()}
 
 
 # --- Two policies on the same prompts -------------------------------------------------
@@ -295,7 +293,7 @@ def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
 
 def _accuracies(table: pa.Table) -> dict[str, float]:
     """Return the mean accuracy of each prompt that has one."""
-    table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
+    table = with_accuracy(table)
     groups = Groups.of(table)
     names = flat(table["prompt_id"]).take(pa.array(groups.starts_G)).to_pylist()
     return dict(zip(names, groups.mean(numbers(table, ACCURACY)).tolist(), strict=True))

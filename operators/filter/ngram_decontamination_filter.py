@@ -44,8 +44,8 @@ class NgramDecontaminationFilter(Filter):
     do not count, nor do runs that more than 50 questions have. A quarter of a question's runs of
     eight words are enough. In open-r1 a single one is
     (`min_share: 0`), which drops thirty times as many of GSM8K's training questions, for phrases
-    that anybody uses; open-instruct asks for half (`min_share: 0.5`). datatrove takes all numbers
-    for one (`numbers: equal`), by which a question with other numbers is found as well.
+    that anybody uses; open-instruct asks for half (`min_share: 0.5`). datatrove treats all numbers
+    as equal (`numbers: equal`), which also finds a question with other numbers.
 
     `rejuice explain` and the page say which question it is.
 

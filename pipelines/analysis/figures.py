@@ -28,7 +28,7 @@ from ..engine.report import StepReport
 from .rows import RowTable
 
 BINS = 40
-MOST_SOURCES = 20
+_MOST_SOURCES = 20
 """With more values, `data_source` is no name of a task."""
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -157,13 +157,18 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
 
 def source_figures(rows: RowTable) -> dict[str, SourceFigures]:
     """Return figures by `data_source`, the names in order; empty where there are not some few."""
-    if "data_source" not in rows.table.column_names:
+    return {name: _source(rows, is_own) for name, is_own in few_sources(rows.table).items()}
+
+
+def few_sources(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    """Return which rows are of each `data_source`, by name; empty unless there are some few."""
+    if "data_source" not in table.column_names or pa.types.is_nested(table["data_source"].type):
         return {}
-    sources = rows.table["data_source"].cast(pa.string())
-    names = sorted(pc.unique(sources.drop_null()).to_pylist())
-    if not MOST_SOURCES >= len(names) > 1:
+    sources = table["data_source"].cast(pa.string())
+    names = sorted(pc.unique(sources).drop_null().to_pylist())
+    if not _MOST_SOURCES >= len(names) > 1:
         return {}
-    return {name: _source(rows, pc.equal(sources, name)) for name in names}
+    return {name: pc.equal(sources, name) for name in names}
 
 
 def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:

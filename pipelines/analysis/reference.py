@@ -97,12 +97,17 @@ def listing(custom: Sequence[Path] = ()) -> str:
     Raises:
         RecipeError: `custom` cannot be used.
     """
-    lines: list[str] = []
-    for title, registry, usable in _sections(custom):
-        lines += [title, *(_listed(name, usable[name], registry) for name in usable), ""]
+    sections = {
+        title: {name: _listed(name, each, registry) for name, each in usable.items()}
+        for title, registry, usable in _sections(custom)
+    }
     unusable = {name: why for each in _REGISTRIES for name, why in each.load_all()[1].items()}
     if unusable:
-        lines += ["Not usable", *(f"  {name:<27} {why}" for name, why in unusable.items()), ""]
+        sections["Not usable"] = unusable
+    width = max(len(name) for texts in sections.values() for name in texts)
+    lines: list[str] = []
+    for title, texts in sections.items():
+        lines += [title, *(f"  {name:<{width}}  {text}" for name, text in texts.items()), ""]
     return "\n".join(lines)
 
 
@@ -122,10 +127,11 @@ def _sections(
 
 
 def _listed(name: str, kind: type[Named], registry: Registry[Any]) -> str:
+    """Return what an operator does, and whose it is if it is not ours."""
     point = registry.installed().get(name)
     origin = path_text(inspect.getfile(kind)) if point is None else owner(point)
     shown = "" if point is not None and origin.startswith(_OURS) else f"  [{origin}]"
-    return f"  {name:<27} {_first_sentence(kind)}{shown}"
+    return f"{_first_sentence(kind)}{shown}"
 
 
 def page(custom: Sequence[Path] = ()) -> str:

@@ -124,14 +124,16 @@ def _trained(run: Path) -> str:
 
 
 def _own_folder(folder: Path, against: Path | None) -> Path:
-    """Return a folder for an evaluation, without the sets of an earlier one.
+    """Return a folder for an evaluation, without the figures of an earlier one.
 
     Raises:
         RejuiceError: it is the folder of the evaluation to compare with.
     """
+    from ...trainer.evaluation import FIGURES
+
     if against is not None and folder.resolve() == against.resolve():
         raise RejuiceError(f"{folder} would be replaced", "give another --output")
-    (folder / "figures.json").unlink(missing_ok=True)
+    (folder / FIGURES).unlink(missing_ok=True)
     return folder
 
 

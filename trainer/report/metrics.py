@@ -163,7 +163,8 @@ class Point(NamedTuple):
         kept = self.get("rejuice/rows_trained")
         if kept is None:
             return None
-        only_judged = self.judged is not None and self.get("rejuice/groups") == 0
+        judged = self.get("rejuice/verify/rows_sampled") is not None
+        only_judged = judged and self.get("rejuice/groups") == 0
         untrained = self.get("rejuice/rows_sampled") or 0 if only_judged else 0
         return self.sampled - int(untrained) - int(kept)
 

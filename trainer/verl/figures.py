@@ -21,13 +21,12 @@ from ...operators.columns import (
     RIGHT,
     WRONG,
     flat,
-    is_text,
     numbers,
     right_and_wrong,
 )
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.logs import redact, visible
-from ...pipelines.analysis.figures import MOST_SOURCES
+from ...pipelines.analysis.figures import few_sources
 from ...pipelines.dataset.write import filled, mark_written
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
@@ -91,14 +90,9 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
         rollouts: all responses of a step.
         values: what the steps wrote to them, as `values_table` gives it.
     """
-    if "data_source" not in rollouts.column_names or not is_text(rollouts["data_source"].type):
-        return {}
-    sources, found = rollouts["data_source"], dict[str, float]()
-    names = sorted(pc.unique(sources).drop_null().to_pylist())
-    if not MOST_SOURCES >= len(names) > 1:
-        return {}
-    for name in names:
-        own = values.filter(pc.equal(sources, name))
+    found = dict[str, float]()
+    for name, is_own in few_sources(rollouts).items():
+        own = values.filter(is_own)
         if "verdict" in own.column_names:
             right_N, wrong_N = right_and_wrong(own["verdict"])
             if graded := int(right_N.sum() + wrong_N.sum()):

@@ -212,21 +212,35 @@ def judgement_figures(
 ) -> dict[str, float]:
     """The figures of judgements, for the loggers: those of responses, and how many are right.
 
+    They are of all judgements that were sampled, whatever the steps have dropped since.
+    """
+    found = response_figures(curated, rollouts, values, steps)
+    if not rollouts.num_rows or "judgement" not in values.column_names:
+        return found
+    return found | accuracy_figures(rollouts["label"], values["judgement"])
+
+
+def accuracy_figures(labels_N: pa.ChunkedArray, judgements_N: pa.ChunkedArray) -> dict[str, float]:
+    """Return how many judgements are right, are Yes, and cannot be read.
+
     `accuracy` is balanced: the mean of the shares that are right among those that should be Yes
     and among those that should be No, if there are both; a judgement that cannot be read is wrong.
     A policy that always gives the same judgement has 0.5.
+
+    Example:
+        >>> labels = pa.chunked_array([["Yes", "Yes", "Yes", "No"]])
+        >>> accuracy_figures(labels, pa.chunked_array([["Yes", "Yes", "Yes", "Yes"]]))
+        {'accuracy': 0.5, 'says_yes': 1.0, 'malformed': 0.0}
     """
-    found, table = response_figures(curated, rollouts, values, steps), curated.table
-    if not table.num_rows or "judgement" not in table.column_names:
-        return found
-    right_N = _true(pc.equal(table["judgement"], table["label"]))
-    parts = [right_N[_true(pc.equal(table["label"], label))] for label in ("Yes", "No")]
+    right_N = _true(pc.equal(judgements_N, labels_N))
+    parts = [right_N[_true(pc.equal(labels_N, label))] for label in ("Yes", "No")]
+    found = dict[str, float]()
     if all(len(part) for part in parts):
         found["accuracy"] = float(np.mean([part.mean() for part in parts]))
     return {
         **found,
-        "says_yes": float(_true(pc.equal(table["judgement"], "Yes")).mean()),
-        "malformed": float(np.asarray(table["judgement"].is_null()).mean()),
+        "says_yes": float(_true(pc.equal(judgements_N, "Yes")).mean()),
+        "malformed": float(np.asarray(judgements_N.is_null()).mean()),
     }
 
 

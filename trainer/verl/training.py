@@ -20,19 +20,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from ...operators.columns import CREDIT, NOT_APPLICABLE
+from ...operators.columns import CREDIT
 from ...operators.errors import DataError
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
-from ..accuracy import set_figures
+from ..accuracy import of_graded_tasks, set_figures, with_accuracy
 from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
@@ -308,13 +307,13 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
     ) -> tuple[list[TrajectoryKey], dict[str, float]]:
         """The responses of a validation set that have an accuracy, as rows of TransferQueue."""
         rollouts, curated = groups.close()
-        table, others = curated.table, 0
+        table, ungraded = curated.table, rollouts.num_rows
         if table.num_rows:
             self.files.validate(step, held_out.name, table)
-            others = _of_other_tasks(table)
+            meant = of_graded_tasks(table)
             # verl takes the mean of all rows, which one nan would make nan.
-            table = table.filter(pc.is_finite(table[ACCURACY]).fill_null(False))
-        ungraded = rollouts.num_rows - table.num_rows - others
+            table = with_accuracy(meant)
+            ungraded = meant.num_rows - table.num_rows
         if ungraded:
             responses = _counted(ungraded, "response")
             print(f"step {step}: {responses} of {held_out.name} without an accuracy")
@@ -517,14 +516,6 @@ class TrainingStep:
             "rejuice/tokens_sampled": tokens_sampled(parts),
             **{f"rejuice/seconds/{name}": value for name, value in seconds.items()},
         }
-
-
-def _of_other_tasks(table: pa.Table) -> int:
-    """Return how many rows no condition of a step that writes an accuracy matches."""
-    reasons = f"{ACCURACY}_missing"
-    if reasons not in table.column_names:
-        return 0
-    return int(pc.sum(pc.equal(table[reasons], NOT_APPLICABLE)).as_py() or 0)
 
 
 def _counted(number: int, what: str) -> str:

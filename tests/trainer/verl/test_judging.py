@@ -159,6 +159,19 @@ def test_only_judgements_train_and_nothing_else_is_left(trained):
     assert here.saved("curated").num_rows == 8
 
 
+def test_judging_accuracy_is_of_what_was_sampled(trained):
+    """Groups that all agree train nothing, and are judgements like any others."""
+    spread = [*RECIPE[:-1], {"reward_std_filter": None}, RECIPE[-1]]
+    here, trainer = trained("self_verify", spread)
+    trainer.judge = lambda response: [YES, YES, YES] if response == "1" else [YES, NO, "hm"]
+    here.answer(MIXED)
+    batch, figures = here.sample(step=1, groups=2)
+    assert here.rewards(batch) == [0.0, 1.0, 0.0] * 2
+    assert figures["rejuice/verify/accuracy"] == pytest.approx((1 + 1 / 3) / 2)
+    assert figures["rejuice/verify/says_yes"] == pytest.approx(8 / 12)
+    assert figures["rejuice/verify/malformed"] == pytest.approx(2 / 12)
+
+
 def test_answers_are_queued_until_judgements_are_due(trained):
     here, trainer = trained("verify_alter", verification={"every": 2})
     here.answer(MIXED, step=1)
