@@ -86,7 +86,10 @@ def load(folder: Path) -> Run:
         "entropy": "actor/entropy_loss",
         "length": "rejuice/response_tokens",
     }
-    values = {name: np.array([step[key] for step in steps]) for name, key in names.items()}
+    # A step without signal is not updated, and has no entropy.
+    values = {
+        name: np.array([step.get(key, np.nan) for step in steps]) for name, key in names.items()
+    }
     ours, whole = (
         np.array([step[key] for step in steps])
         for key in ("rejuice/seconds/after_sampling", "timing_s/step")
@@ -134,7 +137,7 @@ def at_budget(run: Run, budget: float) -> dict[str, float]:
         ),
         "before": run.validated[0],
     }
-    found.update({name: float(values[window].mean()) for name, values in run.values_S.items()})
+    found.update({name: float(np.nanmean(values[window])) for name, values in run.values_S.items()})
     for name, measure in (("distinct right of 8", distinct), ("solution paths of 8", paths)):
         found[name] = float(
             np.mean([measure(run.folder, step + 1) for step in range(last)[window]])

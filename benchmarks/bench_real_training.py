@@ -311,7 +311,9 @@ def main() -> None:
     ends(given.runs)
     trl_curves(given.runs)
     if not given.trl:
-        there = [name for name in SYSTEMS if any(given.runs.glob(f"{name}-*/curves.png"))]
+        # The agent's questions are others.
+        same = [name for name in SYSTEMS if name != "flow"]
+        there = [name for name in same if any(given.runs.glob(f"{name}-*/curves.png"))]
         table(there, given.runs)
 
 
