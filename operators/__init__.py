@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from .deduplicator.semantic_deduplicator import SemanticDeduplicator
     from .filter.column_range_filter import ColumnRangeFilter
     from .filter.column_value_filter import ColumnValueFilter
+    from .filter.curriculum_filter import CurriculumFilter
     from .filter.group_size_filter import GroupSizeFilter
     from .filter.length_filter import LengthFilter
     from .filter.ngram_decontamination_filter import NgramDecontaminationFilter
     from .filter.pass_rate_filter import PassRateFilter
+    from .filter.retire_filter import RetireFilter
     from .filter.reward_std_filter import RewardStdFilter
     from .filter.truncated_response_filter import TruncatedResponseFilter
     from .filter.verification_filter import VerificationFilter
@@ -80,8 +82,10 @@ if TYPE_CHECKING:
     from .mapper.turn_advantage_mapper import TurnAdvantageMapper
     from .mapper.unit_test_mapper import UnitTestMapper
     from .mapper.verdict_recheck_mapper import VerdictRecheckMapper
+    from .selector.difficulty_selector import DifficultySelector
     from .selector.diverse_response_selector import DiverseResponseSelector
     from .selector.label_balance_selector import LabelBalanceSelector
+    from .selector.source_quota_selector import SourceQuotaSelector
     from .verifier import Verdict, extract_answer, verify, verify_batch
 
 __all__ = [
@@ -91,7 +95,9 @@ __all__ = [
     "ColumnRangeFilter",
     "ColumnValueFilter",
     "Columns",
+    "CurriculumFilter",
     "DataError",
+    "DifficultySelector",
     "DiverseResponseSelector",
     "DiversityRewardMapper",
     "EmptyResultError",
@@ -128,6 +134,7 @@ __all__ = [
     "RecordedRolloutMapper",
     "RejuiceError",
     "ResumableOperator",
+    "RetireFilter",
     "RewardFunctionMapper",
     "RewardModelMapper",
     "RewardStdFilter",
@@ -138,6 +145,7 @@ __all__ = [
     "SelfVerificationMapper",
     "SelfVerifiedVoteMapper",
     "SemanticDeduplicator",
+    "SourceQuotaSelector",
     "TokenWeightMapper",
     "TruncatedResponseFilter",
     "TurnAdvantageMapper",

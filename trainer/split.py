@@ -21,6 +21,7 @@ from ..operators.columns import ADVANTAGES, CREDIT, columns_of
 from ..operators.errors import RecipeError, suggest
 from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from ..operators.mapper.history_mapper import HistoryMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -30,6 +31,7 @@ from ..operators.registry import build
 from ..operators.sampling.protocol import Settings
 from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
+from ..operators.training_step import PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, credit_step, gives_credit, gives_reward
 from ..pipelines.recipe.train import (
@@ -88,6 +90,7 @@ class SplitRecipe(NamedTuple):
     rollout: RolloutMapper  # samples responses, or trajectories
     after: tuple[Step, ...]  # reward and filter responses
     judging: JudgingSteps | None = None  # the rest, if the policy judges its own answers
+    choosing: tuple[Step, ...] = ()  # between the first two, at each training step
 
     @property
     def agents(self) -> AgentRolloutMapper | None:
@@ -123,6 +126,7 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
                 f"put it before {grading_and_credit(steps)[1][0].name}",
                 where=_where(recipe, late),
             )
+    _check_choosing(found, recipe)
     _check_sampled(found.after, recipe)
     _check_order(found.after, recipe)
     if found.judging:
@@ -150,6 +154,12 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
             grading_steps(found.after)
         except RecipeError as error:
             raise error.at(where) from None
+    if config.replay is not None and found.choosing:
+        raise RecipeError(
+            f"{found.choosing[0].name} chooses the prompts to sample, and train.replay has samples",
+            "leave it out, or leave train.replay out",
+            where=where,
+        )
     if config.replay is not None and found.rollout.temperature != 1:
         raise RecipeError(
             f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
@@ -285,8 +295,11 @@ def _parts(recipe: Recipe) -> SplitRecipe:
         )
     _check_agents([steps[at] for at in (*samples, *asks)], recipe)
     first, last = samples[0], samples[-1]
-    before, rollout = tuple(steps[:first]), steps[first].operator
+    rollout = steps[first].operator
     assert isinstance(rollout, RolloutMapper)
+    chooses = [isinstance(step.operator, PerStepOperator) for step in steps[:first]]
+    start = chooses.index(True) if any(chooses) else first
+    before, choosing = tuple(steps[:start]), tuple(steps[start:first])
     if first == last:
         for at in asks:
             raise RecipeError(
@@ -294,7 +307,7 @@ def _parts(recipe: Recipe) -> SplitRecipe:
                 "put policy_rollout_mapper: {task: verify} after it, or leave the step out",
                 where=_where(recipe, steps[at]),
             )
-        return SplitRecipe(source, before, rollout, tuple(steps[first + 1 :]))
+        return SplitRecipe(source, before, rollout, tuple(steps[first + 1 :]), None, choosing)
     if len(asks) != 1 or not first < asks[0] < last:
         raise RecipeError(
             "two steps sample responses",
@@ -306,7 +319,7 @@ def _parts(recipe: Recipe) -> SplitRecipe:
     assert isinstance(judge, PolicyRolloutMapper)
     judging = JudgingSteps(tuple(steps[ask:last]), judge, tuple(steps[last + 1 :]))
     _check_judging(judging, rollout, _where(recipe, steps[last]), recipe)
-    return SplitRecipe(source, before, rollout, tuple(steps[first + 1 : ask]), judging)
+    return SplitRecipe(source, before, rollout, tuple(steps[first + 1 : ask]), judging, choosing)
 
 
 def _where(recipe: Recipe, step: Step) -> str:
@@ -374,6 +387,33 @@ def _check_judging(
                 f"leave it out, or put it before {SelfVerificationMapper.name()}",
                 where=_where(recipe, step),
             )
+
+
+def _check_choosing(found: SplitRecipe, recipe: Recipe) -> None:
+    """What runs before each step only chooses prompts; nothing else uses what it writes."""
+    written = set[str]()
+    for step in found.choosing:
+        operator, where, first = step.operator, _where(recipe, step), found.choosing[0].name
+        if operator.asks_server or isinstance(operator, ResumableOperator):
+            what = f"{step.name} would ask a server before each training step, about all prompts"
+            raise RecipeError(what, f"put it before {first}", where=where)
+        if isinstance(operator, HistoryMapper) and "history_visits" in written:
+            raise RecipeError(f"two {HistoryMapper.name()}s", "give one of them", where=where)
+        written |= {*operator.writes()}
+        if lost := written & {*found.rollout.reads(), "prompt_id"}:
+            what = f"{step.name} writes {min(lost)} after {first}, from where on prompts are chosen"
+            raise RecipeError(what, f"put it before {first}", where=where)
+    judging = found.judging
+    for step in (*found.after, *(() if judging is None else (*judging.prompting, *judging.after))):
+        own = step.operator
+        if isinstance(own, PerStepOperator) and not getattr(own, "run", None):
+            what = f"{step.name} is for prompts, and stands after the sampling"
+            raise RecipeError(what, "put it before", where=_where(recipe, step))
+        if lost := written & {*columns_of(own.reads()), *columns_of(own.where or ())}:
+            what = f"{step.name} reads {min(lost)}, which is written before each training step to "
+            what += "choose prompts, and which responses do not have"
+            right = f"put what writes it before {found.choosing[0].name}, if it can be"
+            raise RecipeError(what, right, where=_where(recipe, step))
 
 
 def _check_sampled(steps: Sequence[Step], recipe: Recipe) -> None:
@@ -517,4 +557,8 @@ def answers_only(recipe: Recipe) -> SplitRecipe:
             f"leave out {SelfVerificationMapper.name()} and what follows it",
             where=str(recipe.path),
         )
+    for step in parts.choosing[:1]:
+        what = f"{step.name} chooses prompts at each training step, which only `rejuice train` does"
+        right = "leave out what chooses prompts before the sampling"
+        raise RecipeError(what, right, where=_where(recipe, step))
     return parts

@@ -1,4 +1,4 @@
-"""Read what earlier training has learned about each prompt."""
+"""Read what training has learned about each prompt."""
 
 from __future__ import annotations
 
@@ -10,45 +10,58 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper
+from ..training_step import NEVER, PROMPT_ROW, PerStepOperator, last_visits
 
 
-class HistoryMapper(Mapper):
-    """Write what a training run has learned about each prompt, found by `prompt_id`.
+class HistoryMapper(PerStepOperator, Mapper):
+    """Write what training has learned about each prompt, found by `prompt_id`.
 
-    A visit is a training step that sampled responses to the prompt. The run's own files say of each
-    visit how many responses were right: `steps/000012/history.parquet`. A prompt that was never
-    visited has `history_visits` 0 and nothing else; the report counts them. The ids are those of a
-    prompt's messages and its reference, so the template must be that of the run.
+    A visit is a training step that sampled the prompt; steps/000012/history.parquet has those of a
+    step. One in which every response failed counts for `history_age` alone. In training, this
+    operator and those between it and the sampling run before each training step, and the visits are
+    those of the earlier `run`, if one is given, and of this run so far. Offline they are those of
+    `run`. A prompt that was never visited has `history_visits` 0 and nothing else; the report
+    counts them. The ids are those of a prompt's messages and its reference, so the template must be
+    that of the earlier run.
 
     - `history_pass_rate`: pass rate of the last visit; null also where nothing was graded.
     - `history_mean_pass_rate`: its mean over the last `last` visits.
+    - `history_discounted_right`, `history_discounted_graded`: right and graded responses of all
+      visits, by `discount`.
     - `history_reward`, `history_reward_std`, `history_response_tokens`, `history_truncated`: of
       the last visit.
     - `history_visits`, and `history_trained`: how many of them had rows that were left to train on.
     - `history_solved`: how many visits in a row, up to the last one, had only right responses.
-    - `history_age`: training steps from the last visit to the last step of the run.
+    - `history_age`: training steps since the last visit; 0: it was in the step just before.
     - `history_reason`: why nothing of the last visit trained.
 
-    To keep prompts that are neither solved nor out of reach, follow it by
-    `column_range_filter: {column: history_mean_pass_rate, min: 0.1, max: 0.9, on_missing: keep}`.
+    Follow it by `retire_filter` or `difficulty_selector`, or by filters of these columns. A filter
+    such as `column_range_filter: {column: history_mean_pass_rate, max: 0.9, on_missing: keep}`
+    drops a prompt for good, since it is then not visited any more.
 
-    Pass rates are of the policy as it was at each visit, and of the prompts that were chosen then.
+    Pass rates are of the policy as it was at each visit, and of the prompts that were sampled then:
+    their mean over prompts is not the pass rate of the policy.
 
     Raises:
         DataError: the folder is not that of a training run, or has no history.
     """
 
-    run: str
-    """The folder of a training run."""
+    run: str | None = None
+    """The folder of an earlier training run. Null: there is none, so that offline no prompt was
+    ever visited."""
     last: PositiveInt = 3
     """Visits that count for `history_mean_pass_rate`."""
+    discount: float = Field(0.5, ge=0, le=1)
+    """Weight of a visit relative to the next one, as in discounted Thompson sampling. 1: all visits
+    count the same; 0: only the last one counts. With 0.5 and 8 responses a visit, a prompt never
+    counts as more than 16 responses. Only visits discount earlier ones, and not time."""
 
     def reads(self) -> Columns:
         return ("prompt_id",)
@@ -57,32 +70,64 @@ class HistoryMapper(Mapper):
         return tuple(f"history_{name}" for name in _WRITTEN)
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        return {**super().cache_key_fields(), "files": _state(self.run)[0]}
+        files = {} if self.run is None else {"files": _state(self.run)[0]}
+        return {**super().cache_key_fields(), **files}
 
     def preflight(self) -> None:
-        _history(self.run, _state(self.run)[0], self.last)
+        self.earlier()
+
+    def optional_reads(self) -> Mapping[str, str]:
+        return {PROMPT_ROW: "prompt_id"}  # Which the trainer adds: to look ids up takes longer.
 
     def map(self, table: pa.Table) -> Mapping[str, pa.Array]:
-        found = _history(self.run, _state(self.run)[0], self.last)
-        row_N = pc.index_in(flat(table["prompt_id"].cast(pa.string())), value_set=found.names)
-        columns = {f"history_{name}": values.take(row_N) for name, values in found.columns.items()}
-        for name in ("visits", "trained", "solved"):
+        if self.step is None:
+            state = "" if self.run is None else _state(self.run)[0]
+            names, visits = _numbered(self.run, state)
+            found_N = pc.index_in(flat(table["prompt_id"].cast(pa.string())), value_set=names)
+            row_N = np.asarray(found_N.fill_null(len(names)))
+            now = 0
+        else:
+            visits, row_N = self.step.visits, np.asarray(table[PROMPT_ROW])
+            now = self.step.number - 1
+        found = summary(visits, self.last, self.discount)
+        place_N = _places(found.prompts, row_N)
+        columns = {f"history_{name}": each.take(place_N) for name, each in found.columns.items()}
+        for name in _COUNTS:
             columns[f"history_{name}"] = columns[f"history_{name}"].fill_null(0)
-        return columns
+        last_N = last_visits(visits, row_N)
+        age = pa.array(now - last_N, mask=last_N == NEVER)
+        return {**columns, "history_age": age}
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         unknown = pc.sum(pc.equal(columns["history_visits"], 0)).as_py() or 0
         return {"never_visited": float(unknown)} if unknown else {}
 
+    def earlier(self) -> pa.Table:
+        """Return the visits of the earlier run; the steps of the last ones are 0."""
+        return VISITS.empty_table() if self.run is None else _visits(self.run, _state(self.run)[0])
+
 
 _OF_LAST = ("pass_rate", "reward", "reward_std", "response_tokens", "truncated", "reason")
-_WRITTEN = (*_OF_LAST, "mean_pass_rate", "visits", "trained", "solved", "age")
+_COUNTS = ("visits", "trained", "solved", "discounted_right", "discounted_graded")
+_WRITTEN = (*_OF_LAST, "mean_pass_rate", *_COUNTS, "age")
+VISITS = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("n", pa.int64()),
+        ("graded", pa.int64()),
+        ("trained", pa.int64()),
+        *((name, pa.float64()) for name in _OF_LAST[:-1]),
+        ("reason", pa.string()),
+    ]
+)
+"""What is read of history.parquet."""
 
 
 class _History(NamedTuple):
-    """What is known of P prompts."""
+    """What is known of P prompts that were visited."""
 
-    names: pa.Array  # string[P], their ids
+    prompts: Array  # int64[P], which they are, ascending
     columns: dict[str, pa.Array]  # `_WRITTEN`, each of P values
 
 
@@ -95,7 +140,7 @@ def _state(run: str) -> tuple[str, list[Path]]:
     files = sorted(Path(run).glob("steps/*/history.parquet"))
     if not files:
         what = "has no history" if (Path(run) / "steps").is_dir() else "is no training run"
-        right = "give the folder of a run of this version, with train.keep_rollouts"
+        right = "give the folder of a run of this version"
         raise DataError(f"{run} {what}: there is no steps/000001/history.parquet", right)
     stats = [(str(each.parent.name), each.stat()) for each in files]
     text = "\n".join(f"{name} {stat.st_mtime_ns} {stat.st_size}" for name, stat in stats)
@@ -103,44 +148,71 @@ def _state(run: str) -> tuple[str, list[Path]]:
 
 
 @lru_cache(maxsize=4)
-def _history(run: str, state: str, last: int) -> _History:
+def _visits(run: str, state: str) -> pa.Table:
     import pyarrow.parquet as pq
 
-    table = pa.concat_tables([pq.read_table(each) for each in _state(run)[1]])
-    return summary(table, last)
+    tables = [pq.read_table(each, columns=VISITS.names) for each in _state(run)[1]]
+    table = pa.concat_tables(tables)
+    from_last = pc.subtract(table["step"], pc.max(table["step"]))
+    return table.set_column(table.column_names.index("step"), "step", from_last)
 
 
-def summary(table: pa.Table, last: int) -> _History:
+@lru_cache(maxsize=4)
+def _numbered(run: str | None, state: str) -> tuple[pa.Array, pa.Table]:
+    """Return the ids of the prompts that an earlier run visited, and its visits, numbered."""
+    visits = VISITS.empty_table() if run is None else _visits(run, state)
+    encoded = flat(visits["prompt_id"]).dictionary_encode()
+    numbers = encoded.indices.cast(pa.int64())
+    return encoded.dictionary, visits.append_column(PROMPT_ROW, numbers)
+
+
+def _places(prompts: Array, wanted_N: Array) -> pa.Array:
+    """Return where some prompts are among those that were visited; null: they were not."""
+    size = max(int(prompts.max(initial=-1)), int(wanted_N.max(initial=-1))) + 1
+    place_P = np.full(size, -1, np.int64)
+    place_P[prompts] = np.arange(len(prompts))
+    place_N = place_P[wanted_N]
+    return pa.array(place_N, mask=place_N < 0)
+
+
+def summary(visits: pa.Table, last: int, discount: float) -> _History:
     """Return what the visits of each prompt say of it.
 
     Args:
-        table: rows of history, in the order of their steps.
+        visits: rows of history with `prompt_row`, in the order of their steps.
         last: visits that count for the mean pass rate.
+        discount: the weight of a visit relative to the next one.
     """
-    encoded = flat(table["prompt_id"]).dictionary_encode()
-    code_V = np.asarray(encoded.indices)
+    answered_V = np.asarray(visits["n"]) > 0
+    table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
+    code_V = np.asarray(table[PROMPT_ROW])
     # The visits of a prompt together, in their order.
     order_V = np.argsort(code_V, kind="stable")
-    sizes_P = np.bincount(code_V, minlength=len(encoded.dictionary))
+    sizes_P = np.bincount(code_V)
+    prompts = np.flatnonzero(sizes_P)
+    sizes_P = sizes_P[prompts]
     ends_P = np.cumsum(sizes_P)
     last_P = order_V[ends_P - 1] if len(ends_P) else ends_P
     columns = {name: flat(table[name]).take(pa.array(last_P)) for name in _OF_LAST}
     rate_V = np.asarray(flat(table["pass_rate"]).to_numpy(zero_copy_only=False), float)[order_V]
     place_V = np.repeat(ends_P, sizes_P) - np.arange(len(order_V))  # 1: the last visit of a prompt
     columns["mean_pass_rate"] = _mean(np.where(place_V <= last, rate_V, np.nan), ends_P, sizes_P)
+    graded_V = np.asarray(table["graded"])[order_V] * np.power(discount, place_V - 1.0)
+    columns["discounted_graded"] = pa.array(_sums(graded_V, ends_P, sizes_P))
+    right_V = graded_V * np.nan_to_num(rate_V)
+    columns["discounted_right"] = pa.array(_sums(right_V, ends_P, sizes_P))
     trained_V = np.asarray(table["trained"])[order_V] > 0
     columns["visits"] = pa.array(sizes_P)
     columns["trained"] = pa.array(_sums(trained_V.astype(np.int64), ends_P, sizes_P))
     columns["solved"] = pa.array(_solved(rate_V != 1, place_V, ends_P, sizes_P))
-    steps_V = np.asarray(table["step"])
-    age_P = int(steps_V.max(initial=0)) - steps_V[last_P]
-    columns["age"] = pa.array(age_P)
-    return _History(encoded.dictionary, columns)
+    return _History(prompts, columns)
 
 
 def _sums(values_V: Array, ends_P: Array, sizes_P: Array) -> Array:
-    sums_V1 = np.concatenate([np.zeros(1, values_V.dtype), np.cumsum(values_V)])
-    sums_P: Array = sums_V1[ends_P] - sums_V1[ends_P - sizes_P]
+    """Return the sum of the values of each prompt, all of which have some."""
+    if not len(ends_P):
+        return values_V
+    sums_P: Array = np.add.reduceat(values_V, ends_P - sizes_P)
     return sums_P
 
 

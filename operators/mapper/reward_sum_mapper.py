@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import (
-    ConfigDict,
-    Discriminator,
-    Field,
-    FiniteFloat,
-    Tag,
-    model_validator,
-)
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
@@ -29,50 +21,15 @@ from ..columns import (
     of_task,
     right_and_wrong,
 )
-from ..config import Config
 from ..errors import DataError
 from ..groups import Array, Groups
 from ..operator import Change, Columns, Operator, Scope, drop
+from ..schedule import Weight, weight_at
 
 RewardGate = Literal["only_correct", "mixed_groups_only"]
 OnMissing = Literal["fail", "drop_row", "drop_group", "group_mean"]
 NO_COMPONENT = "no reward component is for the row: the `where` of none matches it"
 """What the reason `no_component` means."""
-
-
-class WeightSchedule(Config):
-    """A weight that changes with the progress of training."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
-
-    from_: FiniteFloat = Field(alias="from")
-    """Weight at the start."""
-    to: FiniteFloat
-    """Weight at the end."""
-    kind: Literal["linear", "cosine"] = "linear"
-    """Linear, or slow at both ends as half a cosine."""
-
-    def at(self, progress: float) -> float:
-        """Return the weight at `progress` in [0, 1], exactly `from` and `to` at the ends.
-
-        Example:
-            >>> WeightSchedule.model_validate({"from": 0.5, "to": 0.3}).at(0.5)
-            0.4
-        """
-        cosine = self.kind == "cosine"
-        share = (1 - math.cos(math.pi * progress)) / 2 if cosine else progress
-        return (1 - share) * self.from_ + share * self.to
-
-
-def _weight_tag(weight: Any) -> str:
-    # Discriminated explicitly, so that an error is about the intended kind of weight.
-    return "schedule" if isinstance(weight, (Mapping, WeightSchedule)) else "number"
-
-
-Weight = Annotated[
-    Annotated[FiniteFloat, Tag("number")] | Annotated[WeightSchedule, Tag("schedule")],
-    Discriminator(_weight_tag),
-]
 
 
 class SummedComponent(NamedTuple):
@@ -239,7 +196,7 @@ class RewardSumMapper(Operator):
     def weight(self, name: str) -> float:
         """Return the weight of component `name` at the current `progress`."""
         weight = self.weights[name]
-        return weight.at(self.progress) if isinstance(weight, WeightSchedule) else weight
+        return weight_at(weight, self.progress)
 
     def summed(self, table: pa.Table) -> BoolArray:
         """Return which rows are summed, bool[N]: all, or those of `task`."""

@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import StringIO
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
-from ...operators import DataError, Operator, Scope
+from ...operators import DataError, Operator, RejuiceError, Scope
 from ...operators.arrow_compute import pc
 from ...operators.columns import NOT_APPLICABLE, columns_of, component_columns, numbers
 from ...operators.condition import described
@@ -304,6 +305,31 @@ def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False
         if not as_above:
             lines += pack(_values(path.source, path.places[0], path.source.column_names, widest))
             lines += _turns(path.source, path.places[0])
+            lines += _choice_lines(path, everything)
+    lines += _step_lines(path, everything)
+    lines.append(end_of(path))
+    if path.dropped_by is not None:
+        lines += evidence_lines(path.dropped_by, path.places[-1])
+    return lines
+
+
+def _choice_lines(path: RowPath, everything: bool) -> list[str]:
+    """How a training step came to sample the prompt of a row, if its recipe chooses prompts."""
+    prompt = path.id("prompt_id")
+    try:
+        one = path.one.choice()
+        paths = () if one is None or prompt is None else row_paths(one, "prompt_id", prompt)
+        found = [each for each in paths if each.id("prompt_id") == prompt]
+        return [line for chosen in found for line in _step_lines(chosen, everything)]
+    except (RejuiceError, OSError, pa.ArrowException) as error:
+        # What it takes may be gone, or is not trusted.
+        return [f"how it was chosen is not known: {error}"]
+
+
+def _step_lines(path: RowPath, everything: bool) -> list[str]:
+    """What each step wrote to a row, and on what that rests."""
+    widest, pack = (None, list) if everything else (_WIDEST, _packed)
+    lines = list[str]()
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
         if after < 0:
             continue
@@ -320,9 +346,6 @@ def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False
             lines += _explained(each.step.operator, each.after, after)
             if before >= 0:
                 lines += pack([*evidence_lines(each, before), *sum_lines(each, before)])
-    lines.append(end_of(path))
-    if path.dropped_by is not None:
-        lines += evidence_lines(path.dropped_by, path.places[-1])
     return lines
 
 
@@ -615,7 +638,30 @@ def explain_row(
         n = sum(int(latest[0].source(part).num_rows) for part in range(latest[0].parts))
         found_rows = f"{_origin(latest[0])} has {n:,} rows, and no {row}"
         raise DataError(found_rows, f"give a number from 1 to {n:,}")
+    for one in latest[:1]:
+        with suppress(RejuiceError, OSError, pa.ArrowException):  # What it takes may be gone.
+            for path in _not_chosen(one, row):
+                return "\n".join(_lines_of_prompt(path, everything)) + "\n"
     raise DataError(f"no row has an id that begins with '{visible(row)}'", "see the export's ids")
+
+
+def _not_chosen(one: StoredSet, row: str) -> Iterator[RowPath]:
+    """Yield the prompts of an id that a training step could have sampled."""
+    chosen = one.choice()
+    if chosen is not None and has_row(chosen, "prompt_id", row):
+        yield from row_paths(chosen, "prompt_id", row)
+
+
+def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:
+    """Return why a training step has no response to a prompt."""
+    prompt, taken = path.id("prompt_id"), path.one.final()["prompt_id"].to_pylist()
+    lines = [f"prompt_id {prompt}", *_step_lines(path, everything)]
+    if path.dropped_by is not None:
+        return [*lines, end_of(path)]
+    step = f"step {path.one.training_step}"
+    if prompt in taken:
+        return [*lines, f"sampled: {step} took it, and every response failed"]
+    return [*lines, f"not sampled: {step} took the first {len(taken):,} prompts"]
 
 
 def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: bool) -> str:
@@ -625,7 +671,9 @@ def _text(stored: Stored, found: list[RowPath], everything: bool, in_python: boo
         return _history(found[0], in_python)
     shown = sorted(found[:_MOST_ROWS], key=lambda path: (path.number or math.inf, path.places))
     ids = _short_ids(shown)
-    lines = [*_prompt_line(shown), *_table(shown, ids), *_meanings(shown)]
+    of_one = len({path.id("prompt_id") for path in shown}) == 1
+    choice = _choice_lines(shown[0], everything=False) if of_one else []
+    lines = [*_prompt_line(shown), *choice, *_table(shown, ids), *_meanings(shown)]
     more = "more than " if len(found) > _MOST_ROWS else ""
     rows = f"{more}{len(shown):,} rows"
     if in_python:

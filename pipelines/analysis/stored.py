@@ -63,6 +63,9 @@ class StoredSet(NamedTuple):
     decisions: Callable[[], pa.Table]
     # the steps of another recipe that would run on `base`, with weights at this progress
     fit: Callable[[Recipe], tuple[Step, ...]]
+    # of the answers of a training step for which the recipe chose the prompts: all prompts before
+    # it, and the steps that chose
+    choice: Callable[[], StoredSet | None] = lambda: None
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
         """Return the steps on a part, one after the other, as they ran; nothing is computed.

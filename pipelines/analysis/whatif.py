@@ -18,8 +18,9 @@ from ...operators.columns import columns_of
 from ...operators.groups import Array, Groups
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper, Weight
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import concatenate
+from ...operators.schedule import Weight
 from ..console import (
     Console,
     figures_table,

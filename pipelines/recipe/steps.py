@@ -27,10 +27,11 @@ from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
+from ...operators.schedule import WeightSchedule
 from ..data_juicer import catalogue
 from ..data_juicer.settings import passed_on, refused_tokens
 from ..data_juicer.steps import MissingPackageError

@@ -27,7 +27,8 @@ from ...operators.columns import (
 from ...operators.errors import suggest
 from ...operators.groups import hash_each
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
-from ...operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
+from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.schedule import WeightSchedule
 from ...pipelines.recipe.recipe import load
 from ...pipelines.recipe.steps import Step, gives_reward
 from ..verl.curation import curate

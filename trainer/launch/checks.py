@@ -319,6 +319,11 @@ def _fields(run: TrainingRun) -> Mapping[str, str]:
 def _rules(run: TrainingRun) -> Iterator[_Restriction]:
     yield from _RULES
     yield from _cpu_rules() if run.config.profile == "cpu" else _gpu_rules(run)
+    if run.split.choosing:
+        chosen = f"{run.split.choosing[0].name} chooses among all prompts"
+        yield _Restriction("data.train_max_samples", chosen, allowed=[-1, None])
+        yield _Restriction("data.filter_overlong_prompts", chosen, allowed=[False])
+        yield _Restriction("data.custom_cls", chosen)
     if run.config.replay is not None:
         yield _Restriction(
             "algorithm.rollout_correction.bypass_mode",

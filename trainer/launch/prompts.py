@@ -27,7 +27,9 @@ from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group, of_files
 from ..run import TrainingRun, is_prepared
 from ..split import RESPONSES, HeldOutSet, replayed_credit
+from ..verl.choice import PromptChoice, write_earlier
 from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
+from . import checkpoints
 
 
 class PromptCounts(NamedTuple):
@@ -55,6 +57,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
     if not overwrite and is_prepared(run.folder):
         path = folder / "train.parquet"
         _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
+        _check_choice(run)
         return
     # Last: once train.parquet exists, the run can be launched.
     if config.replay:
@@ -70,6 +73,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
         )
     else:
         head = run.recipe.head
+        write_earlier(run)
         make_prompts(
             head.dataset_spec,
             run.split.before,
@@ -80,6 +84,13 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             longest=longest,
             least=config.prompts_per_step,
         )
+        _check_choice(run)
+
+
+def _check_choice(run: TrainingRun) -> None:
+    """Choose the prompts of the next step, so that what fails does so before verl is launched."""
+    if run.split.choosing:
+        PromptChoice(run).take((checkpoints.last(run.folder) or 0) + 1, run.config.prompts_per_step)
 
 
 def make_held_out(

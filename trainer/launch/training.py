@@ -279,7 +279,7 @@ def _absolute(recipe: Recipe) -> Mapping[str, Any]:
         if isinstance(step.operator, RewardModelMapper):
             for name in ("folder", "tokenizer"):
                 fields[name] = fields[name] and _found(fields[name])
-        if isinstance(step.operator, HistoryMapper):
+        if isinstance(step.operator, HistoryMapper) and fields["run"]:
             fields["run"] = str(Path(fields["run"]).resolve())
         if isinstance(step.operator, NgramDecontaminationFilter):
             fields["against"] = {

@@ -19,12 +19,14 @@ from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
 from ...pipelines.engine.frame import Frame
-from ...pipelines.engine.steps import RunStep, StepResult
+from ...pipelines.engine.report import DECISIONS
+from ...pipelines.engine.steps import RunStep, StepResult, run_step
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
 from ..run import TrainingRun, is_prepared
 from ..split import split_recipe
+from ..verl.choice import PromptChoice
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
 from .metrics import read as read_metrics
 
@@ -130,6 +132,34 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         final=partial(files.table, "curated"),
         decisions=partial(files.table, "decisions"),
         fit=partial(_fit, step_folder, kind, steps),
+        choice=partial(_choice, step_folder) if kind == "answers" else lambda: None,
+    )
+
+
+def _choice(step_folder: Path) -> StoredSet | None:
+    """Return all prompts before a step, and the steps that chose among them; None: none did."""
+    if not (step_folder / "choice.parquet").is_file():
+        return None
+    run_folder, number = step_folder.parents[1], int(step_folder.name)
+    run = TrainingRun.of(run_folder, read_stored(run_folder / "recipe.yaml", run_folder))
+    choice = PromptChoice(run)
+    prompts = Frame.of(choice.prompts)
+    steps = choice.steps(number)
+    return StoredSet(
+        name=f"the prompts before step {number}",
+        training_step=number,
+        kind="answers",
+        recipe=run.recipe.replace(steps=steps),
+        parts=1,
+        source=lambda _: prompts,
+        base=lambda _: prompts,
+        ids=lambda _: choice.prompts.select(["prompt_id"]),
+        steps=steps,
+        results=lambda _: run_step,
+        incomplete="",
+        final=partial(pq.read_table, step_folder / "choice.parquet"),
+        decisions=DECISIONS.empty_table,
+        fit=lambda _: steps,
     )
 
 

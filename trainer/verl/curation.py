@@ -39,6 +39,7 @@ from ...pipelines.engine.match_log import MatchLog
 from ...pipelines.engine.report import AuditLog, decisions
 from ...pipelines.engine.steps import StepResult, apply_steps, run_step
 from ...pipelines.recipe.steps import Step
+from ..run import NO_PROMPT_LEFT
 
 _COMPUTING = BoundedSemaphore(4)
 _THREADS = 512  # pieces at once, which mostly wait: a group each reaches any server's limit
@@ -217,6 +218,13 @@ def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = "trainin
         table=frame.after(change).table(),
         decisions=pa.concat_tables([curated.decisions, dropped]),
     )
+
+
+def format_drop_counts(curated: Curated) -> str:
+    """Return the reasons for which rows were dropped, and how many rows each."""
+    counts = curated.decisions["reason"].value_counts().to_pylist()
+    by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
+    return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
 
 
 def group_rows_by_prompt(table: pa.Table) -> pa.Table:

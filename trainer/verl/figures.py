@@ -439,7 +439,7 @@ class StepFiles:
         Rollouts are what the step's recipe begins with, and keep those of their prompts; values
         are read by what repeats the steps.
         """
-        if name in ("rollouts", "values", "history"):
+        if name in ("rollouts", "values", "choice"):
             return table
         return filled(table.select(self._run.recipe.head.exported(table.column_names)))
 

@@ -17,10 +17,9 @@ from ...operators.errors import DataError
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.operator import Scope
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
-from ..run import NO_PROMPT_LEFT
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
-from .curation import Curated, Curation, continued, curate, drop_rows
+from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -260,13 +259,6 @@ _EXCESS = "surplus_group"
 def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
     """Return which rows are of one of some prompts, bool[N]."""
     return np.asarray(pc.is_in(curated.table["prompt_id"], prompt_ids))
-
-
-def format_drop_counts(curated: Curated) -> str:
-    """Return the reasons for which rows were dropped, and how many rows each."""
-    counts = curated.decisions["reason"].value_counts().to_pylist()
-    by_count = sorted(((c["counts"], c["values"]) for c in counts), reverse=True)
-    return ", ".join(f"{reason} {count}" for count, reason in by_count) or NO_PROMPT_LEFT
 
 
 class StepPart(NamedTuple):

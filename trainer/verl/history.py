@@ -19,14 +19,24 @@ Statistics are of what was sampled, whatever the recipe's steps have dropped.
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ...operators.columns import flat, is_text, numbers, right_and_wrong
+from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
+from ...operators.logs import redact
+from ..run import TrainingRun
+
+if TYPE_CHECKING:
+    from .groups import StepPart
 
 HISTORY = pa.schema(
     [
@@ -47,18 +57,56 @@ HISTORY = pa.schema(
 )
 
 
-def history_of(
-    step: int, rollouts: pa.Table, values: pa.Table, trained: pa.Table, decisions: pa.Table
-) -> pa.Table:
+FILE = "history.parquet"
+
+
+def write_history(folder: Path, table: pa.Table) -> None:
+    """Write the history of a step, whole or not at all, with checksums."""
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{FILE}.{os.getpid()}"
+    pq.write_table(table, temporary, write_page_checksum=True)
+    temporary.replace(folder / FILE)
+
+
+def read_history(run: TrainingRun, step: int) -> pa.Table:
+    """Return the history of a step.
+
+    Raises:
+        DataError: its file is missing or damaged.
+    """
+    file = run.step_folder(step) / FILE
+    right = "prompts are chosen by the history of all steps: put the file back, or begin anew"
+    try:
+        table = pq.read_table(file, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{file} cannot be read: {redact(str(error))}", right) from error
+    if not table.schema.equals(HISTORY):  # The checksums are of the rows.
+        raise DataError(f"{file} does not have the columns of a history", right)
+    return table
+
+
+def history_of(step: int, part: StepPart, taken: pa.ChunkedArray | None = None) -> pa.Table:
     """Return the history of a step, a row for each prompt in the order of the rollouts.
 
     Args:
         step: its number.
-        rollouts: all responses; those of a prompt are adjacent.
-        values: what the recipe's steps wrote to them.
-        trained: the rows that trained.
-        decisions: why others did not.
+        part: its answers.
+        taken: the ids of all prompts that were sampled; those that have no response are visits,
+            too. None: they are not known.
     """
+    rollouts, values, trained = part.rollouts, part.values, part.trained
+    found = _of_rollouts(step, rollouts, values, trained, part.curated.decisions)
+    if taken is None:
+        return found
+    failed = taken.filter(pc.invert(pc.is_in(taken, value_set=flat(found["prompt_id"]))))
+    values = {"step": step, "n": 0, "graded": 0, "trained": 0, "reason": "failed_prompt"}
+    rows = [{**values, "prompt_id": name} for name in failed.to_pylist()]
+    return pa.concat_tables([found, pa.Table.from_pylist(rows, HISTORY)])
+
+
+def _of_rollouts(
+    step: int, rollouts: pa.Table, values: pa.Table, trained: pa.Table, decisions: pa.Table
+) -> pa.Table:
     if not rollouts.num_rows:
         return HISTORY.empty_table()
     groups, rows = Groups.of(rollouts), rollouts.num_rows

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from ...operators.columns import CREDIT
 from ...operators.errors import DataError
@@ -36,12 +39,14 @@ from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early
 from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
 from . import judging
 from .advantage import LossSettings, TrajectoryKey
+from .choice import PromptChoice
 from .credit import CreditEstimator
 from .curation import (
     Curated,
     Curation,
     at_progress,
     continued,
+    format_drop_counts,
     poll_interval,
     threads,
     values_table,
@@ -62,7 +67,6 @@ from .groups import (
     clear_others,
     drop_excess_groups,
     drop_untrainable,
-    format_drop_counts,
     give_credit,
     lacks_signal,
     nothing_to_train_on,
@@ -70,7 +74,7 @@ from .groups import (
     release_validation,
     tokens_sampled,
 )
-from .history import history_of
+from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups
 from .trajectories import TrainedRows, read, read_trajectories, write_trained
@@ -99,6 +103,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
         self.trainer.allow_skips()
+        with errors_recorded(folder):
+            self.choice = PromptChoice(self.run) if self.run.split.choosing else None
+        if self.choice is not None:
+            self.trainer.choose_prompts(self._choose)
         self._pool = threads()
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
@@ -126,6 +134,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if batch.extra_info.get(_SKIPS):
             raise StepSkippedError(batch, figures)
         return batch, figures
+
+    def _choose(self, step: int, prompts: int) -> list[int]:
+        """Return the rows of the prompts that verl submits now."""
+        assert self.choice is not None
+        with errors_recorded(self.run.folder):
+            return self.choice.take(step, prompts)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
@@ -354,7 +368,10 @@ class TrainingStep:
         )
         steps = (*grading, *credit)
         groups = self._buffer.pending("train", run.prompts("train"), grading, run.split.rollout.n)
-        requested, refills = wanted, 0
+        choice = self._buffer.choice
+        requested, refills = wanted if choice is None else choice.taken, 0
+        if requested < wanted:
+            print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
         while True:
             self._wait_for(groups, requested)
             with self._clock("close"):
@@ -372,6 +389,10 @@ class TrainingStep:
                 break
             # As many as will fill the batch at the rate at which groups were left so far.
             more = min(wanted, -(-missing * requested // max(left, 1)))
+            if choice is not None and choice.left < more:
+                more = choice.left
+            if not more:
+                break
             requested += self._buffer.trainer.refill(more)
             refills += 1
         if not rollouts.num_rows:
@@ -391,6 +412,8 @@ class TrainingStep:
             figures = response_figures(curated, rollouts, values, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
+        if choice is not None:
+            figures.update(choice.figures())
         figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
         figures["repeated_prompts"] = groups.repeated
@@ -492,11 +515,16 @@ class TrainingStep:
         for name, part in self.parts.items():
             recipe = self._run.step_recipe(self.number, part.recipe, name)
             tables = part.tables
-            if not name:
-                decisions = part.curated.decisions
-                found = history_of(self.number, part.rollouts, part.values, part.trained, decisions)
-                tables = {**tables, "history": found}
+            if not name and self._buffer.choice is not None:
+                tables["choice"] = self._buffer.choice.table
             files.keep(self.number, name, tables, recipe)
+        choice = self._buffer.choice
+        taken = None if choice is None else choice.table["prompt_id"]
+        history = history_of(self.number, self.parts[""], taken)
+        # At once: a checkpoint of this step is resumed by it.
+        write_history(self._run.step_folder(self.number), history)
+        if choice is not None:
+            choice.add(self.number, history)
         if last or self.number >= self._run.config.steps:
             files.wait()  # No later step would report that they could not be written.
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=last)
@@ -577,6 +605,25 @@ class VerlTrainer:
     def refill(self, prompts: int) -> int:
         """Submit further prompts of the dataset; how many were submitted."""
         return self._refill(prompts)
+
+    def choose_prompts(self, rows: Callable[[int, int], list[int]]) -> None:
+        """Let a function choose the prompts, of a step and a number, in place of verl's sampler."""
+        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
+        trainer = self._trainer
+
+        def next_batch(num_prompts: int | None = None) -> Any:
+            step = trainer.global_steps
+            chosen = rows(step, num_prompts or trainer.config.data.train_batch_size)
+            fields = trainer.train_dataloader.collate_fn(
+                [trainer.train_dataset[row] for row in chosen]
+            )
+            fields["uid"] = np.array([str(uuid4()) for _ in chosen], object)
+            batch = get_tensordict(fields)
+            assign_non_tensor_data(batch, "global_steps", step)
+            return batch
+
+        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
+        trainer._next_train_batch = next_batch
 
     def submit(self, prompts: Any) -> None:
         """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""

@@ -15,7 +15,14 @@ from rejuice.trainer.verl.history import HISTORY
 def visits(rows):
     """History of (step, prompt, pass rate, rows trained)."""
     given = [
-        {"step": step, "prompt_id": name, "pass_rate": rate, "trained": trained, "n": 4}
+        {
+            "step": step,
+            "prompt_id": name,
+            "pass_rate": rate,
+            "trained": trained,
+            "n": 4,
+            "graded": 4,
+        }
         for step, name, rate, trained in rows
     ]
     return pa.Table.from_pylist(given, HISTORY)
@@ -27,8 +34,9 @@ VISIT = st.tuples(st.sampled_from("abc"), st.sampled_from([None, 0.0, 0.5, 1.0])
 @given(rows=st.lists(VISIT, max_size=15), last=st.integers(1, 4))
 def test_the_summary_is_that_of_reading_the_visits_one_by_one(rows, last):
     rows = [(step, *each) for step, each in enumerate(rows, 1)]
-    found = summary(visits(rows), last)
-    names = found.names.to_pylist()
+    codes = pa.array(["abc".index(name) * 10 for _, name, *_ in rows], pa.int64())
+    found = summary(visits(rows).append_column("prompt_row", codes), last, 0.5)
+    names = ["abc"[code // 10] for code in found.prompts]
     assert set(names) == {name for _, name, _, _ in rows}
     for at, name in enumerate(names):
         own = [each for each in rows if each[1] == name]
@@ -39,8 +47,12 @@ def test_the_summary_is_that_of_reading_the_visits_one_by_one(rows, last):
         assert got["pass_rate"] == rates[-1]
         assert got["mean_pass_rate"] == (pytest.approx(np.mean(known)) if known else None)
         assert got["visits"] == len(own)
+        graded = sum(4 * 0.5**ago for ago in range(len(own)))
+        assert got["discounted_graded"] == pytest.approx(graded)
+        right = sum(4 * (rate or 0) * 0.5**ago for ago, rate in enumerate(reversed(rates)))
+        assert got["discounted_right"] == pytest.approx(right)
         assert got["trained"] == sum(trained > 0 for *_, trained in own)
-        assert (got["solved"], got["age"]) == (solved, len(rows) - own[-1][0])
+        assert got["solved"] == solved
 
 
 @pytest.fixture
@@ -79,3 +91,17 @@ def test_what_is_no_run_is_named(tmp_path):
     (tmp_path / "steps" / "000001").mkdir(parents=True)
     with pytest.raises(DataError, match="has no history"):
         HistoryMapper(run=str(tmp_path)).preflight()
+
+
+def test_a_visit_without_responses_counts_for_the_age_alone(run):
+    folder = run / "steps" / "000003"
+    folder.mkdir()
+    failed = {"step": 3, "n": 0, "graded": 0, "trained": 0, "reason": "failed_prompt"}
+    table = pa.Table.from_pylist([{**failed, "prompt_id": name} for name in "bc"], HISTORY)
+    pq.write_table(table, folder / "history.parquet")
+    found = HistoryMapper(run=str(run)).map(pa.table({"prompt_id": ["a", "b", "c", "d"]}))
+    shown = {name: column.to_pylist() for name, column in found.items()}
+    assert shown["history_visits"] == [1, 2, 0, 0]
+    assert shown["history_solved"] == [0, 2, 0, 0]
+    assert shown["history_age"] == [2, 0, 0, None]
+    assert shown["history_mean_pass_rate"] == [0.5, 1.0, None, None]

@@ -1,7 +1,8 @@
 """Real runs of `main_ppo` on a CPU, which all tests of this folder share: each takes a minute to start.
 
-Four steps from the embedded policy, by a recipe that has everything: it drops rows and groups, has
-a schedule of weights and a refill, and trains on judgements of answers at every second step.
+Four steps from the embedded policy, by a recipe that has everything: it chooses the prompts of each
+step, drops rows and groups, has a schedule of weights and a refill, and trains on judgements of
+answers at every second step.
 """
 
 import subprocess
@@ -22,8 +23,15 @@ from tools.embedded_policy.problems import JUDGE_TEMPLATE
 STEPS, PROMPTS, N = 4, 16, 6
 LONGEST_S = 900
 
+CHOOSING = [
+    {"history_mapper": None},
+    {"retire_filter": {"visits": 1}},
+    {"difficulty_selector": {"explore": 0.5, "cooldown_steps": 1}},
+]
+"""At each step, before it samples."""
 PROCESS = [
     {"prompt_template_mapper": {"question": "question", "reference": "answer", "reference_pattern": "#### (.*)"}},
+    *CHOOSING,
     {"policy_rollout_mapper": {"n": N, "max_tokens": 40}},
     {"math_verify_mapper": None},
     {"format_reward_mapper": None},
@@ -156,6 +164,7 @@ def replayed(home, run):
         "self_verification_mapper"
     )
     document["process"][first:] = []
+    document["process"] = [each for each in document["process"] if each not in CHOOSING]
     for name in ("schedule", "verification"):
         del document["train"][name]
     (home / "replay.yaml").write_text(yaml.safe_dump(document, sort_keys=False))

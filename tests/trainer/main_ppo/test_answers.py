@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow.compute as pc
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from true_policy import TruePolicy
 
 from rejuice.operators.groups import Groups
 from rejuice.operators.sampling.engines import EMBEDDED
+from rejuice.pipelines.analysis.explain import explain_row
 from rejuice.pipelines.analysis.rows import KEPT, stored_rows
 from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.pipelines.recipe.steps import gives_credit
@@ -219,3 +221,21 @@ def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
         assert sorted(left["response_id"].to_pylist()) == sorted(
             each.final()["response_id"].to_pylist()
         )
+
+
+def test_explain_shows_why_a_prompt_was_chosen_or_not(run):
+    step = open_training(run.step(3))
+    chosen = run.table(3, "choice")
+    known = chosen.filter(pc.greater(chosen["history_visits"], 0))["prompt_id"][0].as_py()
+    rank = dict(zip(*chosen.select(["prompt_id", "choice_rank"]).to_pydict().values(), strict=True))
+    rollouts = run.table(3, "rollouts")
+    row = rollouts.filter(pc.equal(rollouts["prompt_id"], known))["response_id"][0].as_py()
+    lines = explain_row(step, row).splitlines()
+    assert "04_difficulty_selector: kept" in lines
+    assert any(f"target 0.5: rank {rank[known]}" in line for line in lines)
+    prompts = feather.read_table(run.folder / "prompts" / "train.arrow")["prompt_id"]
+    others = {*prompts.to_pylist()}
+    others -= {*chosen["prompt_id"].to_pylist()}
+    sampled = len(rollouts["prompt_id"].unique())
+    last = explain_row(step, min(others)).splitlines()[-1]
+    assert last == f"not sampled: step 3 took the first {sampled} prompts"

@@ -35,7 +35,9 @@ def solved(home, rejuice, ended):
     """Eight steps were asked for, and all is solved after the first."""
     (home / "solved.py").write_text(SOLVED)
     document = yaml.safe_load((home / "recipe.yaml").read_text())
-    steps = document["process"][:3]  # Verdicts, by which the held-out problems are graded.
+    # Verdicts, by which the held-out problems are graded.
+    graders = ("prompt_template_mapper", "policy_rollout_mapper", "math_verify_mapper")
+    steps = [each for each in document["process"] if not {*graders}.isdisjoint(each)][:3]
     last = [{"solved_mapper": None}, {"reward_std_filter": {"min": 1e-6}}]
     document["process"] = [*steps, *last, {"grpo_advantage_mapper": None}]
     document["custom_operator_paths"] = [str(home / "solved.py")]

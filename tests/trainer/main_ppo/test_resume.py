@@ -21,6 +21,18 @@ def test_the_answers_of_the_step_are_the_same(run, resumed):
     np.testing.assert_allclose(second, first, rtol=0, atol=LOG_PROBS)
 
 
+def test_it_chooses_the_same_prompts(run, resumed):
+    first, second = run.table(LAST, "choice"), resumed.table(LAST, "choice")
+    assert second.equals(first)
+    prompts = run.table(LAST, "rollouts")["prompt_id"].unique()
+    assert {*prompts.to_pylist()} <= {*first["prompt_id"].to_pylist()}
+    visits = first["history_visits"].to_pylist()
+    # Those that rest, or were solved, are not among them.
+    assert sum(n > 0 for n in visits) in (len(visits) // 2, -(-len(visits) // 2))
+    assert all(age is None or age >= 1 for age in first["history_age"].to_pylist())
+    assert pc.max(first["history_solved"]).as_py() == 0
+
+
 def test_it_judges_the_same_answers_of_the_same_age(run, resumed):
     first, second = (each.table(LAST, "curated", "verify") for each in (run, resumed))
     names = ["prompt_id", "label", "judged_response_id", "sampled_at_step", "answer_policy_version"]

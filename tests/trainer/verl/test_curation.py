@@ -32,7 +32,8 @@ from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper, WeightSchedule
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
+from rejuice.operators.schedule import WeightSchedule
 from rejuice.operators.selector.label_balance_selector import LabelBalanceSelector
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.steps import Step, step_names

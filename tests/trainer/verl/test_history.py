@@ -1,10 +1,18 @@
 """history.parquet: what a step has learned about each prompt."""
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 
 from rejuice.trainer.verl.history import HISTORY, history_of
 
 LIST = pa.list_(pa.int32())
+
+
+def part_of(rollouts, values, trained, decisions):
+    """The answers of a step, as far as its history is of them."""
+    curated = SimpleNamespace(decisions=decisions)
+    return SimpleNamespace(rollouts=rollouts, values=values, trained=trained, curated=curated)
 
 
 def test_a_row_for_each_prompt_of_what_was_sampled():
@@ -31,7 +39,7 @@ def test_a_row_for_each_prompt_of_what_was_sampled():
         }
     )
     trained = rollouts.slice(0, 2)
-    found = history_of(3, rollouts, values, trained, decisions)
+    found = history_of(3, part_of(rollouts, values, trained, decisions))
     assert found.schema == HISTORY
     assert found.to_pylist() == [
         dict(zip(HISTORY.names, row, strict=True))
@@ -45,4 +53,4 @@ def test_a_row_for_each_prompt_of_what_was_sampled():
 
 def test_of_nothing_there_is_no_history():
     empty = pa.table({"prompt_id": pa.array([], pa.string())})
-    assert history_of(1, empty, empty, empty, empty).equals(HISTORY.empty_table())
+    assert history_of(1, part_of(empty, empty, empty, empty)).equals(HISTORY.empty_table())

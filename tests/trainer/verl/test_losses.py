@@ -177,7 +177,11 @@ def test_loss_and_gradient_where_tokens_are_picked(actor, policy):
 def test_which_losses_a_weight_of_all_tokens_scales(actor, policy):
     """Those that do not compare advantages: half of every advantage is half of the gradient."""
     verl = {
-        "clip_cov": {f"{ACTOR}.policy_loss.clip_cov_lb": 0.2},
+        # All within the bounds: of a share, verl draws the tokens at random.
+        "clip_cov": {
+            f"{ACTOR}.policy_loss.{name}": value
+            for name, value in (("clip_cov_ratio", 1.0), ("clip_cov_lb", 0.2), ("clip_cov_ub", 3.0))
+        },
         "kl_cov": {f"{ACTOR}.policy_loss.kl_cov_ratio": 0.2},
     }.get(policy, {})
     _, config = actor(loss={"policy": policy}, verl=verl)

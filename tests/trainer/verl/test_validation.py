@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow  # Imports verl.
 
 @pytest.fixture
 def validation(verl):
-    from rejuice.trainer.verl import figures
+    from rejuice.trainer import accuracy as figures
 
     return figures
 

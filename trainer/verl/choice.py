@@ -1,0 +1,211 @@
+"""Which prompts each training step samples, where the recipe's steps choose them.
+
+    prompts of the run ──> the steps from the first that is of a training step on ──> an order
+    a step takes the first ones, and its refills the next
+
+The choice is a function of the prompts, the seed, the step and the history of the steps before, so
+that a run that is resumed from a checkpoint chooses as if it had not been interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ...operators.columns import flat, numbers
+from ...operators.errors import DataError
+from ...operators.groups import Array
+from ...operators.mapper.history_mapper import VISITS, HistoryMapper
+from ...operators.training_step import (
+    PROMPT_ROW,
+    RANK,
+    PerStepOperator,
+    StepContext,
+    last_visits,
+)
+from ...pipelines.recipe.steps import Step
+from ..run import TrainingRun
+from .curation import Curated, curate, format_drop_counts
+from .history import read_history
+
+
+class PromptOrder(NamedTuple):
+    """The prompts in the order in which a training step samples them."""
+
+    rows: Array  # int64[E], which of all prompts: those that no step has dropped
+    curated: Curated  # what the steps made of them
+
+
+def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> PromptOrder:
+    """Return the order in which a training step samples prompts.
+
+    They come by `choice_rank`. Without one, and where it is equal, the one that was visited longest
+    ago comes first, and then a random one.
+
+    Args:
+        prompts: with unique `prompt_id`, and `prompt_row`.
+        steps: those of the recipe that choose, for this training step.
+        context: what is known before it.
+
+    Raises:
+        RejuiceError: what a step raised, with its name.
+    """
+    curated = curate(steps, prompts)
+    kept = curated.table
+    if not kept.num_rows:
+        return PromptOrder(np.zeros(0, np.int64), curated)
+    rows = np.asarray(kept[PROMPT_ROW])
+    if np.bincount(rows).max() > 1:
+        right = "steps before the sampling drop prompts, and make none"
+        raise DataError("a step has made several rows of one prompt", right)
+    rank_E = numbers(kept, RANK) if RANK in kept.column_names else np.zeros(len(rows))
+    rank_E = np.where(np.isnan(rank_E), np.inf, rank_E)  # Those without one come last.
+    order_E = np.argsort(rank_E)
+    sorted_E = rank_E[order_E]
+    if (sorted_E[1:] == sorted_E[:-1]).any():
+        # Of all prompts, so that what is random for one does not depend on which others are left.
+        tie_P = np.random.default_rng([context.seed, context.number]).random(prompts.num_rows)
+        order_E = np.lexsort([tie_P[rows], last_visits(context.visits, rows), rank_E])
+    return PromptOrder(rows[order_E], curated)
+
+
+class PromptChoice:
+    """Chooses the prompts of each step of a run.
+
+    Args:
+        run: whose recipe has steps that choose.
+
+    Attributes:
+        prompts: all prompts of the run, with `prompt_row`.
+    """
+
+    def __init__(self, run: TrainingRun) -> None:
+        self._run, prompts = run, run.prompts("train")
+        self._names = flat(prompts["prompt_id"].cast(pa.string()))
+        needed = {n for x in run.split.choosing for n in x.operator.needs_of(prompts.column_names)}
+        needed = {*prompts.column_names} if "*" in needed else needed
+        # A rank in the dataset is that of an earlier choice.
+        own_rank = any(RANK in step.operator.writes() for step in run.split.before)
+        needed -= {PROMPT_ROW} if own_rank else {PROMPT_ROW, RANK}
+        needed |= {RANK} if own_rank else set()
+        own = prompts.select(sorted({"prompt_id"} | (needed & {*prompts.column_names})))
+        self.prompts = own.append_column(PROMPT_ROW, pa.array(np.arange(len(self._names))))
+        self._visits, self._known = self._of_prompts(read_earlier(run)), 0
+        self._step, self._taken = 0, 0
+        self._order: PromptOrder | None = None
+
+    def take(self, step: int, n: int) -> list[int]:
+        """Return the rows of the next prompts that a step samples, from the first at its beginning.
+
+        They are fewer than n where the recipe's steps have left no more.
+
+        Raises:
+            RejuiceError: what a step raised, with its name; the history of a step is missing; or no
+                prompt is left.
+        """
+        if step != self._step:
+            found = order(self.prompts, self.steps(step), self._context(step))
+            if not len(found.rows):
+                counts = format_drop_counts(found.curated)
+                right = "let the steps before the sampling drop less, or end training earlier"
+                raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)
+            self._order, self._step, self._taken = found, step, 0
+        assert self._order is not None
+        rows: list[int] = self._order.rows[self._taken : self._taken + n].tolist()
+        self._taken += len(rows)
+        return rows
+
+    @property
+    def taken(self) -> int:
+        """How many prompts the step has taken so far."""
+        return self._taken
+
+    @property
+    def left(self) -> int:
+        """How many more it can take."""
+        return 0 if self._order is None else len(self._order.rows) - self._taken
+
+    def steps(self, number: int) -> tuple[Step, ...]:
+        """Return the steps of the recipe that choose, for a training step.
+
+        Raises:
+            DataError: the history of an earlier step is missing.
+        """
+        context = self._context(number)
+        return tuple(
+            step._replace(operator=step.operator.at_step(context))
+            if isinstance(step.operator, PerStepOperator)
+            else step
+            for step in self._run.split.choosing
+        )
+
+    def _context(self, step: int) -> StepContext:
+        self._read_until(step - 1)
+        run, config = self._run, self._run.config
+        progress, prompts = run.progress(step), config.prompts_per_step
+        return StepContext(step, progress, prompts, config.seed, self._visits)
+
+    def add(self, step: int, visits: pa.Table) -> None:
+        """Add the history of a step, which is not read from its file then."""
+        self._visits = pa.concat_tables([self._visits, self._of_prompts(visits)])
+        self._known = step
+
+    def _of_prompts(self, visits: pa.Table) -> pa.Table:
+        """Return the visits of prompts of the run, and which prompts they are of."""
+        row_V = pc.index_in(flat(visits["prompt_id"]), value_set=self._names)
+        own = visits.select(VISITS.names).append_column(PROMPT_ROW, row_V.cast(pa.int64()))
+        return own.filter(row_V.is_valid())
+
+    def _read_until(self, step: int) -> None:
+        while self._known < step:
+            self.add(self._known + 1, read_history(self._run, self._known + 1))
+
+    @property
+    def table(self) -> pa.Table:
+        """The prompts that the step has taken, in order, with what the steps wrote to them."""
+        assert self._order is not None
+        rows, kept = self._order.rows[: self._taken], self._order.curated.table
+        written = {n for step in self._run.split.choosing for n in step.operator.writes()}
+        at = pc.index_in(pa.array(rows), value_set=flat(kept[PROMPT_ROW]))
+        columns = {name: flat(kept[name]).take(at) for name in kept.column_names if name in written}
+        return pa.table({"prompt_id": self._names.take(pa.array(rows)), **columns})
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures of the choice: how many prompts were left, and what was dropped."""
+        assert self._order is not None
+        curated, found = self._order.curated, {"eligible": float(len(self._order.rows))}
+        for count in curated.decisions["reason"].value_counts().to_pylist():
+            found[f"dropped/{count['values']}"] = float(count["counts"])
+        found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+        return {f"choice/{name}": value for name, value in found.items()}
+
+
+# --- The visits of an earlier run -----------------------------------------------------
+# They are copied once, so that a run that is resumed has the same, whatever became of the other.
+
+_EARLIER = "earlier-history.parquet"
+
+
+def write_earlier(run: TrainingRun) -> None:
+    """Copy the visits of the earlier run that the recipe names, if it does.
+
+    Raises:
+        DataError: it has none.
+    """
+    file = run.folder / "prompts" / _EARLIER
+    file.unlink(missing_ok=True)
+    for step in run.split.choosing:
+        if isinstance(step.operator, HistoryMapper) and step.operator.run is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(step.operator.earlier(), file)
+
+
+def read_earlier(run: TrainingRun) -> pa.Table:
+    """Return these visits; none if there is no earlier run."""
+    file = run.folder / "prompts" / _EARLIER
+    return pq.read_table(file) if file.exists() else VISITS.empty_table()
