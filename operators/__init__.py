@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .mapper.group_stats_mapper import GroupStatsMapper
     from .mapper.grpo_advantage_mapper import GrpoAdvantageMapper
     from .mapper.history_mapper import HistoryMapper
+    from .mapper.importance_weight_mapper import ImportanceWeightMapper
     from .mapper.judgement_reward_mapper import JudgementRewardMapper
     from .mapper.length_reward_mapper import LengthRewardMapper
     from .mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from .selector.difficulty_selector import DifficultySelector
     from .selector.diverse_response_selector import DiverseResponseSelector
     from .selector.label_balance_selector import LabelBalanceSelector
+    from .selector.replay_selector import ReplaySelector
     from .selector.source_quota_selector import SourceQuotaSelector
     from .verifier import Verdict, extract_answer, verify, verify_batch
 
@@ -111,6 +113,7 @@ __all__ = [
     "Groups",
     "GrpoAdvantageMapper",
     "HistoryMapper",
+    "ImportanceWeightMapper",
     "JudgementRewardMapper",
     "Kind",
     "LabelBalanceSelector",
@@ -133,6 +136,7 @@ __all__ = [
     "RecipeError",
     "RecordedRolloutMapper",
     "RejuiceError",
+    "ReplaySelector",
     "ResumableOperator",
     "RetireFilter",
     "RewardFunctionMapper",

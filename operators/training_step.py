@@ -10,6 +10,7 @@ Offline there are no training steps, and these operators run like any others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -88,6 +89,20 @@ def last_visits(visits: pa.Table, row_P: Array) -> Array:
     last[row_V] = np.asarray(visits["step"])  # They are in order, and the last one counts.
     found_P: Array = last[row_P]
     return found_P
+
+
+def mixed(queues: Sequence[Array], shares: Sequence[float] | Array) -> Array:
+    """Return the rows of some queues in one order, each in its own: of any first k, share * k are
+    of each queue, to the nearest number, as long as there are some of all.
+
+    The i-th row of a queue with share s is at (i + 1/2) / s; without a share, its rows come last.
+    """
+    places = [
+        (np.arange(len(rows)) + 0.5) / share if share else np.full(len(rows), np.inf)
+        for rows, share in zip(queues, shares, strict=True)
+    ]
+    order: Array = np.concatenate(queues)[np.argsort(np.concatenate(places), kind="stable")]
+    return order
 
 
 def ranks(order_P: Array) -> pa.Array:

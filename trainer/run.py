@@ -279,6 +279,13 @@ def _recorded(error: Exception) -> RecordedError:
 
 
 def _write(file: Path, record: RecordedError | EarlyEnd) -> None:
+    with whole_file(file) as temporary:
+        temporary.write_text(json.dumps(record._asdict()) + "\n", "utf-8")
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[Path]:
+    """Give a temporary path to write to, which becomes the file in the end, or never."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(record._asdict()) + "\n", "utf-8")
+    yield temporary
     temporary.replace(file)

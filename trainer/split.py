@@ -31,6 +31,7 @@ from ..operators.registry import build
 from ..operators.sampling.protocol import Settings
 from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
+from ..operators.selector.replay_selector import ReplaySelector
 from ..operators.training_step import PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, credit_step, gives_credit, gives_reward
@@ -46,6 +47,8 @@ from ..pipelines.recipe.train import (
 
 SAMPLES = {"prompt_token_ids", "response_token_ids", "response_logprobs"}
 """Columns that are large, and that are not used to judge an answer."""
+REPLAYED = "replayed"
+"""The part of a training step that has groups of earlier ones: its name, and that of its folder."""
 ACCURACY = "reward_accuracy"
 """The column by which validation grades."""
 _LOSS_OF: Mapping[str, PolicyLoss] = {
@@ -98,6 +101,12 @@ class SplitRecipe(NamedTuple):
         return self.rollout if isinstance(self.rollout, AgentRolloutMapper) else None
 
     @property
+    def replay(self) -> ReplaySelector | None:
+        """The step that has groups of earlier training steps train again, if there is one."""
+        found = [x.operator for x in self.after if isinstance(x.operator, ReplaySelector)]
+        return found[0] if found else None
+
+    @property
     def post_rollout_steps(self) -> tuple[Step, ...]:
         """All steps that run on answers or judgements."""
         return self.after + (self.judging.after if self.judging else ())
@@ -120,10 +129,11 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     for steps in (found.after, trained):
         if gives_reward(steps) and not gives_reward(grading_and_credit(steps)[0]):
             late = next(step for step in steps if "reward" in step.operator.writes())
+            first = grading_and_credit(steps)[1][0].name
             raise RecipeError(
-                f"{late.name} writes the reward after the advantage, and rows without a reward "
-                "are dropped before it",
-                f"put it before {grading_and_credit(steps)[1][0].name}",
+                f"{late.name} writes the reward after {first}, before which rows without a reward "
+                "are dropped",
+                f"put it before {first}",
                 where=_where(recipe, late),
             )
     _check_choosing(found, recipe)
@@ -154,6 +164,7 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
             grading_steps(found.after)
         except RecipeError as error:
             raise error.at(where) from None
+    _check_replay(found, config, where)
     if config.replay is not None and found.choosing:
         raise RecipeError(
             f"{found.choosing[0].name} chooses the prompts to sample, and train.replay has samples",
@@ -165,6 +176,37 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
             f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
             "of the policy itself",
             f"set the temperature of {found.rollout.name()} to 1",
+            where=where,
+        )
+
+
+def _check_replay(found: SplitRecipe, config: Train, where: str) -> None:
+    name = ReplaySelector.name()
+    judged = () if found.judging is None else (*found.judging.prompting, *found.judging.after)
+    if any(isinstance(step.operator, ReplaySelector) for step in judged):
+        raise RecipeError(
+            f"{name} replays answers, and stands among the steps of judgements",
+            f"put it before {SelfVerificationMapper.name()}",
+            where=where,
+        )
+    if found.replay is None:
+        return
+    if found.agents is not None:
+        raise RecipeError(
+            f"{name} replays responses, and {AgentRolloutMapper.name()} samples trajectories",
+            "leave it out",
+            where=where,
+        )
+    if config.replay is not None:
+        raise RecipeError(
+            f"{name} replays groups of earlier training steps, and train.replay samples none",
+            f"leave {name} out, or leave train.replay out",
+            where=where,
+        )
+    if not config.keep_rollouts:
+        raise RecipeError(
+            f"{name} reads the rollouts of earlier steps, and keep_rollouts is false",
+            "set keep_rollouts: true",
             where=where,
         )
 
@@ -246,14 +288,17 @@ def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
 
 
 def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Split steps before the first one that writes an advantage.
+    """Split steps before the first one that writes an advantage, or that replays groups before it.
 
     What comes before runs on groups as they finish. What gives credit runs on the rows that can
     train, all groups together, so that a statistic is that of what trains. If no step does,
     `grpo_advantage_mapper` is added.
     """
-    at = next((n for n, step in enumerate(steps) if gives_credit(step.operator)), len(steps))
-    credit = tuple(steps[at:]) or (_default_credit(steps),)
+    begins = (isinstance(x.operator, ReplaySelector) or gives_credit(x.operator) for x in steps)
+    at = next((number for number, found in enumerate(begins) if found), len(steps))
+    credit = tuple(steps[at:])
+    if not any(gives_credit(step.operator) for step in credit):
+        credit += (_default_credit(steps),)
     return tuple(steps[:at]), credit
 
 

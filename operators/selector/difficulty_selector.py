@@ -10,9 +10,8 @@ import pyarrow as pa
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from ..columns import numbers
-from ..groups import Array
 from ..operator import Change, Columns, Kind, Scope, drop
-from ..training_step import RANK, PerStepOperator, ranks
+from ..training_step import RANK, PerStepOperator, mixed, ranks
 
 
 class DifficultySelector(PerStepOperator):
@@ -75,7 +74,8 @@ class DifficultySelector(PerStepOperator):
         kinds = (known_P & ~rests_P, ~known_P & ~rests_P, rests_P)
         known, unknown, resting = (by_distance_P[each[by_distance_P]] for each in kinds)
         resting = resting[np.argsort(-age_P[resting], kind="stable")]
-        order_P = np.concatenate([_mixed(known, unknown, self.explore), resting])
+        chosen = mixed((known, unknown), (1 - self.explore, self.explore))
+        order_P = np.concatenate([chosen, resting])
         rank_P = ranks(order_P)
         columns = {
             RANK: rank_P,
@@ -97,19 +97,3 @@ class DifficultySelector(PerStepOperator):
             return {"choice": f"never graded: among the {self.explore:.0%} to explore, rank {rank}"}
         known = f"pass rate estimated {estimated:.3f}, drawn {drawn:.3f}"
         return {"choice": f"{known}, target {self.target_pass_rate:g}: rank {rank}"}
-
-
-def _mixed(first: Array, second: Array, share: float) -> Array:
-    """Return the rows of both in one order, each in its own; of any first k, share * k are of the
-    second, to the nearest number, as long as there are some of both.
-
-    The i-th of those with share s is at (i + 1/2) / s; without a share, they come after all others.
-    """
-    places = [
-        (np.arange(len(rows)) + 0.5) / part if part else np.full(len(rows), np.inf)
-        for rows, part in ((first, 1 - share), (second, share))
-    ]
-    order: Array = np.concatenate([first, second])[
-        np.argsort(np.concatenate(places), kind="stable")
-    ]
-    return order

@@ -15,7 +15,7 @@ from ..columns import at_path, numbers
 from ..groups import Array
 from ..operator import Change, Columns, Kind, Scope, drop
 from ..schedule import Weight, weight_at
-from ..training_step import PROMPT_ROW, RANK, PerStepOperator, ranks
+from ..training_step import PROMPT_ROW, RANK, PerStepOperator, mixed, ranks
 
 
 class SourceQuotaSelector(PerStepOperator):
@@ -141,9 +141,9 @@ def _in_quotas(
     short_S = np.maximum(due_S - sizes_S, 0)
     for _ in range(_STEPS):
         given_S = _divided(sizes_S - taken_S, quota_S, size, random)
-        rows.append(_mixed(queues_S, taken_S, given_S, given_S))
+        rows.append(mixed(_next(queues_S, taken_S, given_S), given_S))
         taken_S = taken_S + given_S
-    rows.append(_mixed(queues_S, taken_S, sizes_S - taken_S, quota_S))
+    rows.append(mixed(_next(queues_S, taken_S, sizes_S - taken_S), quota_S))
     return np.concatenate(rows), short_S
 
 
@@ -156,15 +156,9 @@ def _divided(left_S: Array, quota_S: Array, size: int, random: np.random.Generat
     return given_S
 
 
-def _mixed(queues_S: list[Array], taken_S: Array, given_S: Array, share_S: Array) -> Array:
-    """Return the next rows of each queue in one order: the i-th of each is at (i + 1/2) / share."""
-    each_S = [q[t : t + g] for q, t, g in zip(queues_S, taken_S, given_S, strict=True)]
-    places_S = [
-        (np.arange(len(rows)) + 0.5) / max(share, np.finfo(float).tiny)
-        for rows, share in zip(each_S, share_S, strict=True)
-    ]
-    order: Array = np.concatenate(each_S)[np.argsort(np.concatenate(places_S), kind="stable")]
-    return order
+def _next(queues_S: list[Array], taken_S: Array, given_S: Array) -> list[Array]:
+    """Return the next rows of each queue."""
+    return [q[t : t + g] for q, t, g in zip(queues_S, taken_S, given_S, strict=True)]
 
 
 def rounded(quota_S: Array, total: int, random: np.random.Generator) -> Array:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -679,7 +679,7 @@ def show_training(stored: Stored, console: Console) -> int:
     """
     widen_log(console)
     kept = 0
-    for kind in ("answers", "judgements"):
+    for kind in get_args(SetKind):
         sets = [one for one in stored.sets if one.kind == kind]
         if sets:
             kept += _show_kind(kind, sets, console)

@@ -32,15 +32,16 @@ from ..recipe.trust import read_stored
 
 IDS = ("response_id", "prompt_id")
 StoredKind = Literal["export", "training run", "training step"]
-SetKind = Literal["answers", "judgements"]
+SetKind = Literal["answers", "judgements", "replayed"]
 
 
 class StoredSet(NamedTuple):
     """Rows that were processed together: an export, or answers or judgements of a training step."""
 
-    name: str  # `step 12` or `step 12 judgements`; empty for an export
+    name: str  # `step 12`, `step 12 judgements` or `step 12 replayed`; empty for an export
     training_step: int | None  # 12; None for an export
-    kind: SetKind  # judgements are the policy's, of its own answers
+    # judgements are the policy's, of its own answers; replayed are answers of earlier steps
+    kind: SetKind
     # as it ran; of a training step, the steps after sampling with weights as they were
     recipe: Recipe
     parts: int  # pieces of whole groups: the chunks of an export; 1 for a training step

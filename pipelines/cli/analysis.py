@@ -392,8 +392,9 @@ def preview(
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))
-        judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
-        cost = None if train is None or judged else step_cost(found, train, stored, one)
+        # Judgements cost what sampling the answers costs, too, and what is replayed is not sampled.
+        sampled_here = one.kind == "answers"
+        cost = None if train is None or not sampled_here else step_cost(found, train, stored, one)
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, train, cost, console, sampled=sampled)

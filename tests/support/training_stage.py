@@ -306,6 +306,8 @@ class Trainer:
     Attributes:
         losses: those that the workers were given, in this order.
         logged: steps and figures that were logged beside verl's own.
+        log_ratio: what the policy of today gives each token more than the one that sampled it.
+        ended: how often the sampling of a step was ended.
 
     Args:
         more: called with the number of further prompts that the buffer asks for.
@@ -314,7 +316,7 @@ class Trainer:
 
     def __init__(self, more: Callable[[int], int] | None = None, n: int = 4) -> None:
         self._more = more
-        rollout = SimpleNamespace(n=n)
+        rollout = SimpleNamespace(n=n, temperature=1.0)
         actor = SimpleNamespace(
             ppo_mini_batch_size=2, clip_ratio_low=0.2, clip_ratio_high=0.28, entropy_coeff=0.0,
             use_kl_loss=True, kl_loss_coef=0.001, kl_loss_type="low_var_kl",
@@ -322,7 +324,11 @@ class Trainer:
         self.losses: list[Any] = []
         self.logged: list[tuple[int, dict[str, float]]] = []
         self.logger = SimpleNamespace(log=self._log, logger={})
-        self.actor_rollout_wg = SimpleNamespace(set_loss_fn=self.losses.append)
+        self.actor_rollout_wg = SimpleNamespace(
+            set_loss_fn=self.losses.append, compute_log_prob=self._compute_log_prob
+        )
+        self.tokenizer = SimpleNamespace(eos_token_id=2)
+        self.log_ratio, self.ended = 0.0, 0
         self.config = SimpleNamespace(
             actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),
             trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1, save_freq=50, test_freq=-1),
@@ -332,6 +338,27 @@ class Trainer:
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """A step of verl; tests call the buffer themselves."""
         raise NotImplementedError
+
+    def on_sample_end(self) -> None:
+        """verl's samplers give back their memory."""
+        self.ended += 1
+
+    def _compute_log_prob(self, batch: Any) -> Any:
+        """Write `log_probs` of prompts and responses, each at the place of the token before it."""
+        import torch
+        import transfer_queue as tq
+        from tensordict import TensorDict
+
+        names = ["prompts", "rollout_log_probs"]
+        data = tq.kv_batch_get(batch.keys, batch.partition_id, names)
+        rows = [
+            torch.cat((torch.zeros(len(prompt) - 1), sampled + self.log_ratio, torch.zeros(1)))
+            for prompt, sampled in zip(*(data[name].unbind() for name in names), strict=True)
+        ]
+        nested = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+        fields = TensorDict({"log_probs": nested}, batch_size=len(rows))
+        tq.kv_batch_put(batch.keys, batch.partition_id, fields=fields)
+        return batch
 
     def _compute_metrics(self, *_: Any, **__: Any) -> None:
         raise NotImplementedError

@@ -166,7 +166,8 @@ class Point(NamedTuple):
         judged = self.get("rejuice/verify/rows_sampled") is not None
         only_judged = judged and self.get("rejuice/groups") == 0
         untrained = self.get("rejuice/rows_sampled") or 0 if only_judged else 0
-        return self.sampled - int(untrained) - int(kept)
+        replayed = self.get("rejuice/replayed/rows_trained") or 0
+        return self.sampled - int(untrained) - int(kept - replayed)
 
     @property
     def failed(self) -> int:

@@ -25,7 +25,7 @@ from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
 from ..run import TrainingRun, is_prepared
-from ..split import split_recipe
+from ..split import REPLAYED, grading_and_credit, split_recipe
 from ..verl.choice import PromptChoice
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
 from .metrics import read as read_metrics
@@ -33,7 +33,7 @@ from .metrics import read as read_metrics
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
 _TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")
 """Columns that are texts wherever they are; so are the reasons for missing rewards."""
-_FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify"}
+_FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify", "replayed": REPLAYED}
 
 
 def open_training(path: Path, steps: range | None = None) -> Stored | None:
@@ -118,7 +118,7 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
-        name=f"step {number}" if kind == "answers" else f"step {number} judgements",
+        name=f"step {number}" if kind == "answers" else f"step {number} {kind}",
         training_step=number,
         kind=kind,
         recipe=recipe,
@@ -231,6 +231,10 @@ def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
     split = split_recipe(recipe)
     if kind == "answers":
         return split.after
+    if kind == "replayed":
+        if split.replay is None:
+            raise DataError(f"{recipe.path} replays no groups", "compare it with the answers")
+        return grading_and_credit(split.after)[1]
     if split.judging is None:
         raise DataError(f"{recipe.path} has no judgements", "compare it with the answers of a step")
     return split.judging.after

@@ -109,7 +109,8 @@ class PromptChoice:
                 prompt is left.
         """
         if step != self._step:
-            found = order(self.prompts, self.steps(step), self._context(step))
+            context = self._context(step)
+            found = order(self.prompts, self._steps(context), context)
             if not len(found.rows):
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
@@ -136,7 +137,9 @@ class PromptChoice:
         Raises:
             DataError: the history of an earlier step is missing.
         """
-        context = self._context(number)
+        return self._steps(self._context(number))
+
+    def _steps(self, context: StepContext) -> tuple[Step, ...]:
         return tuple(
             step._replace(operator=step.operator.at_step(context))
             if isinstance(step.operator, PerStepOperator)

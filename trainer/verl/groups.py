@@ -28,7 +28,55 @@ _NO_ROLLOUTS = pa.schema(
 ).empty_table()
 
 
-class PendingGroups:
+class QueuedGroups:
+    """Groups whose rows are in TransferQueue.
+
+    Attributes:
+        uids: keys of their prompts there.
+        tags: TransferQueue's tags of their rows there.
+        failed: how many prompts have no responses.
+        failed_responses: how many responses failed whose group has others.
+    """
+
+    def __init__(self) -> None:
+        self.uids: set[str] = set()
+        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
+        self.failed = self.failed_responses = 0
+        self._key_of: dict[str, TrajectoryKey] = {}
+        self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
+
+    def add_rows(
+        self, keys: Mapping[str, TrajectoryKey], tags: Mapping[TrajectoryKey, dict[str, Any]]
+    ) -> None:
+        """Add rows: of each response its key, and of each key its tags."""
+        self.uids.update(key.uid for key in tags)
+        self.tags.update(tags)
+        self._key_of.update(keys)
+        for key in sorted(tags):
+            self._rows_of.setdefault(key.first, []).append(key)
+
+    def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
+        """Return the rows of TransferQueue that each row of the table has there, by turn.
+
+        Raises:
+            DataError: a row has none, or two rows have the same one.
+        """
+        if not table.num_rows:
+            return []  # It may have no columns.
+        ids = table["response_id"].to_pylist()
+        if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
+            raise DataError(
+                "a row is not one response of the policy, or not the only one that is",
+                "leave out steps that copy or make rows after a policy_rollout_mapper",
+            )
+        return [self._rows_of[self._key_of[each]] for each in ids]
+
+    def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
+        """Tokens that were sampled in each of these rows of TransferQueue, int64[R]."""
+        return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
+
+
+class PendingGroups(QueuedGroups):
     """The groups of a step that are finished so far, while others are still sampled.
 
     Args:
@@ -37,11 +85,7 @@ class PendingGroups:
         n: how many trajectories of a prompt were requested.
 
     Attributes:
-        uids: keys of the prompts whose groups were added.
-        tags: TransferQueue's tags of their rows there.
         ended: how many prompts have ended, failed ones included.
-        failed: how many prompts have no responses.
-        failed_responses: how many responses failed whose group has others.
         repeated: how many groups were left out because their prompt was there already.
     """
 
@@ -51,12 +95,9 @@ class PendingGroups:
         read: Callable[[Mapping[TrajectoryKey, dict[str, Any]]], Rollouts],
         n: int,
     ) -> None:
+        super().__init__()
         self._curation, self._read, self._n = curation, read, n
-        self.uids: set[str] = set()
-        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
-        self.ended = self.failed = self.failed_responses = self.repeated = 0
-        self._key_of: dict[str, TrajectoryKey] = {}
-        self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
+        self.ended = self.repeated = 0
         self._uid_of: dict[int, str] = {}
         self._parts: list[Rollouts] = []
 
@@ -81,9 +122,6 @@ class PendingGroups:
         """
         self.uids.update(uids)
         self.ended += len(uids)
-        self.tags.update(tags)
-        for key in sorted(tags):
-            self._rows_of.setdefault(key.first, []).append(key)
         rollouts = self._read(tags)
         self.failed_responses += self._n * len(uids) - len(rollouts.keys)
         uid_N = [key.uid for key in rollouts.keys]
@@ -95,7 +133,7 @@ class PendingGroups:
             self.repeated += len({u for u, first in zip(uid_N, first_N, strict=True) if not first})
             rollouts = rollouts.take(np.flatnonzero(first_N))
         ids = rollouts.table["response_id"].to_pylist()
-        self._key_of.update(zip(ids, rollouts.keys, strict=True))
+        self.add_rows(dict(zip(ids, rollouts.keys, strict=True)), tags)
         self._parts.append(rollouts)
         self._curation.add(rollouts.table)
 
@@ -108,26 +146,6 @@ class PendingGroups:
         # The order in which groups finished must not matter.
         rollouts = table.take(np.argsort(index_N, kind="stable"))
         return rollouts, self._curation.close(rollouts["prompt_id"].unique())
-
-    def keys(self, table: pa.Table) -> list[list[TrajectoryKey]]:
-        """Return the rows of TransferQueue that each row of the table has there, by turn.
-
-        Raises:
-            DataError: a row has none, or two rows have the same one.
-        """
-        if not table.num_rows:
-            return []  # It may have no columns.
-        ids = table["response_id"].to_pylist()
-        if len(set(ids)) < len(ids) or not self._key_of.keys() >= set(ids):
-            raise DataError(
-                "a row is not one response of the policy, or not the only one that is",
-                "leave out steps that copy or make rows after a policy_rollout_mapper",
-            )
-        return [self._rows_of[self._key_of[each]] for each in ids]
-
-    def lengths(self, keys: Sequence[TrajectoryKey]) -> Array:
-        """Tokens that were sampled in each of these rows of TransferQueue, int64[R]."""
-        return np.array([self.tags[key]["response_len"] for key in keys], np.int64)
 
 
 class ValidationGroups:
@@ -264,7 +282,7 @@ def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:
 class StepPart(NamedTuple):
     """Answers of a step, or judgements, and what became of them."""
 
-    groups: PendingGroups  # their groups
+    groups: QueuedGroups  # their groups
     rollouts: pa.Table  # as sampled
     curated: Curated  # what the recipe left of them, without untrainable rows if they train
     values: pa.Table  # what each step wrote to them, as `values_table` gives it
@@ -337,7 +355,7 @@ def release_validation(groups: PendingGroups, table: pa.Table, score: str) -> li
     return keys
 
 
-def clear_others(groups: PendingGroups, keys: Iterable[TrajectoryKey], partition: str) -> None:
+def clear_others(groups: QueuedGroups, keys: Iterable[TrajectoryKey], partition: str) -> None:
     """Clear the prompts of some groups, and their rows but these, from TransferQueue."""
     dropped = map(str, groups.tags.keys() - set(keys))
     cleared = [*groups.uids, *dropped]
@@ -346,7 +364,7 @@ def clear_others(groups: PendingGroups, keys: Iterable[TrajectoryKey], partition
 
 
 def tokens_sampled(parts: Iterable[StepPart]) -> int:
-    """Count the tokens that all parts of a step have sampled, dropped rows included."""
+    """Count the tokens of some parts of a step, dropped rows included."""
     lengths = [pc.list_value_length(part.rollouts[TOKENS]) for part in parts]
     return sum(pc.sum(each).as_py() or 0 for each in lengths)
 

@@ -19,7 +19,6 @@ Statistics are of what was sampled, whatever the recipe's steps have dropped.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ from ...operators.columns import flat, is_text, numbers, right_and_wrong
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.logs import redact
-from ..run import TrainingRun
+from ..run import TrainingRun, whole_file
 
 if TYPE_CHECKING:
     from .groups import StepPart
@@ -63,9 +62,8 @@ FILE = "history.parquet"
 def write_history(folder: Path, table: pa.Table) -> None:
     """Write the history of a step, whole or not at all, with checksums."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{FILE}.{os.getpid()}"
-    pq.write_table(table, temporary, write_page_checksum=True)
-    temporary.replace(folder / FILE)
+    with whole_file(folder / FILE) as temporary:
+        pq.write_table(table, temporary, write_page_checksum=True)
 
 
 def read_history(run: TrainingRun, step: int) -> pa.Table:

@@ -121,7 +121,7 @@ class ReplayManager:
             trajectories = [(slot, _trajectories(rows)) for slot, rows in stored]
             put_trajectories(trajectories, batch.partition, batch.step, rewards)
         else:
-            groups = [(slot, _group(rows)) for slot, rows in stored]
+            groups = [(slot, group_of(rows)) for slot, rows in stored]
             put(groups, batch.partition, batch.step, rewards)
 
     def _stored(self, slot: Slot) -> list[dict[str, Any]]:
@@ -139,7 +139,8 @@ def _trajectories(rows: list[dict[str, Any]]) -> TrajectoryGroup:
     return TrajectoryGroup(first.get("policy") or "", first.get("policy_version") or 0, None, found)
 
 
-def _group(rows: list[dict[str, Any]]) -> Group:
+def group_of(rows: list[dict[str, Any]]) -> Group:
+    """Return the stored responses to a prompt, rows by the names of their columns."""
     samples = tuple(
         Sample(
             row["response"],

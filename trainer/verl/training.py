@@ -23,12 +23,16 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import transfer_queue as tq
+from numpy.typing import NDArray
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
+from verl.workers.utils.padding import response_from_nested
 
 from ...operators.columns import CREDIT
 from ...operators.errors import DataError
+from ...operators.importance import POLICY_LOGPROBS, SAMPLED_LOGPROBS
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
@@ -36,7 +40,14 @@ from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
 from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
-from ..split import ACCURACY, HeldOutSet, grading_and_credit, grading_steps, loss_agg_mode
+from ..split import (
+    ACCURACY,
+    REPLAYED,
+    HeldOutSet,
+    grading_and_credit,
+    grading_steps,
+    loss_agg_mode,
+)
 from . import judging
 from .advantage import LossSettings, TrajectoryKey
 from .choice import PromptChoice
@@ -46,6 +57,7 @@ from .curation import (
     Curation,
     at_progress,
     continued,
+    curate,
     format_drop_counts,
     poll_interval,
     threads,
@@ -62,6 +74,7 @@ from .figures import (
 )
 from .groups import (
     PendingGroups,
+    QueuedGroups,
     StepPart,
     ValidationGroups,
     clear_others,
@@ -77,6 +90,7 @@ from .groups import (
 from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups
+from .replayed import put_rows, replayable, replayed_figures, with_logprobs
 from .trajectories import TrainedRows, read, read_trajectories, write_trained
 
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
@@ -148,6 +162,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step.sample_answers(groups_wanted)
         if step.plan.judgements:
             step.sample_judgements()
+        if step.plan.answers and self.run.split.replay is not None:
+            step.replay_groups(groups_wanted)
         batch = step.release_to_verl()
         figures = step.all_figures()
         names = (figure_name(part, "groups_without_signal") for part in step.parts)
@@ -355,6 +371,8 @@ class TrainingStep:
         self.plan = plan_step(self._run.config, number)
         self.parts: dict[str, StepPart] = {}
         self._figures: dict[str, float] = {}
+        after = at_progress(self._run.split.after, self._run.progress(number))
+        self._grading, self._credit = grading_and_credit(after)
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
         shutil.rmtree(self._run.step_folder(number), ignore_errors=True)
 
@@ -362,10 +380,7 @@ class TrainingStep:
 
     def sample_answers(self, wanted: int) -> None:
         """Wait for responses to prompts of the dataset; request more where too few are left."""
-        run, plan = self._run, self.plan
-        grading, credit = grading_and_credit(
-            at_progress(run.split.after, run.progress(self.number))
-        )
+        run, plan, grading, credit = self._run, self.plan, self._grading, self._credit
         steps = (*grading, *credit)
         groups = self._buffer.pending("train", run.prompts("train"), grading, run.split.rollout.n)
         choice = self._buffer.choice
@@ -458,6 +473,34 @@ class TrainingStep:
         part = StepPart(groups, rollouts, curated, values, steps, True, not_asked)
         self._add("verify", part, figures)
 
+    def replay_groups(self, wanted: int) -> None:
+        """Fill up the answers with groups of earlier steps, as the recipe's selector says."""
+        run, selector = self._run, self._run.split.replay
+        assert selector is not None
+        missing = wanted - number_of_groups(self.parts[""].curated.table)
+        missing = min(missing, int(selector.max_share * wanted), selector.keep or missing)
+        if missing <= 0:
+            return
+        self._buffer.files.wait()
+        sampled = self.parts[""].rollouts["prompt_id"].unique().to_pylist()
+        table = replayable(run, self.number, selector, missing, sampled)
+        if not table.num_rows:
+            return
+        stored = put_rows(table, self.number, SAMPLED_LOGPROBS)
+        batch = _batch("train", stored.keys, stored.groups.tags)
+        self._buffer.trainer.end_sampling()
+        table = with_logprobs(table, self._buffer.trainer.log_probs(batch))
+        clear_others(stored.groups, (), "train")
+        keeps = selector.model_copy(update={"keep": missing})
+        credit = (self._credit[0]._replace(operator=keeps), *self._credit[1:])
+        curated = give_credit(curate((), table), credit)
+        # Anew: of rows in TransferQueue, all have the same fields.
+        queued = put_rows(curated.table, self.number, POLICY_LOGPROBS)
+        values = values_table(table, credit, curated.written)
+        part = StepPart(queued.groups, table, curated, values, credit, True)
+        trained = sum(each.trained.num_rows for each in (*self.parts.values(), part))
+        self._add(REPLAYED, part, replayed_figures(part, trained))
+
     def _verification_prompts(self) -> VerificationPrompts:
         """Return prompts to judge the queued answers."""
         assert self._run.split.judging is not None
@@ -511,28 +554,32 @@ class TrainingStep:
 
     def write_files(self, *, last: bool) -> None:
         """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
-        files = self._buffer.files
+        files, choice = self._buffer.files, self._buffer.choice
+        chosen = None if choice is None else choice.table
         for name, part in self.parts.items():
             recipe = self._run.step_recipe(self.number, part.recipe, name)
             tables = part.tables
-            if not name and self._buffer.choice is not None:
-                tables["choice"] = self._buffer.choice.table
+            if not name and chosen is not None:
+                tables["choice"] = chosen
             files.keep(self.number, name, tables, recipe)
-        choice = self._buffer.choice
-        taken = None if choice is None else choice.table["prompt_id"]
+        taken = None if chosen is None else chosen["prompt_id"]
         history = history_of(self.number, self.parts[""], taken)
         # At once: a checkpoint of this step is resumed by it.
         write_history(self._run.step_folder(self.number), history)
         if choice is not None:
             choice.add(self.number, history)
-        if last or self.number >= self._run.config.steps:
-            files.wait()  # No later step would report that they could not be written.
+        replays = self._run.split.replay is not None
+        if last or replays or self.number >= self._run.config.steps:
+            # No later step would report that they could not be written; and after a resume from
+            # a checkpoint of this step, they are replayed.
+            files.wait()
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=last)
 
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
-        of_groups = signal_figures(self.parts)
+        sampled = [part for name, part in self.parts.items() if name != REPLAYED]
+        of_groups = signal_figures({n: p for n, p in self.parts.items() if n != REPLAYED})
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited
@@ -541,7 +588,7 @@ class TrainingStep:
             **of_groups,
             "rejuice/progress": self._run.progress(self.number),
             "rejuice/rows_trained": sum(part.trained.num_rows for part in parts),
-            "rejuice/tokens_sampled": tokens_sampled(parts),
+            "rejuice/tokens_sampled": tokens_sampled(sampled),
             **{f"rejuice/seconds/{name}": value for name, value in seconds.items()},
         }
 
@@ -567,7 +614,7 @@ def _batch(
 _SKIPS = "skips"
 
 
-def _skipped(groups: Iterable[PendingGroups]) -> KVBatchMeta:
+def _skipped(groups: Iterable[QueuedGroups]) -> KVBatchMeta:
     """Return the rows of a step that has nothing to train on, for verl to clear."""
     keys = [key for each in groups for key in (*each.uids, *map(str, each.tags))]
     info = {_SKIPS: True}
@@ -629,6 +676,44 @@ class VerlTrainer:
         """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
         self._trainer._submit_batch_to_rollout(prompts)
+
+    def end_sampling(self) -> None:
+        """End the sampling of a step before verl does: on a GPU, the policy has its memory then."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
+        trainer = self._trainer
+        trainer.on_sample_end()
+
+        def has_ended() -> None:
+            del trainer.on_sample_end  # For the next step, it is verl's again.
+
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
+        trainer.on_sample_end = has_ended
+
+    def log_probs(self, batch: KVBatchMeta) -> list[NDArray[np.float32]]:
+        """Return the log-probabilities of responses by the policy as it is, float32[tokens] each.
+
+        They are at the temperature of the sampling.
+        """
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
+        trainer = self._trainer
+        config = trainer.config
+        ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
+        whole = upsample_batch_to_divisible_size(batch, ranks, trainer.tokenizer.eos_token_id)
+        whole.extra_info.update(
+            {
+                "calculate_entropy": False,
+                "compute_loss": False,
+                "temperature": config.actor_rollout_ref.rollout.temperature,
+            }
+        )
+        trainer.actor_rollout_wg.compute_log_prob(whole)
+        fields = ["log_probs", "response_mask"]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=fields)
+        padding = [key for key in whole.keys if key not in set(batch.keys)]
+        if padding:
+            tq.kv_clear(partition_id="train", keys=padding)
+        found = response_from_nested(data["log_probs"], data["response_mask"])
+        return [each.numpy() for each in found.float().unbind()]
 
     def log(self, figures: dict[str, float], step: int) -> None:
         """Log figures of a step to the loggers of the run, beside what verl logs of it."""

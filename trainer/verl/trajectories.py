@@ -116,8 +116,8 @@ def put(
     partition: str,
     step: int,
     rewards: Sequence[Sequence[float]] | None = None,
-) -> None:
-    """Put finished groups."""
+) -> dict[TrajectoryKey, dict[str, Any]]:
+    """Put finished groups; return the tags of their rows."""
     rows, uids = _QueueRows(partition, step), list[str]()
     for at, (slot, group) in enumerate(groups):
         for k, sample in enumerate(group.samples):
@@ -133,6 +133,7 @@ def put(
             rows.add(TrajectoryKey(slot.uid, k), slot, turn, group.version, fields)
         uids.append(slot.uid)
     rows.put(uids)
+    return rows.tags
 
 
 def put_trajectories(
@@ -170,7 +171,8 @@ class _QueueRows:
 
     def __init__(self, partition: str, step: int) -> None:
         self._partition, self._step = partition, step
-        self._keys, self._fields, self._tags = list[str](), list[dict[str, Any]](), list[Any]()
+        self._fields = list[dict[str, Any]]()
+        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
 
     def add(
         self, key: TrajectoryKey, slot: Slot, turn: Turn, version: int, fields: Mapping[str, Any]
@@ -180,14 +182,14 @@ class _QueueRows:
         response = torch.tensor(turn.token_ids)
         mask = torch.zeros_like(response) if turn is NO_ACTION else torch.ones_like(response)
         sampled = _fields(slot, prompt, response, mask, torch.tensor(turn.logprobs))
-        self._keys.append(str(key))
         self._fields.append({**sampled, **fields})
-        self._tags.append(_tag(self._step, version, len(prompt), len(response)))
+        self.tags[key] = _tag(self._step, version, len(prompt), len(response))
 
     def put(self, uids: Sequence[str]) -> None:
         """Put them, and mark their prompts as finished."""
         fields, partition = list_of_dict_to_tensordict(self._fields), self._partition
-        tq.kv_batch_put(keys=self._keys, partition_id=partition, fields=fields, tags=self._tags)
+        keys, tags = list(map(str, self.tags)), list(self.tags.values())
+        tq.kv_batch_put(keys=keys, partition_id=partition, fields=fields, tags=tags)
         # Last, so that a group that is marked as finished is complete.
         done = [{"status": "finished"}] * len(uids)
         tq.kv_batch_put(keys=list(uids), partition_id=partition, tags=done)

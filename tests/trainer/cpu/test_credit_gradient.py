@@ -3,11 +3,14 @@
 import copy
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from plain_policy import PROMPTS, N, Plain, metrics_of, reported
+from plain_policy import PROMPTS, N, Plain, like, metrics_of, noisy, reported
 from rounding import SUMS
 from training_stage import estimated
 from two_ranks import gradient, run_ranks
+
+from rejuice.operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 
 pytestmark = pytest.mark.slow
 
@@ -57,17 +60,9 @@ def test_the_gradient_is_the_credits(worker, credited, pieces):
     batch, advantages, masks = credited
     tokens = int(batch["input_ids"].offsets()[-1])
     made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": tokens // pieces + 64})
-    ours, engine = {}, made.actor.engine
-    step = engine.optimizer_step
-
-    def spied():
-        ours.update(gradient(engine))
-        return step()
-
-    engine.optimizer_step = spied
-    found = metrics_of(made.update_actor(copy.copy(batch)))
+    ours = gradient_of_update(made, batch)
     loss, size = assert_gradient(ours, batch, advantages, masks)
-    assert found["loss"] == pytest.approx(loss, abs=SUMS * size)
+    assert ours["metrics"]["loss"] == pytest.approx(loss, abs=SUMS * size)
 
 
 def test_two_processes_have_the_gradient_of_one(worker, credited, tmp_path):
@@ -79,6 +74,92 @@ def test_two_processes_have_the_gradient_of_one(worker, credited, tmp_path):
     torch.save((made.config, batch), tmp_path / "work.pt")
     run_ranks(tmp_path, 2)
     assert_gradient(torch.load(tmp_path / "gradient.pt"), batch, advantages, masks)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_the_gradient_of_replayed_rows_is_corrected(worker, queue, keys, level):
+    """Rows of an older policy, by the way that they take: log-probabilities by the worker, weights
+    by `importance_weight_mapper`, an update that starts from the policy of today."""
+    import torch
+
+    cap = 1.5
+    old = noisy(
+        queue.kv_batch_get(keys, "train", ["rollout_log_probs"])["rollout_log_probs"], 0.3, 7
+    )
+    made = worker(clip_ratio_high=HIGH, kl_coef=0.0, cpu={"tokens": 4096})
+    today = log_probs(made, reported(queue.kv_batch_get(keys, "train")))
+    lengths = old.offsets().diff().tolist()
+    rows = pa.table(
+        {
+            "response_id": keys,
+            "response_token_ids": [[1] * n for n in lengths],
+            "response_logprobs": [each.numpy() for each in old.unbind()],
+            "policy_logprobs": today,
+            "advantage": np.random.default_rng(5).normal(size=len(keys)),
+            "reward": np.zeros(len(keys)),
+        }
+    )
+    mapper = ImportanceWeightMapper(level=level, max=cap)
+    rows = rows.append_column("token_weight", mapper.apply(rows).columns["token_weight"])
+    batch = credited_batch(queue, keys, rows)
+    batch["old_log_probs"] = like(old, torch.from_numpy(np.concatenate(today)))
+    ours = gradient_of_update(made, batch)
+
+    plain, loss = Plain(), 0.0
+    read = [batch[name].unbind() for name in ("prompts", "responses")]
+    for prompt, response, stored, advantage in zip(
+        *read, old.unbind(), rows["advantage"].to_pylist(), strict=True
+    ):
+        log_prob, _ = plain.log_probs(prompt, response)
+        ratio = log_prob.detach() - stored.double()
+        ratio = (ratio if level == "token" else ratio.sum()).exp().clamp(max=cap)
+        loss = loss - (ratio * advantage * log_prob).sum() / sum(lengths)
+    loss.backward()
+    assert_equal(ours, plain)
+
+
+def log_probs(made, batch):
+    """By the policy as it is, as the trainer asks the worker for them; of each row's response."""
+    from verl.utils import tensordict_utils as tu
+    from verl.workers.utils.padding import response_from_nested
+
+    tu.assign_non_tensor_data(batch, "compute_loss", False)
+    tu.assign_non_tensor_data(batch, "calculate_entropy", False)
+    output = made.compute_log_prob(batch)
+    found = response_from_nested(output["log_probs"], batch["response_mask"])
+    return [each.float().numpy() for each in found.unbind()]
+
+
+def credited_batch(queue, keys, rows):
+    """The rows with their credit in their advantages, as verl hands them to the worker."""
+    from transfer_queue import KVBatchMeta
+
+    from rejuice.trainer.verl.advantage import TrajectoryKey
+    from rejuice.trainer.verl.credit import CreditEstimator
+    from rejuice.trainer.verl.groups import trained_rows
+    from rejuice.trainer.verl.trajectories import write_trained
+
+    tags = {TrajectoryKey.parse(k): queue.partitions["train"][k].tag for k in keys}
+    trained = trained_rows(rows, [[key] for key in tags], tags)
+    write_trained(trained, "train", None)
+    estimator = CreditEstimator()
+    estimator.register()
+    estimator.set(trained.names, trained.advantages)
+    estimated(KVBatchMeta(list(keys), list(tags.values()), "train"))
+    return reported(queue.kv_batch_get(keys, "train").exclude("uid"))
+
+
+def gradient_of_update(made, batch):
+    ours, engine = {}, made.actor.engine
+    step = engine.optimizer_step
+
+    def spied():
+        ours.update(gradient(engine))
+        return step()
+
+    engine.optimizer_step = spied
+    ours["metrics"] = metrics_of(made.update_actor(copy.copy(batch)))
+    return ours
 
 
 def assert_gradient(ours, batch, advantages, masks):
@@ -110,8 +191,14 @@ def assert_gradient(ours, batch, advantages, masks):
         loss = loss - term.sum() / denominator
         size += term.abs().sum().item() / denominator
     loss.backward()
+    assert_equal(ours, plain)
+    return loss.item(), size
+
+
+def assert_equal(ours, plain):
+    import torch
+
     norm = torch.nn.utils.get_total_norm([each.grad for each in plain.model.parameters()])
     assert norm > 0.1
     for name, theirs in plain.model.named_parameters():
         assert (ours[name] - theirs.grad).abs().max() < 1e-6 * norm, name
-    return loss.item(), size

@@ -93,8 +93,10 @@ def test_an_update_is_that_of_plain_torch(worker, batch, untied, kl_coef, pieces
     assert found["loss"] == pytest.approx(loss.item(), rel=SUMS)
     assert found["actor/pg_loss"] == pytest.approx(parts["pg"].item(), rel=SUMS)
     assert found["actor/entropy_loss"] == pytest.approx(parts["entropy"].item(), rel=1e-4)
-    # A token near the bound of the clip is on either side of it by rounding.
-    assert found["actor/pg_clipfrac"] == pytest.approx(parts["clipped"].item(), abs=0.02)
+    # A token near the bound of the clip is on either side of it by rounding. And verl takes the mean
+    # of the shares of the pieces, whatever their tokens.
+    near = 0.01 if pieces == 1 else 0.02
+    assert found["actor/pg_clipfrac"] == pytest.approx(parts["clipped"].item(), abs=near)
     assert found["actor/pg_clipfrac"] > 0.1
     assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
     if kl_coef:

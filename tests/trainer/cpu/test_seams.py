@@ -372,6 +372,42 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     assert "self.on_sample_end()" in inspect.getsource(PPOTrainer._step_once)
 
 
+def test_verl_computes_log_probs_of_replayed_rows(verl):
+    """As its own step does, which ends the sampling before."""
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    from rejuice.trainer.verl.training import VerlTrainer
+
+    source = inspect.getsource(PPOTrainer._compute_old_log_prob)
+    for line in (
+        '"compute_loss": False',
+        '"temperature": self.config.actor_rollout_ref.rollout.temperature',
+        "self.actor_rollout_wg.compute_log_prob(batch)",
+        'response_from_nested(data.pop("log_probs"), data["response_mask"])',
+    ):
+        assert line in source, line
+    assert "self.checkpoint_manager.sleep_replicas()" in inspect.getsource(
+        PPOTrainerSync.on_sample_end
+    )
+
+    class Trainer:
+        ended = 0
+
+        def refill(self, prompts):
+            return prompts
+
+        def on_sample_end(self):
+            self.ended += 1
+
+    trainer = Trainer()
+    VerlTrainer(trainer.refill).end_sampling()
+    trainer.on_sample_end()  # verl's own call of the same step.
+    assert trainer.ended == 1
+    trainer.on_sample_end()
+    assert trainer.ended == 2
+
+
 def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from verl.single_controller.base.decorator import MAGIC_ATTR, Dispatch
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

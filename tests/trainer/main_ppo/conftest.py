@@ -1,8 +1,8 @@
 """Real runs of `main_ppo` on a CPU, which all tests of this folder share: each takes a minute to start.
 
 Four steps from the embedded policy, by a recipe that has everything: it chooses the prompts of each
-step, drops rows and groups, has a schedule of weights and a refill, and trains on judgements of
-answers at every second step.
+step, drops rows and groups, has a schedule of weights and a refill, replays groups of earlier steps,
+and trains on judgements of answers at every second step.
 """
 
 import subprocess
@@ -38,7 +38,9 @@ PROCESS = [
     {"length_filter": {"unit": "tokens", "max": 24}},
     {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "format": {"from": 1.0, "to": 0.25}}, "on_missing": "drop_row"}},
     {"reward_std_filter": {"min": 1.0e-6}},
+    {"replay_selector": {"max_age": 2}},
     {"grpo_advantage_mapper": {"std_floor": 0.1}},
+    {"importance_weight_mapper": None},
     {"self_verification_mapper": {"template": JUDGE_TEMPLATE}},
     {"label_balance_selector": {"column": "label", "positive": "Yes", "target": 16}},
     {"policy_rollout_mapper": {"task": "verify", "n": 4, "max_tokens": 40}},
@@ -164,7 +166,8 @@ def replayed(home, run):
         "self_verification_mapper"
     )
     document["process"][first:] = []
-    document["process"] = [each for each in document["process"] if each not in CHOOSING]
+    left_out = [*CHOOSING, {"replay_selector": {"max_age": 2}}]
+    document["process"] = [each for each in document["process"] if each not in left_out]
     for name in ("schedule", "verification"):
         del document["train"][name]
     (home / "replay.yaml").write_text(yaml.safe_dump(document, sort_keys=False))

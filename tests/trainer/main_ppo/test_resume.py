@@ -33,6 +33,24 @@ def test_it_chooses_the_same_prompts(run, resumed):
     assert pc.max(first["history_solved"]).as_py() == 0
 
 
+def test_it_replays_the_same_groups(run, resumed):
+    first, second = (each.table(LAST, "rollouts", "replayed") for each in (run, resumed))
+    assert first.num_rows
+    assert set(first["replayed_from"].to_pylist()) <= {LAST - 2, LAST - 1}
+    names = ["prompt_id", "response_id", "replayed_from", "reward"]
+    assert second.select(names).equals(first.select(names))
+    for name in ("decisions", "curated"):
+        pair = [each.table(LAST, name, "replayed") for each in (run, resumed)]
+        rows = ["row_id", "reason"] if name == "decisions" else ["response_id", "advantage"]
+        assert pair[1].select(rows).equals(pair[0].select(rows)), name
+    weights = [each.table(LAST, "curated", "replayed")["token_weight"] for each in (run, resumed)]
+    flat = [np.asarray(pc.list_flatten(each)) for each in weights]
+    np.testing.assert_allclose(flat[1], flat[0], rtol=1e-3)
+    # The policy has changed, and little: the weights are near 1, and not 1.
+    assert 0.5 < flat[0].mean() < 2
+    assert (np.abs(flat[0] - 1) > 1e-4).any()
+
+
 def test_it_judges_the_same_answers_of_the_same_age(run, resumed):
     first, second = (each.table(LAST, "curated", "verify") for each in (run, resumed))
     names = ["prompt_id", "label", "judged_response_id", "sampled_at_step", "answer_policy_version"]

@@ -737,8 +737,26 @@ def test_figures_are_those_of_the_rows(stage):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_step_files_that_cannot_be_written_end_the_run(stage, steps):
+def test_step_files_that_cannot_be_written_end_the_run(stage, steps, monkeypatch):
+    """They are written beside the update: the next step reports it, and the last one its own."""
+    from rejuice.trainer.verl import figures
+
+    def on_full_disk(folder, *_):
+        raise OSError(f"no space left for {folder.name}")
+
+    monkeypatch.setattr(figures, "_write", on_full_disk)
     stage = stage(PLAIN, steps=steps)
+    stage.answer({0: ["1", "0"], 1: ["0", "1"]})
+    if steps > 1:
+        first, _ = stage.sample(1, 2)
+        stage.queue.kv_clear(first.keys, "train")
+        stage.answer({0: ["1", "0"], 1: ["0", "1"]}, step=2)
+    with pytest.raises(OSError, match="no space left for 000001"):
+        stage.sample(min(steps, 2), 2)
+
+
+def test_a_history_that_cannot_be_written_ends_the_run(stage):
+    stage = stage(PLAIN)
     (stage.run.folder / "steps").write_text("in the way")
     stage.answer({0: ["1", "0"], 1: ["0", "1"]})
     with pytest.raises(OSError, match="steps"):

@@ -1,0 +1,88 @@
+"""Importance ratios: responses by the policy that trains, relative to the policy that sampled them.
+
+log ratio of a token   policy_logprobs - response_logprobs
+of a response          their sum, as in importance sampling of whole responses
+of its mean token      their mean, as in GSPO (https://arxiv.org/abs/2507.18071)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from .columns import BoolArray, ItemsOfLists, flat
+from .errors import DataError
+from .groups import Array
+
+REPLAYED_FROM = "replayed_from"
+"""Column of int64: the training step that sampled the response; null: the present one."""
+POLICY_AGE = "policy_age"
+"""Column of int64: how many training steps before the present one that was."""
+POLICY_LOGPROBS = "policy_logprobs"
+"""Column of list<float32>: of each token of the response, its log-probability by the policy that
+trains, at the temperature of the sampling, as `response_logprobs` is that by the one that sampled
+it; null: it is the same policy."""
+SAMPLED_LOGPROBS = "response_logprobs"
+_BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
+
+
+class LogRatios(NamedTuple):
+    """The log ratios of the tokens of N responses, one response after the other; M of them."""
+
+    known_N: BoolArray  # whether there are log-probabilities by both policies
+    lengths_N: Array  # int64, tokens of each response; 0 where they are not known
+    values_M: Array  # float64
+
+    @classmethod
+    def of(cls, table: pa.Table) -> LogRatios:
+        """Return those of a table; none are known where it has no `policy_logprobs`.
+
+        Raises:
+            DataError: there is not one log-probability for each token by both policies, or one is
+                not finite.
+        """
+        if not {POLICY_LOGPROBS, SAMPLED_LOGPROBS} <= {*table.column_names}:
+            rows = table.num_rows
+            return cls(np.zeros(rows, bool), np.zeros(rows, np.int64), np.zeros(0))
+        new, old = (ItemsOfLists.of(flat(table[n])) for n in (POLICY_LOGPROBS, SAMPLED_LOGPROBS))
+        known_N = new.given_N & old.given_N
+        wrong_N = known_N & (new.lengths_N != old.lengths_N)
+        if wrong_N.any():
+            row = int(np.flatnonzero(wrong_N)[0])
+            found = f"row {row} has {new.lengths_N[row]} values in {POLICY_LOGPROBS} and "
+            found += f"{old.lengths_N[row]} in {SAMPLED_LOGPROBS}"
+            raise DataError(found, "give one for each token in both")
+        pairs = (each.values_M[known_N[each.rows_M]] for each in (new, old))
+        values_M = np.subtract(*pairs)
+        lengths_N = np.where(known_N, new.lengths_N, 0)
+        if not np.isfinite(values_M).all():
+            at = int(np.flatnonzero(~np.isfinite(values_M))[0])
+            row = int(np.repeat(np.arange(len(lengths_N)), lengths_N)[at])
+            found = f"row {row} has a log-probability that is null or not finite"
+            raise DataError(found, f"look at {POLICY_LOGPROBS} and {SAMPLED_LOGPROBS}")
+        return cls(known_N, lengths_N, values_M)
+
+    def of_tokens(self) -> Array:
+        """Return the ratio of each token, float64[M]."""
+        return _ratio(self.values_M)
+
+    def of_responses(self) -> Array:
+        """Return the ratio of each response, float64[N]: the product over tokens; nan: unknown."""
+        return np.where(self.known_N, _ratio(self._sums()), np.nan)
+
+    def of_mean_tokens(self) -> Array:
+        """Return the geometric mean of the ratios of its tokens, float64[N]; nan: unknown."""
+        mean_N = self._sums() / np.maximum(self.lengths_N, 1)
+        return np.where(self.known_N, _ratio(mean_N), np.nan)
+
+    def _sums(self) -> Array:
+        rows_M = np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
+        sums_N: Array = np.bincount(rows_M, self.values_M, len(self.lengths_N)).astype(np.float64)
+        return sums_N
+
+
+def _ratio(log_ratio: Array) -> Array:
+    ratio: Array = np.exp(np.clip(log_ratio, -_BOUND, _BOUND))
+    return ratio
