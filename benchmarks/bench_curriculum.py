@@ -4,8 +4,7 @@
     python benchmarks/bench_curriculum.py --table     # of the runs that are there
 
 Each system is recipes/grpo_arithmetic.yaml with groups without signal dropped, problems of levels 1
-to 3, and its own steps before the sampling; `uniform` and `refill` sample in a shuffled order. Every
-5 steps, 600 held-out problems are answered once; where 0.80 lies between two validations is
+to 3, and its own steps; `uniform`, `refill` and `replay` sample in a shuffled order. Every 5 steps, 600 held-out problems are answered once; where 0.80 lies between two validations is
 interpolated. Intervals are Student's, 95%, over seeds; ratios are those to `uniform` of the same
 seed. A seed that does not get there counts as its last step, and is reported.
 """
@@ -35,6 +34,7 @@ SYSTEMS: dict[str, list[dict[str, Any]]] = {
     "refill": [],
     "retire": [_HISTORY, {"retire_filter": {"visits": 1, "for_steps": 20}}],
     "difficulty": [_HISTORY, {"difficulty_selector": {}}],
+    "replay": [],
 }
 """By name, the steps before the sampling."""
 
@@ -62,6 +62,9 @@ def recipe(name: str, folder: Path, steps: int, seed: int) -> Path:
     process = document["process"]
     at = next(n for n, step in enumerate(process) if "policy_rollout_mapper" in step)
     process[-1:-1] = [{"reward_std_filter": None}]
+    if name == "replay":
+        process[-1:-1] = [{"replay_selector": None}]
+        process.append({"importance_weight_mapper": None})
     process[at:at] = SYSTEMS[name]
     document["train"] |= {
         "validation_path": str(data / "validation.jsonl"), "validate_every": _EVERY,

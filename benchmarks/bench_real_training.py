@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -171,6 +170,11 @@ class Log(NamedTuple):
         text = self.path.read_text("utf-8") if self.path.exists() else ""
         return list(map(json.loads, text.splitlines()))
 
+    def keep(self, until: int) -> None:
+        """Leave out the lines of later steps."""
+        lines = [line for line in self.lines() if line["step"] <= until]
+        self.path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+
 
 class Validations(TrainerCallback):  # type: ignore[misc]
     """Writes the steps of TRL and validations between them to a file, and ends the training.
@@ -185,7 +189,8 @@ class Validations(TrainerCallback):  # type: ignore[misc]
         self.log, self.questions, self.until = log, questions, until
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self.validate(0, **given)
+        if not state.global_step:  # Otherwise it is resumed.
+            self.validate(0, **given)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.began = time.perf_counter()
@@ -213,7 +218,10 @@ class Validations(TrainerCallback):  # type: ignore[misc]
 
 
 def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> None:
-    """Train with TRL on the recipe's prompts; validations count in no step's time."""
+    """Train with TRL on the recipe's prompts, or go on from its last checkpoint.
+
+    Neither validations nor checkpoints count in a step's time.
+    """
     from peft import LoraConfig
     from trl import GRPOConfig, GRPOTrainer
 
@@ -235,7 +243,12 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
         "weight_decay": 0.01,  # verl's
         "seed": seed,
         "output_dir": str(folder),
+        "save_strategy": "steps",
+        "save_steps": _VALIDATED_EVERY,
+        "save_total_limit": 1,
     }
+    saved = [int(each.name.rpartition("-")[2]) for each in folder.glob("checkpoint-*")]
+    log.keep(max(saved, default=-1))
     GRPOTrainer(
         model=policy,
         args=GRPOConfig(**settings),
@@ -243,7 +256,7 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
         reward_funcs=reward_funcs(recipe),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
         callbacks=[Validations(log, questions, until)],
-    ).train()
+    ).train(resume_from_checkpoint=bool(saved))
 
 
 @torch.no_grad()
@@ -301,8 +314,7 @@ def main() -> None:
         if given.trl:
             folder = given.runs / f"trl-{seed}"
             if not _is_finished(folder, given.until):
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True)
+                folder.mkdir(parents=True, exist_ok=True)
                 train_trl(folder, given.policy, seed, given.until, given.rows)
             continue
         for name in given.systems:

@@ -54,9 +54,9 @@ class Generate:
         """For each prompt a number of tokens; those of a batch count for its first prompt."""
         feed = Feed(prompts)
         while taken := feed.take_up_to(self.capacity(settings)):
-            numbers = [each.number for each in taken]
+            numbers, waiting = zip(*taken, strict=True)
             for tokens, number in zip_longest(
-                self._tokens([each.prompt for each in taken], settings), numbers, fillvalue=0
+                self._tokens(waiting, settings), numbers, fillvalue=0
             ):
                 feed.finish()
                 yield number, tokens

@@ -104,6 +104,21 @@ class Groups(NamedTuple):
         return np.arange(len(self.codes_N)) - self.starts_G[self.codes_N]
 
 
+def stable_order(code_N: Array) -> Array:
+    """Return the stable order of integers from 0 to 2**32 - 1, int64[N].
+
+    By their lower and then by their upper 16 bits, which numpy sorts by counting: a quarter of the
+    time of its sort of int64.
+
+    Example:
+        >>> stable_order(np.array([70000, 1, 70000, 0])).tolist()
+        [3, 1, 0, 2]
+    """
+    low = np.argsort((code_N & 0xFFFF).astype(np.uint16), kind="stable")
+    order: Array = low[np.argsort((code_N >> 16).astype(np.uint16)[low], kind="stable")]
+    return order
+
+
 def uniform_N(table: pa.Table, *, seed: int, salt: str) -> Array:
     """Return one reproducible uniform number in [0, 1) per row.
 

@@ -21,9 +21,8 @@ REPLAYED_FROM = "replayed_from"
 POLICY_AGE = "policy_age"
 """Column of int64: how many training steps before the present one that was."""
 POLICY_LOGPROBS = "policy_logprobs"
-"""Column of list<float32>: of each token of the response, its log-probability by the policy that
-trains, at the temperature of the sampling, as `response_logprobs` is that by the one that sampled
-it; null: it is the same policy."""
+"""Column of list<float32>: the log-probability of each token of the response by the current policy,
+as `response_logprobs` has those by the policy that sampled it; null: it is the same policy."""
 SAMPLED_LOGPROBS = "response_logprobs"
 _BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
 
@@ -72,8 +71,8 @@ class LogRatios(NamedTuple):
         """Return the ratio of each response, float64[N]: the product over tokens; nan: unknown."""
         return np.where(self.known_N, _ratio(self._sums()), np.nan)
 
-    def of_mean_tokens(self) -> Array:
-        """Return the geometric mean of the ratios of its tokens, float64[N]; nan: unknown."""
+    def geometric_means(self) -> Array:
+        """Return the geometric mean over the tokens of each response, float64[N]; nan: unknown."""
         mean_N = self._sums() / np.maximum(self.lengths_N, 1)
         return np.where(self.known_N, _ratio(mean_N), np.nan)
 

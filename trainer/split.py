@@ -32,7 +32,8 @@ from ..operators.sampling.protocol import Settings
 from ..operators.sampling.rollout import RolloutMapper
 from ..operators.selector.label_balance_selector import LabelBalanceSelector
 from ..operators.selector.replay_selector import ReplaySelector
-from ..operators.training_step import PerStepOperator
+from ..operators.selector.source_quota_selector import SourceQuotaSelector
+from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
 from ..pipelines.recipe.steps import Step, credit_step, gives_credit, gives_reward
 from ..pipelines.recipe.train import (
@@ -101,8 +102,8 @@ class SplitRecipe(NamedTuple):
         return self.rollout if isinstance(self.rollout, AgentRolloutMapper) else None
 
     @property
-    def replay(self) -> ReplaySelector | None:
-        """The step that has groups of earlier training steps train again, if there is one."""
+    def replay_selector(self) -> ReplaySelector | None:
+        """The step that replays groups of earlier training steps, if there is one."""
         found = [x.operator for x in self.after if isinstance(x.operator, ReplaySelector)]
         return found[0] if found else None
 
@@ -171,7 +172,8 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
             "leave it out, or leave train.replay out",
             where=where,
         )
-    if config.replay is not None and found.rollout.temperature != 1:
+    replays = config.replay is not None or found.replay_selector is not None
+    if replays and found.rollout.temperature != 1:
         raise RecipeError(
             f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
             "of the policy itself",
@@ -189,8 +191,25 @@ def _check_replay(found: SplitRecipe, config: Train, where: str) -> None:
             f"put it before {SelfVerificationMapper.name()}",
             where=where,
         )
-    if found.replay is None:
+    selector = found.replay_selector
+    if selector is None:
         return
+    if selector.where is not None:
+        raise RecipeError(f"{name} has a `where`", "leave it out: groups are whole", where=where)
+    if not selector.most(config.prompts_per_step):
+        share, prompts = selector.max_share, config.prompts_per_step
+        raise RecipeError(
+            f"max_share {share:g} of {prompts} prompts_per_step is less than one group",
+            f"set max_share of {name} to {1 / prompts:.3g} or more",
+            where=where,
+        )
+    if found.rollout.top_p < 1:
+        raise RecipeError(
+            f"top_p is {found.rollout.top_p:g}, and {name} compares log-probabilities of whole "
+            "distributions",
+            f"set top_p of {found.rollout.name()} to 1",
+            where=where,
+        )
     if found.agents is not None:
         raise RecipeError(
             f"{name} replays responses, and {AgentRolloutMapper.name()} samples trajectories",
@@ -436,7 +455,7 @@ def _check_judging(
 
 def _check_choosing(found: SplitRecipe, recipe: Recipe) -> None:
     """What runs before each step only chooses prompts; nothing else uses what it writes."""
-    written = set[str]()
+    written, quotas = set[str](), ""
     for step in found.choosing:
         operator, where, first = step.operator, _where(recipe, step), found.choosing[0].name
         if operator.asks_server or isinstance(operator, ResumableOperator):
@@ -444,6 +463,13 @@ def _check_choosing(found: SplitRecipe, recipe: Recipe) -> None:
             raise RecipeError(what, f"put it before {first}", where=where)
         if isinstance(operator, HistoryMapper) and "history_visits" in written:
             raise RecipeError(f"two {HistoryMapper.name()}s", "give one of them", where=where)
+        if quotas and (_drops(operator) or RANK in operator.writes()):
+            what = (
+                f"{step.name} would change the choice that {quotas} has divided among the sources"
+            )
+            raise RecipeError(what, f"put it before {quotas}", where=where)
+        if isinstance(operator, SourceQuotaSelector):
+            quotas = step.name
         written |= {*operator.writes()}
         if lost := written & {*found.rollout.reads(), "prompt_id"}:
             what = f"{step.name} writes {min(lost)} after {first}, from where on prompts are chosen"
@@ -541,7 +567,7 @@ def held_out_sets(parts: SplitRecipe, config: Train, where: str) -> tuple[HeldOu
     rollout, found = parts.rollout, list[HeldOutSet]()
     for name, each in config.validation_sets.items():
         try:
-            steps = _overridden(parts.before, each.overrides)
+            steps = _overridden(parts, each.overrides)
         except RecipeError as error:
             raise error.at(f"{where}, train.validation.{name}.overrides") from None
         temperature = rollout.temperature if each.temperature is None else each.temperature
@@ -553,11 +579,13 @@ def held_out_sets(parts: SplitRecipe, config: Train, where: str) -> tuple[HeldOu
     return tuple(found)
 
 
-def _overridden(
-    steps: Sequence[Step], overrides: Mapping[str, Mapping[str, Any]]
-) -> tuple[Step, ...]:
+def _overridden(parts: SplitRecipe, overrides: Mapping[str, Mapping[str, Any]]) -> tuple[Step, ...]:
+    steps, choosing = parts.before, {step.name for step in parts.choosing}
     names = [step.name for step in steps]
     for name in overrides:
+        if name in choosing:
+            found = f"{name} chooses the prompts of training steps, and a validation has all"
+            raise RecipeError(found, "leave it out")
         if name not in names:
             raise RecipeError(f"no step '{name}' before sampling", _one_of(name, names))
     return tuple(_with(step, overrides.get(step.name, {})) for step in steps)
@@ -600,6 +628,13 @@ def answers_only(recipe: Recipe) -> SplitRecipe:
         raise RecipeError(
             "the policy judges its own answers, which only `rejuice train` does",
             f"leave out {SelfVerificationMapper.name()} and what follows it",
+            where=str(recipe.path),
+        )
+    if parts.replay_selector is not None:
+        raise RecipeError(
+            f"{ReplaySelector.name()} replays groups of earlier training steps, which only "
+            "`rejuice train` does",
+            "leave it out",
             where=str(recipe.path),
         )
     for step in parts.choosing[:1]:

@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
-from ..groups import Array
+from ..groups import Array, stable_order
 from ..operator import Columns, Mapper
 from ..training_step import NEVER, PROMPT_ROW, PerStepOperator, last_visits
 
@@ -187,7 +187,7 @@ def summary(visits: pa.Table, last: int, discount: float) -> _History:
     table = visits if answered_V.all() else visits.filter(pa.array(answered_V))
     code_V = np.asarray(table[PROMPT_ROW])
     # The visits of a prompt together, in their order.
-    order_V = np.argsort(code_V, kind="stable")
+    order_V = stable_order(code_V)
     sizes_P = np.bincount(code_V)
     prompts = np.flatnonzero(sizes_P)
     sizes_P = sizes_P[prompts]
@@ -197,7 +197,8 @@ def summary(visits: pa.Table, last: int, discount: float) -> _History:
     rate_V = np.asarray(flat(table["pass_rate"]).to_numpy(zero_copy_only=False), float)[order_V]
     place_V = np.repeat(ends_P, sizes_P) - np.arange(len(order_V))  # 1: the last visit of a prompt
     columns["mean_pass_rate"] = _mean(np.where(place_V <= last, rate_V, np.nan), ends_P, sizes_P)
-    graded_V = np.asarray(table["graded"])[order_V] * np.power(discount, place_V - 1.0)
+    weights = np.power(discount, np.arange(int(sizes_P.max(initial=0))))
+    graded_V = np.asarray(table["graded"])[order_V] * weights[place_V - 1]
     columns["discounted_graded"] = pa.array(_sums(graded_V, ends_P, sizes_P))
     right_V = graded_V * np.nan_to_num(rate_V)
     columns["discounted_right"] = pa.array(_sums(right_V, ends_P, sizes_P))

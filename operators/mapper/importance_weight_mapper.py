@@ -30,7 +30,8 @@ class ImportanceWeightMapper(Mapper):
 
     Weights of tokens have a bias, as the tokens before are those of the older policy, and a low
     variance; the weight of a whole response has no bias but that of `max`, and a variance that
-    grows with its length.
+    grows with its length. As everywhere, a token of weight 0 does not train: unlike in verl, it is
+    not in the mean of the loss either.
 
     Source: verl's `rollout_correction`, whose `rollout_is` is the level, and whose
     `rollout_is_threshold` is `max`, or `min_max`.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..columns import numbers
+from ..columns import flat, numbers
 from ..groups import Array, Groups, hash_each
 from ..importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM, SAMPLED_LOGPROBS, LogRatios
 from ..operator import Change, Columns, Kind, Operator, Scope, drop
@@ -19,25 +19,28 @@ from ..operator import Change, Columns, Kind, Operator, Scope, drop
 class ReplaySelector(Operator):
     """Train on groups of earlier steps in place of those without signal.
 
-    Put it behind what drops groups without signal, such as `reward_std_filter`, and before the step
+    Put it after what drops groups without signal, such as `reward_std_filter`, and before the step
     that writes the advantage. Where fewer groups are left than a training step has prompts, also
     after refills, groups that trained in one of the last `max_age` steps fill the places, with the
-    rewards that they had. The policy of today gives their tokens new log-probabilities
-    (`policy_logprobs`), from which the steps of the update start, and of which this operator makes
-    columns: `importance_ratio`, the probability of a response by the policy of today relative to
-    that by the policy that sampled it, and `mean_token_ratio`, its geometric mean over tokens, as
-    in GSPO. A group with a response whose mean is outside `ratio_range` is not replayed, nor is one
-    whose prompt the step has sampled itself. The newest groups come first, and of those of one step
-    the ones with the greatest spread of rewards.
+    rewards that they had: the newest first, and of those of one step the ones with the greatest
+    spread of rewards. A prompt that the step has sampled itself is left out.
 
-    Follow it by `importance_weight_mapper`: without it, responses count as if the policy of today
-    had sampled them. Steps after this one run on the replayed groups apart from the others.
-    Replayed rows are in steps/000012/replayed; pass rates and the history are of what was sampled.
+    The current policy gives their tokens log-probabilities (`policy_logprobs`), from which the
+    update starts, and of which this operator makes columns: `importance_ratio`, the probability of
+    a response by the current policy relative to that by the policy that sampled it, and
+    `mean_token_ratio`, its geometric mean over tokens, as in GSPO. A group with a response whose
+    mean is outside `ratio_range` is not replayed. Twice as many groups as are missing are looked
+    at, so fewer may be left.
+
+    Follow it by `importance_weight_mapper`: without it, responses count as if the current policy
+    had sampled them. Steps after this one run on the replayed groups separately. Replayed rows are
+    in steps/000012/replayed, and have `replayed_from`, the step that sampled them, and
+    `policy_age`, how many steps ago; pass rates and the history are of what was sampled.
 
     Offline there are no earlier steps, and it does nothing.
 
-    Sources: RePO (https://arxiv.org/abs/2506.09340) and TRL's `GRPOWithReplayBufferTrainer`, which
-    replace groups without signal, too.
+    TRL's `GRPOWithReplayBufferTrainer` replaces groups without signal, too; RePO
+    (https://arxiv.org/abs/2506.09340) adds stored responses to those of each prompt.
     """
 
     max_age: PositiveInt = 4
@@ -67,6 +70,10 @@ class ReplaySelector(Operator):
             raise ValueError("ratio_range is not from a number up to 1 to a number of at least 1")
         return self
 
+    def most(self, prompts: int) -> int:
+        """Return how many groups a training step of so many prompts may replay."""
+        return int(self.max_share * prompts + 1e-9)
+
     def reads(self) -> Columns:
         return ("prompt_id",)
 
@@ -76,26 +83,32 @@ class ReplaySelector(Operator):
         return {name: name for name in names}
 
     def writes(self) -> Columns:
-        return ("importance_ratio", "mean_token_ratio")
+        return (REPLAYED_FROM, POLICY_AGE, "importance_ratio", "mean_token_ratio")
 
     def drops_within_groups(self) -> bool:
         return False
 
     def apply(self, table: pa.Table) -> Change:
         if REPLAYED_FROM not in table.column_names:
-            none = pa.nulls(table.num_rows, pa.float64())
-            return Change(columns=dict.fromkeys(self.writes(), none))
+            kinds = (pa.int64(), pa.int64(), pa.float64(), pa.float64())
+            nothing = (pa.nulls(table.num_rows, kind) for kind in kinds)
+            return Change(columns=dict(zip(self.writes(), nothing, strict=True)))
         ratios, groups = LogRatios.of(table), Groups.of(table)
-        mean_N, age_N = ratios.of_mean_tokens(), numbers(table, POLICY_AGE)
-        old_G = groups.mean(np.isfinite(age_N).astype(float)) > 0
+        mean_N = ratios.geometric_means()
+        stored_G = np.asarray(table[REPLAYED_FROM].is_valid())[groups.starts_G]
         low, high = self.ratio_range
         # A comparison with nan is false: a response without log-probabilities is outside.
-        outside_G = old_G & (groups.sum((mean_N >= low) & (mean_N <= high)) < groups.sizes_G)
+        outside_G = stored_G & (groups.sum((mean_N >= low) & (mean_N <= high)) < groups.sizes_G)
         reasons = {"ratio_out_of_range": outside_G[groups.codes_N]}
         if self.keep is not None:
-            rank_G = _ranks(table, groups, age_N, old_G & ~outside_G)
-            reasons["over_keep"] = (rank_G >= self.keep)[groups.codes_N]
+            order_G = preferred(table, groups)
+            order_G = order_G[(stored_G & ~outside_G)[order_G]]
+            over_G = np.zeros(len(stored_G), bool)
+            over_G[order_G[self.keep :]] = True
+            reasons["over_keep"] = over_G[groups.codes_N]
         columns = {
+            REPLAYED_FROM: flat(table[REPLAYED_FROM]),
+            POLICY_AGE: flat(table[POLICY_AGE]),
             "importance_ratio": _known(ratios.of_responses()),
             "mean_token_ratio": _known(mean_N),
         }
@@ -105,22 +118,19 @@ class ReplaySelector(Operator):
         if row is None or row.get(REPLAYED_FROM) is None:
             return {}
         age, ratio = row.get(POLICY_AGE), row.get("mean_token_ratio")
-        found = f"sampled by step {row[REPLAYED_FROM]}, {age} steps before"
-        return {"replayed": found if ratio is None else f"{found}; mean token ratio {ratio:.3f}"}
+        found = f"by step {row[REPLAYED_FROM]}, {age} step{'' if age == 1 else 's'} before"
+        return {"sampled": found if ratio is None else f"{found}; mean token ratio {ratio:.3f}"}
 
 
-def _ranks(table: pa.Table, groups: Groups, age_N: Array, among_G: Array) -> Array:
-    """Return the place of each group among those that may be replayed, int64[G]; of others, -1."""
-    spread_G = np.zeros(len(among_G))
+def preferred(table: pa.Table, groups: Groups) -> Array:
+    """Return the groups in the order in which they are replayed, int64[G]."""
+    age_N, spread_G = numbers(table, POLICY_AGE), np.zeros(len(groups.starts_G))
     if "reward" in table.column_names:
         reward_N = numbers(table, "reward")
         spread_G = np.nan_to_num(groups.std(reward_N, np.isfinite(reward_N)))
     tie_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
-    order_G = np.lexsort([tie_G, -np.round(spread_G, 9), age_N[groups.starts_G], ~among_G])
-    rank_G = np.full(len(among_G), -1, np.int64)
-    chosen = order_G[: int(among_G.sum())]
-    rank_G[chosen] = np.arange(len(chosen))
-    return rank_G
+    order_G: Array = np.lexsort([tie_G, -np.round(spread_G, 9), age_N[groups.starts_G]])
+    return order_G
 
 
 def _known(values_N: Array) -> pa.Array:

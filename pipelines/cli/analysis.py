@@ -376,6 +376,7 @@ def preview(
 
     The responses are those of a finished run, of training those of the last step; nothing is
     sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
+    Where the recipe chooses the prompts of each training step, those of the next one are shown.
     """
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
@@ -403,6 +404,13 @@ def preview(
                 f"no row is left of {found.responses:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
+    if stored.kind == "training run":
+        from ...trainer.report.next_step import next_step, show_next_step
+        from ...trainer.run import TrainingRun
+
+        following = next_step(TrainingRun.of(stored.folder, wanted))
+        if following is not None:
+            show_next_step(following, console)
 
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:

@@ -17,6 +17,7 @@ from ...operators import Change, DataError
 from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
+from ...operators.selector.replay_selector import ReplaySelector
 from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
 from ...pipelines.engine.frame import Frame
 from ...pipelines.engine.report import DECISIONS
@@ -26,7 +27,7 @@ from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
 from ..run import TrainingRun, is_prepared
 from ..split import REPLAYED, grading_and_credit, split_recipe
-from ..verl.choice import PromptChoice
+from ..verl.choice import PromptChoice, progress_of
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
 from .metrics import read as read_metrics
 
@@ -87,7 +88,7 @@ def _points(run: Path) -> list[dict[str, float]]:
 
 
 def _sets(folder: Path) -> tuple[StoredSet, ...]:
-    """Return the answers of a step, then its judgements, as far as there are any."""
+    """Return the answers of a step, its judgements and the replayed groups, if there are any."""
     folder = folder.resolve()
     if not folder.name.isdecimal():
         return ()
@@ -144,7 +145,7 @@ def _choice(step_folder: Path) -> StoredSet | None:
     run = TrainingRun.of(run_folder, read_stored(run_folder / "recipe.yaml", run_folder))
     choice = PromptChoice(run)
     prompts = Frame.of(choice.prompts)
-    steps = choice.steps(number)
+    steps = choice.steps(number, progress_of(pq.read_schema(step_folder / "choice.parquet")))
     return StoredSet(
         name=f"the prompts before step {number}",
         training_step=number,
@@ -223,7 +224,7 @@ def _names(
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
-    """Return the steps after sampling answers, or judgements.
+    """Return the steps that run on answers, judgements or replayed groups.
 
     Raises:
         RecipeError: it does not train, or not on these.
@@ -232,8 +233,6 @@ def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
     if kind == "answers":
         return split.after
     if kind == "replayed":
-        if split.replay is None:
-            raise DataError(f"{recipe.path} replays no groups", "compare it with the answers")
         return grading_and_credit(split.after)[1]
     if split.judging is None:
         raise DataError(f"{recipe.path} has no judgements", "compare it with the answers of a step")
@@ -247,9 +246,15 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
         progress = sums[0].progress
     else:  # Only the sum keeps it in the recipe of the step.
         run = folder.parents[1]
-        own = read_stored(run / "recipe.yaml", run)
-        progress = TrainingRun.of(run, own).progress(int(folder.name))
-    return at_progress(_steps_of(other, kind), progress)
+        whole = read_stored(run / "recipe.yaml", run)
+        progress = TrainingRun.of(run, whole).progress(int(folder.name))
+    found = at_progress(_steps_of(other, kind), progress)
+    if kind != "replayed" or not isinstance(found[0].operator, ReplaySelector):
+        return found
+    own = steps[0].operator
+    assert isinstance(own, ReplaySelector)
+    keeps = found[0].operator.model_copy(update={"keep": own.keep})  # As many as were missing.
+    return (found[0]._replace(operator=keeps), *found[1:])
 
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:

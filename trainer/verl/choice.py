@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import flat, numbers
 from ...operators.errors import DataError
-from ...operators.groups import Array
+from ...operators.groups import Array, stable_order
 from ...operators.mapper.history_mapper import VISITS, HistoryMapper
 from ...operators.training_step import (
     PROMPT_ROW,
@@ -32,6 +32,14 @@ from ...pipelines.recipe.steps import Step
 from ..run import TrainingRun
 from .curation import Curated, curate, format_drop_counts
 from .history import read_history
+
+_PROGRESS = b"rejuice.progress"
+
+
+def progress_of(schema: pa.Schema) -> float | None:
+    """Return the progress of training at which a stored choice was made; None: it is not known."""
+    found = (schema.metadata or {}).get(_PROGRESS)
+    return None if found is None else float(found)
 
 
 class PromptOrder(NamedTuple):
@@ -65,13 +73,20 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
         raise DataError("a step has made several rows of one prompt", right)
     rank_E = numbers(kept, RANK) if RANK in kept.column_names else np.zeros(len(rows))
     rank_E = np.where(np.isnan(rank_E), np.inf, rank_E)  # Those without one come last.
-    order_E = np.argsort(rank_E)
+    order_E = _sorted(rank_E)
     sorted_E = rank_E[order_E]
     if (sorted_E[1:] == sorted_E[:-1]).any():
         # Of all prompts, so that what is random for one does not depend on which others are left.
         tie_P = np.random.default_rng([context.seed, context.number]).random(prompts.num_rows)
         order_E = np.lexsort([tie_P[rows], last_visits(context.visits, rows), rank_E])
     return PromptOrder(rows[order_E], curated)
+
+
+def _sorted(rank_E: Array) -> Array:
+    """Return the stable order of ranks: quickly where they are places, as operators write them."""
+    if rank_E.min() >= 0 and rank_E.max() < 2**32 and (rank_E == np.floor(rank_E)).all():
+        return stable_order(rank_E.astype(np.uint32))
+    return np.argsort(rank_E, kind="stable")
 
 
 class PromptChoice:
@@ -96,7 +111,7 @@ class PromptChoice:
         own = prompts.select(sorted({"prompt_id"} | (needed & {*prompts.column_names})))
         self.prompts = own.append_column(PROMPT_ROW, pa.array(np.arange(len(self._names))))
         self._visits, self._known = self._of_prompts(read_earlier(run)), 0
-        self._step, self._taken = 0, 0
+        self._step, self._taken, self._progress = 0, 0, 0.0
         self._order: PromptOrder | None = None
 
     def take(self, step: int, n: int) -> list[int]:
@@ -110,6 +125,7 @@ class PromptChoice:
         """
         if step != self._step:
             context = self._context(step)
+            self._progress = context.progress
             found = order(self.prompts, self._steps(context), context)
             if not len(found.rows):
                 counts = format_drop_counts(found.curated)
@@ -131,13 +147,18 @@ class PromptChoice:
         """How many more it can take."""
         return 0 if self._order is None else len(self._order.rows) - self._taken
 
-    def steps(self, number: int) -> tuple[Step, ...]:
+    def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:
         """Return the steps of the recipe that choose, for a training step.
+
+        Args:
+            number: of the training step.
+            progress: of training at it; None: by the recipe, whose `steps` may be others now.
 
         Raises:
             DataError: the history of an earlier step is missing.
         """
-        return self._steps(self._context(number))
+        context = self._context(number)
+        return self._steps(context if progress is None else context._replace(progress=progress))
 
     def _steps(self, context: StepContext) -> tuple[Step, ...]:
         return tuple(
@@ -176,7 +197,8 @@ class PromptChoice:
         written = {n for step in self._run.split.choosing for n in step.operator.writes()}
         at = pc.index_in(pa.array(rows), value_set=flat(kept[PROMPT_ROW]))
         columns = {name: flat(kept[name]).take(at) for name in kept.column_names if name in written}
-        return pa.table({"prompt_id": self._names.take(pa.array(rows)), **columns})
+        table = pa.table({"prompt_id": self._names.take(pa.array(rows)), **columns})
+        return table.replace_schema_metadata({_PROGRESS: repr(self._progress)})
 
     def figures(self) -> dict[str, float]:
         """Return the figures of the choice: how many prompts were left, and what was dropped."""

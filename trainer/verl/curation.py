@@ -204,7 +204,11 @@ def _ordered(table: pa.Table, order: pa.Array) -> pa.Table:
     return table if (rows_N == np.arange(len(rows_N))).all() else table.take(rows_N)
 
 
-def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = "training") -> Curated:
+TRAINING = "training"
+"""The step of what training itself drops, in the decisions."""
+
+
+def drop_rows(curated: Curated, drop_N: Array, reason: str, step: str = TRAINING) -> Curated:
     """Return the outcome without some rows, which the trainer itself drops for a reason.
 
     `step` is the name of the step that would drop them, if it is not for the trainer to say.

@@ -258,7 +258,7 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
     rollouts = part.rollouts
     if not rollouts.num_rows:
         return []
-    values, reward_N = part.values, np.full(rollouts.num_rows, np.nan)
+    values, reward_N = _with_graded(part), np.full(rollouts.num_rows, np.nan)
     if "reward" in values.column_names:
         reward_N = numbers(values, "reward")
     chosen = pa.array(_chosen(rollouts, reward_N, step))
@@ -269,6 +269,16 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
         _row(step, each, wrote, advantage_of.get(each["response_id"]), fate_of)
         for each, wrote in zip(sampled, written, strict=True)
     ]
+
+
+def _with_graded(part: StepPart) -> pa.Table:
+    """Return what the steps wrote, and of replayed rows what earlier steps had written."""
+    values, rollouts = part.values, part.rollouts
+    for name in rollouts.column_names:
+        is_grade = name in ("verdict", "reward") or name.startswith(_REWARD)
+        if is_grade and name not in values.column_names:
+            values = values.append_column(name, rollouts[name])
+    return values
 
 
 _READ = ("response_id", "prompt", "response", "reference", "label")

@@ -218,6 +218,11 @@ def drop_untrainable(curated: Curated, credit: Sequence[Step]) -> Curated:
     return drop_rows(curated, (groups.sizes_G == 1)[groups.codes_N], GROUP_OF_ONE, compares[0])
 
 
+_EXCESS = "surplus_group"
+AFTER_CREDIT = frozenset({"no_advantage", "infinite_advantage", "masked", _EXCESS})
+"""Reasons of training itself to drop rows that have credit."""
+
+
 def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
     """Run the steps that give credit on what can train, and drop the rows that do not train.
 
@@ -269,9 +274,6 @@ def drop_excess_groups(
         lost_N = np.asarray(pc.is_in(kept.table["response_id"], ids)) & ~_is_of(kept, left)
         kept = drop_rows(kept, lost_N, reason, name)
     return give_credit(kept, credit)
-
-
-_EXCESS = "surplus_group"
 
 
 def _is_of(curated: Curated, prompt_ids: pa.Array) -> Array:

@@ -1,11 +1,11 @@
 """Groups of earlier steps that train again, where a step has fewer groups than prompts.
 
-    files of the last steps ──> groups that trained ──> log-probabilities by the policy of today
+    files of the last steps ──> groups that trained ──> log-probabilities by the current policy
         ──> `replay_selector` and the steps after it ──> rows of TransferQueue
 
-In TransferQueue, their tokens have the log-probabilities of today in place of those of the policy
-that sampled them: the update starts from them. What corrects the difference is a weight of tokens,
-which `importance_weight_mapper` writes.
+In TransferQueue, their tokens have the log-probabilities of the current policy in place of those of
+the one that sampled them: the update starts from them. What corrects the difference is a weight of
+tokens, which `importance_weight_mapper` writes.
 """
 
 from __future__ import annotations
@@ -22,29 +22,34 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ...operators.columns import CREDIT, ROW_CONTRACT, flat
+from ...operators.columns import ROW_CONTRACT, BoolArray, flat
 from ...operators.errors import DataError
-from ...operators.groups import Array, Groups
+from ...operators.groups import Groups
 from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM, SAMPLED_LOGPROBS
 from ...operators.logs import redact
-from ...operators.selector.replay_selector import ReplaySelector
+from ...operators.selector.replay_selector import ReplaySelector, preferred
 from ..run import TrainingRun, plan_step
-from ..split import REPLAYED
+from ..split import REPLAYED, SplitRecipe, grading_and_credit
 from .advantage import TrajectoryKey
 from .credit import has_signal
-from .groups import QueuedGroups, StepPart
+from .curation import TRAINING, recorded_steps
+from .groups import AFTER_CREDIT, QueuedGroups, StepPart, number_of_groups
 from .replay import group_of
 from .trajectories import Slot, put
 
-_TIMES = 2
-"""So many times the groups that are missing are read, if there are so many: some are outside the
-selector's range of ratios."""
+_READ_PER_MISSING = 2
+"""Groups that get log-probabilities for each one that is missing: some may be outside the range."""
+_OF_GROUPS = (
+    "prompt_id", "prompt_token_ids", "response", "response_token_ids", "finish_reason", "policy",
+    "policy_version",
+)  # fmt: skip
+"""Columns of which a group of TransferQueue is made."""
 
 
 def replayable(
     run: TrainingRun, step: int, selector: ReplaySelector, missing: int, sampled: Collection[str]
 ) -> pa.Table:
-    """Return groups that trained in earlier steps, the newest steps first, as before their credit.
+    """Return groups that trained in earlier steps, as they came to the selector.
 
     Args:
         run: whose files are read.
@@ -54,51 +59,75 @@ def replayable(
         sampled: the prompts that it has sampled itself.
 
     Returns:
-        Rows as sampled and graded, with `replayed_from` and `policy_age`. Of a prompt there is one
-        group, the newest.
+        Rows as sampled and graded, with `replayed_from` and `policy_age`: of the groups that the
+        selector prefers, a few more than are missing. Of a prompt there is one group, the newest.
 
     Raises:
-        DataError: the files of one of these steps are missing or damaged.
+        DataError: a file of these steps is missing or damaged.
     """
     steps = range(max(1, step - selector.max_age), step)
-    replays = _replays(run, steps)
-    seen, tables, groups = set(sampled), list[pa.Table](), 0
+    replays, most = _replays(run, steps), _READ_PER_MISSING * missing
+    seen, tables, found = set(sampled), list[pa.Table](), 0
     for earlier in reversed(steps):
-        if groups >= _TIMES * missing:
+        if found >= most:
             break
-        if not plan_step(run.config, earlier).answers:
+        folder = run.step_folder(earlier)
+        # Of a step without a recipe nothing was kept.
+        if not plan_step(run.config, earlier).answers or not (folder / "recipe.yaml").is_file():
             continue
-        table = _trained(run.step_folder(earlier))
-        if not table.num_rows:
-            continue
-        names = table["prompt_id"].unique().to_pylist()
+        table = _trained(folder, run.split)
+        names = table["prompt_id"].unique().to_pylist() if table.num_rows else []
         left = [n for n in names if n not in seen and replays[n, earlier] < selector.max_replays]
-        seen.update(left)
+        seen.update(names)
+        if not left:
+            continue
         table = table.filter(pc.is_in(table["prompt_id"], value_set=pa.array(left, pa.string())))
         for name, value in ((REPLAYED_FROM, earlier), (POLICY_AGE, step - earlier)):
             table = table.append_column(name, pa.repeat(value, table.num_rows).cast(pa.int64()))
         tables.append(table)
-        groups += len(left)
-    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+        found += len(left)
+    if not tables:
+        return pa.table({})
+    table = pa.concat_tables(tables, promote_options="permissive")
+    groups = Groups.of(table)
+    chosen_G = np.zeros(found, bool)
+    chosen_G[preferred(table, groups)[:most]] = True
+    return table.filter(pa.array(chosen_G[groups.codes_N]))
 
 
-def _trained(folder: Path) -> pa.Table:
-    """Return the rows of a step that were left and whose group has a signal, without credit."""
+def _trained(folder: Path, split: SplitRecipe) -> pa.Table:
+    """Return the groups of a step that trained, with what the steps before the selector wrote.
+
+    Rows that the steps of credit dropped, such as masked ones, are among them: they count in the
+    statistics of their group.
+    """
     rollouts, values, decisions = (_read(folder, n) for n in ("rollouts", "values", "decisions"))
     if not rollouts.num_rows:
         return rollouts
-    for name in values.column_names:
-        if "/" in name or name in ("response_id", "prompt_id"):
-            continue  # An earlier step's value of a column that a later one has written.
-        if name in rollouts.column_names:
-            rollouts = rollouts.drop_columns([name])
-        rollouts = rollouts.append_column(name, values[name])
-    lost = pc.is_in(rollouts["response_id"], value_set=flat(decisions["row_id"]))
-    rollouts = rollouts.filter(pc.invert(lost))
+    left_N = np.asarray(~_is_in(rollouts["response_id"], decisions["row_id"]))
+    signal_N = left_N & has_signal(values)
+    credit = [step.name for step in grading_and_credit(split.after)[1]]
+    of_credit = _is_in(decisions["step"], pa.array(credit))
+    of_credit |= _is_in(decisions["reason"], pa.array(sorted(AFTER_CREDIT))) & _is_in(
+        decisions["step"], pa.array([TRAINING])
+    )
+    before_N = ~_is_in(rollouts["response_id"], decisions["row_id"].filter(pa.array(~of_credit)))
+    for each in recorded_steps(values.schema):
+        if each is None:  # It made rows, of which no values are kept.
+            return rollouts.slice(0, 0)
+        if each.name in credit:
+            break
+        lost = {*each.columns, *each.without} & {*rollouts.column_names}
+        rollouts = rollouts.drop_columns(sorted(lost))
+        for name, kept in each.columns.items():
+            rollouts = rollouts.append_column(name, values[kept])
     groups = Groups.of(rollouts)
-    signal_N = (groups.sum(has_signal(rollouts)) > 0)[groups.codes_N]
-    credit = [name for name in rollouts.column_names if name in CREDIT]
-    return rollouts.filter(pa.array(signal_N)).drop_columns(credit)
+    trained_G = groups.sum(signal_N) > 0
+    return rollouts.filter(pa.array(before_N & trained_G[groups.codes_N]))
+
+
+def _is_in(values: pa.ChunkedArray, names: pa.Array | pa.ChunkedArray) -> BoolArray:
+    return np.asarray(pc.is_in(values, value_set=flat(names)), bool)
 
 
 def _replays(run: TrainingRun, steps: range) -> Counter[tuple[str, int]]:
@@ -106,11 +135,11 @@ def _replays(run: TrainingRun, steps: range) -> Counter[tuple[str, int]]:
     found = Counter[tuple[str, int]]()
     for step in steps:
         folder = run.step_folder(step) / REPLAYED
-        if not folder.is_dir():
+        if not (folder / "recipe.yaml").is_file():
             continue
         rows = _read(folder, "rollouts").select(["response_id", "prompt_id", REPLAYED_FROM])
-        lost = pc.is_in(rows["response_id"], value_set=flat(_read(folder, "decisions")["row_id"]))
-        rows = rows.filter(pc.invert(lost))
+        lost_N = _is_in(rows["response_id"], _read(folder, "decisions")["row_id"])
+        rows = rows.filter(pa.array(~lost_N))
         pairs = zip(rows["prompt_id"].to_pylist(), rows[REPLAYED_FROM].to_pylist(), strict=True)
         found.update(set(pairs))
     return found
@@ -126,7 +155,7 @@ def _read(folder: Path, name: str) -> pa.Table:
 
 
 def with_logprobs(table: pa.Table, logprobs: Sequence[NDArray[np.float32]]) -> pa.Table:
-    """Return rows with the log-probabilities of their tokens by the policy of today."""
+    """Return rows with the log-probabilities of their tokens by the current policy."""
     column = pa.array(logprobs, ROW_CONTRACT[SAMPLED_LOGPROBS])
     return table.append_column(POLICY_LOGPROBS, column)
 
@@ -149,8 +178,10 @@ def put_rows(table: pa.Table, step: int, logprobs: str) -> QueuedRows:
     groups, keys = QueuedGroups(), list[TrajectoryKey]()
     if not table.num_rows:
         return QueuedRows(groups, keys)
+    read = [name for name in _OF_GROUPS if name in table.column_names]
     rows: list[dict[str, Any]] = [
-        {**row, SAMPLED_LOGPROBS: row[logprobs]} for row in table.to_pylist()
+        {**row, SAMPLED_LOGPROBS: row[logprobs]}
+        for row in table.select([*read, logprobs]).to_pylist()
     ]
     starts_G = Groups.of(table).starts_G.tolist()
     pairs = []
@@ -179,10 +210,5 @@ def replayed_figures(part: StepPart, trained: int) -> Mapping[str, float]:
     if not table.num_rows:
         return found
     for name in (POLICY_AGE, "importance_ratio", "mean_token_ratio"):
-        found[name] = _mean(np.asarray(table[name], float))
-    groups = float(len(Groups.of(table).starts_G))
-    return found | {"groups": groups, "share": table.num_rows / trained}
-
-
-def _mean(values_N: Array) -> float:
-    return float(values_N.mean())
+        found[name] = float(np.mean(np.asarray(table[name], float)))
+    return found | {"groups": float(number_of_groups(table)), "share": table.num_rows / trained}

@@ -162,12 +162,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step.sample_answers(groups_wanted)
         if step.plan.judgements:
             step.sample_judgements()
-        if step.plan.answers and self.run.split.replay is not None:
+        if step.plan.answers and self.run.split.replay_selector is not None:
             step.replay_groups(groups_wanted)
         batch = step.release_to_verl()
         figures = step.all_figures()
         names = (figure_name(part, "groups_without_signal") for part in step.parts)
-        end = self._early_end(number, any(figures.get(name, 1.0) < 1 for name in names))
+        has_signal = any(figures.get(name, 1.0) < 1 for name in names)
+        has_signal |= REPLAYED in step.parts and step.parts[REPLAYED].trained.num_rows > 0
+        end = self._early_end(number, has_signal)
         step.write_files(last=end is not None)
         if end is not None:
             self._end(end)
@@ -362,7 +364,8 @@ class TrainingStep:
 
     Attributes:
         plan: what is sampled, and what of it trains.
-        parts: the answers, by the name "", and the judgements, by "verify", once they are sampled.
+        parts: the answers, by the name "", the judgements, by "verify", once they are sampled, and
+            groups of earlier steps, by "replayed".
     """
 
     def __init__(self, buffer: RecipeBuffer, number: int) -> None:
@@ -475,13 +478,12 @@ class TrainingStep:
 
     def replay_groups(self, wanted: int) -> None:
         """Fill up the answers with groups of earlier steps, as the recipe's selector says."""
-        run, selector = self._run, self._run.split.replay
+        run, selector = self._run, self._run.split.replay_selector
         assert selector is not None
         missing = wanted - number_of_groups(self.parts[""].curated.table)
-        missing = min(missing, int(selector.max_share * wanted), selector.keep or missing)
+        missing = min(missing, selector.most(wanted), selector.keep or missing)
         if missing <= 0:
             return
-        self._buffer.files.wait()
         sampled = self.parts[""].rollouts["prompt_id"].unique().to_pylist()
         table = replayable(run, self.number, selector, missing, sampled)
         if not table.num_rows:
@@ -489,7 +491,9 @@ class TrainingStep:
         stored = put_rows(table, self.number, SAMPLED_LOGPROBS)
         batch = _batch("train", stored.keys, stored.groups.tags)
         self._buffer.trainer.end_sampling()
+        start = time.perf_counter()
         table = with_logprobs(table, self._buffer.trainer.log_probs(batch))
+        seconds = time.perf_counter() - start
         clear_others(stored.groups, (), "train")
         keeps = selector.model_copy(update={"keep": missing})
         credit = (self._credit[0]._replace(operator=keeps), *self._credit[1:])
@@ -499,7 +503,7 @@ class TrainingStep:
         values = values_table(table, credit, curated.written)
         part = StepPart(queued.groups, table, curated, values, credit, True)
         trained = sum(each.trained.num_rows for each in (*self.parts.values(), part))
-        self._add(REPLAYED, part, replayed_figures(part, trained))
+        self._add(REPLAYED, part, {**replayed_figures(part, trained), "seconds": seconds})
 
     def _verification_prompts(self) -> VerificationPrompts:
         """Return prompts to judge the queued answers."""
@@ -568,7 +572,7 @@ class TrainingStep:
         write_history(self._run.step_folder(self.number), history)
         if choice is not None:
             choice.add(self.number, history)
-        replays = self._run.split.replay is not None
+        replays = self._run.split.replay_selector is not None
         if last or replays or self.number >= self._run.config.steps:
             # No later step would report that they could not be written; and after a resume from
             # a checkpoint of this step, they are replayed.

@@ -20,6 +20,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from ...operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn, columns_of
 from ...operators.columns import CREDIT, ROW_CONTRACT, content_ids
 from ...operators.groups import Array
+from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM
 from ...operators.sampling.protocol import Group, prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ..run import Policy, Sampling
@@ -354,6 +355,7 @@ def _with_columns(
     # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples,
     # and so does credit that came with them.
     others = {*columns, *(CREDIT if "response" in rows.column_names else ())}
+    others |= {POLICY_LOGPROBS, REPLAYED_FROM, POLICY_AGE}
     rows = rows.drop_columns([name for name in rows.column_names if name in others])
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))

@@ -40,6 +40,22 @@ def test_every_command_on_a_step(run, looked_at, tmp_path):
     assert "\nrollouts of step 2 judgements, row 1\n" in looked_at("explain", step, judged)[1]
 
 
+def test_the_next_step_is_previewed(run, looked_at):
+    """The run has ended: with more steps it would go on."""
+    assert "samples" not in looked_at("preview", run.folder)[1]
+    out = looked_at("preview", run.folder, "--train.steps", STEPS + 1)[1]
+    assert f"step {STEPS + 1} samples 16 of " in out
+
+
+def test_replayed_groups_are_explained(run, looked_at):
+    """By the last step that has them; what sampled them is named."""
+    row = run.table(STEPS, "curated", "replayed")["response_id"][0].as_py()
+    out = looked_at("explain", run.folder, row)[1]
+    assert "replay_selector" in out
+    assert "also in step" in out
+    assert f"{STEPS} replayed" in looked_at("explain", run.step(STEPS), row)[1]
+
+
 @pytest.mark.parametrize(("step", "kind"), [(1, "answers"), (2, "judgements"), (3, "answers")])
 def test_previewed_advantages_are_those_that_training_logged(run, step, kind):
     """To the bit as trained on, and what verl logged of them in float32."""

@@ -10,14 +10,22 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from rich.console import Console
 
 from rejuice.operators import DataError, RecipeError, build, get
 from rejuice.operators.training_step import StepContext
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.steps import Step
+from rejuice.trainer.report.next_step import next_step, show_next_step
 from rejuice.trainer.run import TrainingRun
 from rejuice.trainer.split import answers_only, split_recipe
-from rejuice.trainer.verl.choice import PromptChoice, order, read_earlier, write_earlier
+from rejuice.trainer.verl.choice import (
+    PromptChoice,
+    order,
+    progress_of,
+    read_earlier,
+    write_earlier,
+)
 from rejuice.trainer.verl.history import HISTORY, history_of, read_history, write_history
 
 PROMPTS = pa.table({"prompt_id": [f"p{n}" for n in range(12)], "level": [1, 2, 3] * 4})
@@ -159,6 +167,27 @@ def test_a_run_that_is_resumed_chooses_the_same(run):
         assert trained(again, straight, at + 1, 9) == whole[at:]
 
 
+def test_the_next_step_is_previewed(run, capsys):
+    here = run(*CHOOSING, {"retire_filter": {"max": None, "min": 0.0, "visits": 1}})
+    trained(PromptChoice(here), here, 1, 4)
+    found = next_step(here)
+    assert found.number == 5
+    choice = PromptChoice(here)
+    rows = choice.take(5, 4)
+    assert found.taken["prompt_id"].to_pylist() == [f"p{row}" for row in rows]
+    assert found.eligible + sum(found.dropped.values()) == found.prompts == 12
+    show_next_step(found, Console(width=200))
+    first, heading, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(
+        f"step 5 samples {len(rows)} of {found.eligible} eligible prompts, of 12; dropped: "
+    )
+    assert heading.split()[:3] == ["prompt_id", "visits", "age"]
+    assert [line.split()[0] for line in lines] == [f"p{row}" for row in rows]
+    trained(PromptChoice(here), here, 5, 9)
+    assert next_step(here) is None  # There is none after the last.
+    assert next_step(run()) is None  # Nor where nothing chooses.
+
+
 def test_refills_take_the_next_as_long_as_there_are_some(run):
     choice = PromptChoice(run(*CHOOSING))
     first, more = choice.take(1, 8), choice.take(1, 6)
@@ -287,6 +316,16 @@ def test_steps_before_the_history_run_once_and_those_after_it_at_each_step(tmp_p
             [],
             "prompt_template_mapper_2 writes prompt.* after curriculum_filter, from where on",
         ),
+        (
+            [{"source_quota_selector": {"quotas": {"a": 1}}}, *CHOOSING[:2]],
+            [],
+            "retire_filter would change the choice that source_quota_selector has divided",
+        ),
+        (
+            [CHOOSING[0], {"source_quota_selector": {"quotas": {"a": 1}}}, CHOOSING[2]],
+            [],
+            "put it before source_quota_selector",
+        ),
         ([], CHOOSING[:1], "history_mapper is for prompts, and stands after the sampling"),
         (
             CHOOSING,
@@ -298,6 +337,27 @@ def test_steps_before_the_history_run_once_and_those_after_it_at_each_step(tmp_p
 def test_what_does_more_than_choose_is_refused(tmp_path, choosing, after, found):
     with pytest.raises(RecipeError, match=found):
         split_recipe(recipe_of(tmp_path, choosing, after=after))
+
+
+def test_a_validation_has_all_prompts(run, tmp_path):
+    overrides = {"difficulty_selector": {"explore": 0.5}}
+    validation = {"hard": {"path": str(tmp_path / "data.parquet"), "overrides": overrides}}
+    with pytest.raises(RecipeError, match="difficulty_selector chooses the prompts of training"):
+        run(*CHOOSING, validation=validation)
+
+
+def test_the_progress_of_a_choice_is_kept(run):
+    stages = {"curriculum_filter": {"column": "level", "stages": {0: 1, 0.5: 2, 0.9: 3}}}
+    choice = PromptChoice(run(stages, steps=9))
+    choice.add(4, visits(4, {}))
+    choice.take(5, 4)
+    assert progress_of(choice.table.schema) == 0.5
+    assert progress_of(PROMPTS.schema) is None
+    # Training goes on for longer, and the step was taken by what it was then.
+    longer = PromptChoice(run(stages, steps=90))
+    longer.add(4, visits(4, {}))
+    [then], [now] = longer.steps(5, 0.5), longer.steps(5)
+    assert (then.operator.step.progress, now.operator.step.progress) == (0.5, 4 / 89)
 
 
 def test_where_nothing_is_sampled_nothing_is_chosen(tmp_path, run):

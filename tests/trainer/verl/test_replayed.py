@@ -7,6 +7,7 @@ from training_stage import Stage, Trainer, advantages, buffer_of
 
 from rejuice.operators.errors import DataError, RecipeError
 from rejuice.trainer.report.stored import open_training
+from rejuice.trainer.run import early_end
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -29,8 +30,9 @@ def steps(**replay):
 def two_steps(stage):
     """A run with a step of two groups that train; and one of which one trains."""
 
-    def make(log_ratio=0.1, answers=None, **replay):
-        made = stage(steps(**replay), prompts_per_step=2, refill=0)
+    def make(log_ratio=0.1, answers=None, stop_without_signal=10, **replay):
+        train = {"prompts_per_step": 2, "refill": 0, "stop_without_signal": stop_without_signal}
+        made = stage(steps(**replay), **train)
         made.trainer.log_ratio = log_ratio
         made.answer({0: MIXED, 1: ["1", "1", "1", "0"]})
         first, _ = made.sample(1, 2)
@@ -165,6 +167,41 @@ def test_a_resumed_run_replays_the_same(two_steps):
         assert replayed(stage, name).equals(table), name
 
 
+def test_rows_have_what_the_steps_before_the_selector_wrote(stage):
+    """Masked rows count in the statistics of their group, and weights of other steps stay."""
+    short = {"where": {"response": ["1", "0 and more"]}}
+    weights = [
+        {"loss_weight_mapper": {**short, "weight": 0.0}},
+        {"replay_selector": None},
+        {"grpo_advantage_mapper": None},
+    ]
+    made = stage([*steps()[:3], *weights], prompts_per_step=2, refill=0)
+    made.answer({0: ["1", "1 and more", "0", "0 and more"], 1: SOLVED})
+    first, _ = made.sample(1, 2)
+    assert len(first.keys) == 2
+    given = advantages(made, first)
+    made.queue.kv_clear(first.keys, "train")
+    made.answer({2: MIXED, 3: SOLVED}, step=2)
+    batch, _ = made.sample(2, 2)
+    rows = replayed(made, "rollouts")
+    assert rows["reward"].to_pylist() == [1.0, 1.0, 0.0, 0.0]
+    assert rows["loss_weight"].to_pylist() == [0.0, None, None, 0.0]
+    left = replayed(made, "curated")
+    assert left["response"].to_pylist() == ["1 and more", "0"]
+    again = advantages(made, batch)
+    own = {uid for uids in made.uids.values() for uid in uids}
+    old = [key for key in batch.keys if key.rsplit("_", 2)[0] not in own]
+    expected = [given[key].advantages[0] for key in first.keys]
+    assert [again[key].advantages[0] for key in old] == pytest.approx(expected, rel=1e-6)
+
+
+def test_steps_that_only_replay_have_a_signal(two_steps):
+    stage = two_steps(answers={2: SOLVED, 3: SOLVED}, stop_without_signal=1)
+    batch, _ = stage.sample(2, 2)
+    assert len(batch.keys) == 4
+    assert early_end(stage.run.folder) is None
+
+
 def test_a_step_whose_files_are_gone_cannot_be_replayed(two_steps):
     stage = two_steps()
     stage.buffer.files.wait()
@@ -193,10 +230,34 @@ def test_the_stored_step_has_them_as_a_set_of_their_own(two_steps):
     assert np.all(ratio > 1)
 
 
+def test_a_column_of_the_dataset_makes_no_row_a_replayed_one(queue, tmp_path):
+    rows = [{"question": "1 + 1?", "answer": "2", "replayed_from": 3, "policy_age": 1}]
+    with pytest.raises(RecipeError, match="replayed_from"):
+        Stage(tmp_path / "run", queue, steps(), trainer=Trainer(), rows=rows)
+    (tmp_path / "other").mkdir()
+    plain = [*steps()[:3], steps()[4]]
+    made = Stage(tmp_path / "other" / "run", queue, plain, rows=rows, prompts_per_step=1)
+    made.answer({0: MIXED})
+    made.sample(1, 1)
+    assert "replayed_from" not in made.saved("curated").column_names
+
+
+def sampled(**fields):
+    given = {"n": 4, "max_tokens": 16, "on_policy": False, **fields}
+    return {"policy_rollout_mapper": given}
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
         ({"train": {"keep_rollouts": False}}, "keep_rollouts is false"),
+        (
+            {"rollout": sampled(temperature=0.7)},
+            "temperature is 0.7, and stored log-probabilities are those of the policy itself",
+        ),
+        ({"rollout": sampled(top_p=0.9)}, "top_p is 0.9, and replay_selector compares"),
+        ({"train": {"prompts_per_step": 1}}, "max_share 0.5 of 1 prompts_per_step is less than"),
+        ({"after": steps(where={"level": 1})}, "replay_selector has a `where`"),
         ({"after": [*steps()[:3], steps()[4], steps()[3]]}, "put it before grpo_advantage_mapper"),
         ({"after": [steps()[0], steps()[3], SUM]}, "put it before replay_selector"),
     ],
@@ -205,5 +266,5 @@ def test_recipes_that_cannot_replay(queue, tmp_path, changed, expected):
     with pytest.raises(RecipeError, match=expected):
         Stage(
             tmp_path / "run", queue, changed.get("after", steps()), trainer=Trainer(),
-            **changed.get("train", {}),
+            rollout=changed.get("rollout"), **changed.get("train", {}),
         )  # fmt: skip

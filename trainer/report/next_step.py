@@ -1,0 +1,86 @@
+"""Which prompts the next step of a training run would sample, where the recipe chooses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ...operators.logs import visible
+from ...pipelines.console import widen_log
+from ..run import TrainingRun
+from ..verl.choice import PromptChoice
+
+_MOST = 10
+_ID = 12  # characters of an id
+_SHOWN = {
+    "history_visits": "visits",
+    "history_age": "age",
+    "history_mean_pass_rate": "mean pass rate",
+    "estimated_pass_rate": "estimated",
+    "drawn_pass_rate": "drawn",
+    "choice_rank": "rank",
+}
+"""By column of the steps that choose, its heading."""
+
+
+class NextStep(NamedTuple):
+    """The choice of a training step that was not taken yet."""
+
+    number: int  # of the step
+    taken: pa.Table  # the prompts that it samples, in order, with what the steps wrote to them
+    eligible: int  # prompts that no step has dropped
+    prompts: int  # all of the run
+    dropped: Mapping[str, int]  # by reason
+
+
+def next_step(run: TrainingRun) -> NextStep | None:
+    """Return the choice of the step after the last one that a run has taken.
+
+    Returns:
+        None: the recipe's steps do not choose, or there is no further step.
+
+    Raises:
+        RejuiceError: what a step raised, or a file of the run is missing or damaged.
+    """
+    folders = (run.folder / "steps").glob("*/history.parquet")
+    number = 1 + max((int(each.parent.name) for each in folders), default=0)
+    if not run.split.choosing or number > run.config.steps:
+        return None
+    choice = PromptChoice(run)
+    choice.take(number, run.config.prompts_per_step)
+    figures = choice.figures()
+    start = "choice/dropped/"
+    dropped = {k.removeprefix(start): int(v) for k, v in figures.items() if k.startswith(start)}
+    eligible, prompts = int(figures["choice/eligible"]), choice.prompts.num_rows
+    return NextStep(number, choice.table, eligible, prompts, dropped)
+
+
+def show_next_step(found: NextStep, console: Console) -> None:
+    """Print which prompts it samples, the first ones in a table."""
+    widen_log(console)
+    lost = ", ".join(f"{reason} {n:,}" for reason, n in sorted(found.dropped.items()))
+    dropped = f"; dropped: {lost}" if lost else ""
+    taken = found.taken.num_rows
+    line = f"step {found.number} samples {taken:,} of {found.eligible:,} eligible prompts"
+    console.print(Text(f"{line}, of {found.prompts:,}{dropped}"))
+    names = [name for name in _SHOWN if name in found.taken.column_names]
+    table = Table("prompt_id", box=None)
+    for name in names:
+        table.add_column(_SHOWN[name], justify="right")
+    for row in found.taken.slice(0, _MOST).to_pylist():
+        cells = (_cell(row[name]) for name in names)
+        table.add_row(Text(visible(row["prompt_id"], one_line=True)[:_ID]), *cells)
+    console.print(table)
+    if taken > _MOST:
+        console.print(Text(f"{taken - _MOST:,} more"))
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
