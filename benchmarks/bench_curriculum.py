@@ -1,12 +1,15 @@
-"""Steps and generated tokens until the embedded policy solves 80% of a held-out mix of three levels.
+"""Steps and generated tokens until the embedded policy solves 75% of held-out problems.
 
     python benchmarks/bench_curriculum.py [--seeds 5] [--steps 80] [--systems uniform retire ...]
     python benchmarks/bench_curriculum.py --table     # of the runs that are there
 
-Each system is recipes/grpo_arithmetic.yaml with groups without signal dropped, problems of levels 1
-to 3, and its own steps; `uniform`, `refill` and `replay` sample in a shuffled order. Every 5 steps, 600 held-out problems are answered once; where 0.80 lies between two validations is
-interpolated. Intervals are Student's, 95%, over seeds; ratios are those to `uniform` of the same
-seed. A seed that does not get there counts as its last step, and is reported.
+Each system is recipes/grpo_arithmetic.yaml with groups without signal dropped, and its own steps;
+`uniform`, `refill` and `replay` sample in a shuffled order. A third of the training problems is of
+level 3, which this policy does not learn in 80 steps (0.015 to 0.019), a third each of levels 1 and
+2, which it does. Every 5 steps, 600 held-out problems of levels 1 and 2 are answered once; where
+0.75 lies between two validations is interpolated. Intervals are Student's, 95%, over seeds; ratios
+are those to `uniform` of the same seed. A seed that does not get there counts as its last step, and
+is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from rejuice.trainer.report import metrics
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
 _RUNS = _ROOT / "outputs" / "bench_curriculum"
-_AIM = 0.80
+_AIM = 0.75
 _EVERY = 5  # steps between validations
 _HISTORY: dict[str, Any] = {"history_mapper": None}
 SYSTEMS: dict[str, list[dict[str, Any]]] = {
@@ -36,7 +39,7 @@ SYSTEMS: dict[str, list[dict[str, Any]]] = {
     "difficulty": [_HISTORY, {"difficulty_selector": {}}],
     "replay": [],
 }
-"""By name, the steps before the sampling."""
+"""By name, the steps before the sampling. `replay` has others, after it, and `refill` samples more."""
 
 
 class Reached(NamedTuple):
@@ -54,10 +57,10 @@ def recipe(name: str, folder: Path, steps: int, seed: int) -> Path:
     data = folder.parent
     document["dataset_path"] = str(data / "train.jsonl")
     document["export_path"] = str(folder / "curated.parquet")
-    levels = {"type": "arithmetic", "levels": [1, 2, 3]}
+    train, held_out = ({"type": "arithmetic", "levels": levels} for levels in ([1, 2, 3], [1, 2]))
     document["generated_datasets"] = {
-        str(data / "train.jsonl"): {**levels, "prompts": 2000},
-        str(data / "validation.jsonl"): {**levels, "prompts": 600, "split": "validation"},
+        str(data / "train.jsonl"): {**train, "prompts": 2000},
+        str(data / "validation.jsonl"): {**held_out, "prompts": 600, "split": "validation"},
     }
     process = document["process"]
     at = next(n for n, step in enumerate(process) if "policy_rollout_mapper" in step)

@@ -247,7 +247,9 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
         "save_steps": _VALIDATED_EVERY,
         "save_total_limit": 1,
     }
-    saved = [int(each.name.rpartition("-")[2]) for each in folder.glob("checkpoint-*")]
+    # Whose last file is there.
+    whole = (each.parent for each in folder.glob("checkpoint-*/trainer_state.json"))
+    saved = {int(each.name.rpartition("-")[2]): str(each) for each in whole}
     log.keep(max(saved, default=-1))
     GRPOTrainer(
         model=policy,
@@ -256,7 +258,7 @@ def train_trl(folder: Path, policy: str, seed: int, until: int, rows: int) -> No
         reward_funcs=reward_funcs(recipe),
         peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear"),
         callbacks=[Validations(log, questions, until)],
-    ).train(resume_from_checkpoint=bool(saved))
+    ).train(resume_from_checkpoint=saved[max(saved)] if saved else None)
 
 
 @torch.no_grad()

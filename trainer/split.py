@@ -13,6 +13,7 @@ judging.after     ──> runs on the judgements
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,16 +192,25 @@ def _check_replay(found: SplitRecipe, config: Train, where: str) -> None:
             f"put it before {SelfVerificationMapper.name()}",
             where=where,
         )
+    selectors = [x.name for x in found.after if isinstance(x.operator, ReplaySelector)]
     selector = found.replay_selector
     if selector is None:
         return
+    if len(selectors) > 1:
+        raise RecipeError(f"two {name}s", "give one of them", where=where)
+    if config.schedule == "self_verify":
+        raise RecipeError(
+            f"{name} replays answers, and schedule self_verify trains on judgements alone",
+            f"leave {name} out",
+            where=where,
+        )
     if selector.where is not None:
         raise RecipeError(f"{name} has a `where`", "leave it out: groups are whole", where=where)
     if not selector.most(config.prompts_per_step):
         share, prompts = selector.max_share, config.prompts_per_step
         raise RecipeError(
             f"max_share {share:g} of {prompts} prompts_per_step is less than one group",
-            f"set max_share of {name} to {1 / prompts:.3g} or more",
+            f"set max_share of {name} to {math.ceil(1e4 / prompts) / 1e4:g} or more",
             where=where,
         )
     if found.rollout.top_p < 1:

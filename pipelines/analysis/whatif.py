@@ -214,7 +214,7 @@ def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
 def whatif_of_sets(
     stored: Stored, recipe: Recipe
 ) -> Iterator[tuple[StoredSet, Comparison | DataError]]:
-    """`whatif` of each set of a stored run, in order.
+    """`whatif` of each set of a stored run that was sampled, in order.
 
     Where the other recipe would have other judgements sampled, that is found instead.
 
@@ -222,7 +222,7 @@ def whatif_of_sets(
         RejuiceError: other answers would have to be sampled, or a step failed.
     """
     own = stored.read_recipe()
-    for one in stored.sets:
+    for one in sampled_sets(stored):
         if one.training_step is not None:
             try:
                 check_same_samples(_before(one, own), _before(one, recipe))
@@ -252,8 +252,9 @@ def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
     """`changed_fields` of all steps after sampling, with weights as they are in the recipes."""
     own = stored.read_recipe()
     found = dict[str, None]()
-    for kind in dict.fromkeys(one.kind for one in stored.sets):
-        one = next(one for one in stored.sets if one.kind == kind)
+    sets = sampled_sets(stored)
+    for kind in dict.fromkeys(one.kind for one in sets):
+        one = next(one for one in sets if one.kind == kind)
         found |= dict.fromkeys(changed_fields(_fitted(one, own), _fitted(one, recipe)))
     return list(found)
 
@@ -345,11 +346,17 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
         DataError: there are none.
     """
     last = answers(stored)[-1]
-    sets = [one for one in stored.sets if one.training_step == last.training_step]
+    sets = [one for one in sampled_sets(stored) if one.training_step == last.training_step]
     found = tuple(one for one in sets if credit_step(one.fit(recipe)))
     if not found:
         raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
     return found
+
+
+def sampled_sets(stored: Stored) -> tuple[StoredSet, ...]:
+    """Return the sets of a run that were sampled: the rewards of replayed groups are those of the
+    step that sampled them."""
+    return tuple(one for one in stored.sets if one.kind != "replayed")
 
 
 def answers(stored: Stored) -> tuple[StoredSet, ...]:

@@ -338,7 +338,14 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..analysis.whatif import changes_of, show_rows, show_whatif, tracked, whatif_of_sets
+    from ..analysis.whatif import (
+        changes_of,
+        sampled_sets,
+        show_rows,
+        show_whatif,
+        tracked,
+        whatif_of_sets,
+    )
     from ..console import Console
     from ..recipe.steps import weight_warnings
 
@@ -348,7 +355,7 @@ def whatif(
     together = other.in_training() if stored.kind == "training run" else other.offline()
     for line in weight_warnings(together.steps, other.where):
         warn(line)
-    found = list(tracked(whatif_of_sets(stored, other), len(stored.sets)))
+    found = list(tracked(whatif_of_sets(stored, other), len(sampled_sets(stored))))
     if rows is not None:
         show_rows(found, rows)
     else:
@@ -393,9 +400,8 @@ def preview(
     train, console = wanted.head.train, Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))
-        # Judgements cost what sampling the answers costs, too, and what is replayed is not sampled.
-        sampled_here = one.kind == "answers"
-        cost = None if train is None or not sampled_here else step_cost(found, train, stored, one)
+        judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
+        cost = None if train is None or judged else step_cost(found, train, stored, one)
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, train, cost, console, sampled=sampled)
@@ -404,13 +410,10 @@ def preview(
                 f"no row is left of {found.responses:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
-    if stored.kind == "training run":
-        from ...trainer.report.next_step import next_step, show_next_step
-        from ...trainer.run import TrainingRun
+    if stored.kind == "training run" and train is not None:
+        from ...trainer.report.next_step import show_next_step
 
-        following = next_step(TrainingRun.of(stored.folder, wanted))
-        if following is not None:
-            show_next_step(following, console)
+        show_next_step(stored.folder, wanted, console)
 
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:

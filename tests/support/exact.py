@@ -3,5 +3,7 @@
 
 def written(table):
     """The content of a table: a float differs from any other float, and -0.0 from 0.0."""
-    columns = [(field.name, str(field.type)) for field in table.schema]
+    # Parquet names the items of lists otherwise.
+    types = (str(field.type).replace("<element:", "<item:") for field in table.schema)
+    columns = list(zip(table.column_names, types, strict=True))
     return columns, [repr(row) for row in table.to_pylist()]

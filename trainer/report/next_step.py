@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,8 +13,11 @@ from rich.text import Text
 
 from ...operators.logs import visible
 from ...pipelines.console import widen_log
+from ...pipelines.recipe.recipe import Recipe
 from ..run import TrainingRun
+from ..split import split_recipe
 from ..verl.choice import PromptChoice
+from .metrics import read as read_metrics
 
 _MOST = 10
 _ID = 12  # characters of an id
@@ -39,17 +43,16 @@ class NextStep(NamedTuple):
 
 
 def next_step(run: TrainingRun) -> NextStep | None:
-    """Return the choice of the step after the last one that a run has taken.
+    """Return the choice of the step after the last one that a run has trained.
 
     Returns:
-        None: the recipe's steps do not choose, or there is no further step.
+        None: there is no further step.
 
     Raises:
         RejuiceError: what a step raised, or a file of the run is missing or damaged.
     """
-    folders = (run.folder / "steps").glob("*/history.parquet")
-    number = 1 + max((int(each.parent.name) for each in folders), default=0)
-    if not run.split.choosing or number > run.config.steps:
+    number = 1 + max((point.step for point in read_metrics(run.folder) if point.trained), default=0)
+    if number > run.config.steps:
         return None
     choice = PromptChoice(run)
     choice.take(number, run.config.prompts_per_step)
@@ -60,8 +63,26 @@ def next_step(run: TrainingRun) -> NextStep | None:
     return NextStep(number, choice.table, eligible, prompts, dropped)
 
 
-def show_next_step(found: NextStep, console: Console) -> None:
-    """Print which prompts it samples, the first ones in a table."""
+def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
+    """Print which prompts the next step of a run samples, if the recipe's steps choose them.
+
+    Raises:
+        RejuiceError: as `next_step`.
+    """
+    if not split_recipe(recipe).choosing:
+        return
+    run = TrainingRun.of(folder, recipe)
+    found = next_step(run)
+    if found is None:
+        steps = run.config.steps
+        line = f"all {steps:,} steps are trained; the next one: --train.steps {steps + 1}"
+        console.print(Text(line))
+    else:
+        _show(found, console)
+
+
+def _show(found: NextStep, console: Console) -> None:
+    """Print it, with the first prompts in a table."""
     widen_log(console)
     lost = ", ".join(f"{reason} {n:,}" for reason, n in sorted(found.dropped.items()))
     dropped = f"; dropped: {lost}" if lost else ""

@@ -17,7 +17,6 @@ from ...operators import Change, DataError
 from ...operators.columns import flat, is_text
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
-from ...operators.selector.replay_selector import ReplaySelector
 from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
 from ...pipelines.engine.frame import Frame
 from ...pipelines.engine.report import DECISIONS
@@ -248,13 +247,7 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
         run = folder.parents[1]
         whole = read_stored(run / "recipe.yaml", run)
         progress = TrainingRun.of(run, whole).progress(int(folder.name))
-    found = at_progress(_steps_of(other, kind), progress)
-    if kind != "replayed" or not isinstance(found[0].operator, ReplaySelector):
-        return found
-    own = steps[0].operator
-    assert isinstance(own, ReplaySelector)
-    keeps = found[0].operator.model_copy(update={"keep": own.keep})  # As many as were missing.
-    return (found[0]._replace(operator=keeps), *found[1:])
+    return at_progress(_steps_of(other, kind), progress)
 
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:

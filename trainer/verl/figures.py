@@ -25,6 +25,7 @@ from ...operators.columns import (
     right_and_wrong,
 )
 from ...operators.groups import Array, Groups, hash_each
+from ...operators.importance import REPLAYED_FROM
 from ...operators.logs import redact, visible
 from ...pipelines.analysis.figures import few_sources
 from ...pipelines.dataset.write import filled, mark_written
@@ -274,7 +275,7 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
 def _with_graded(part: StepPart) -> pa.Table:
     """Return what the steps wrote, and of replayed rows what earlier steps had written."""
     values, rollouts = part.values, part.rollouts
-    for name in rollouts.column_names:
+    for name in rollouts.column_names if REPLAYED_FROM in rollouts.column_names else ():
         is_grade = name in ("verdict", "reward") or name.startswith(_REWARD)
         if is_grade and name not in values.column_names:
             values = values.append_column(name, rollouts[name])

@@ -28,8 +28,9 @@ from ...operators.groups import Groups
 from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM, SAMPLED_LOGPROBS
 from ...operators.logs import redact
 from ...operators.selector.replay_selector import ReplaySelector, preferred
+from ...pipelines.recipe.recipe import load
 from ..run import TrainingRun, plan_step
-from ..split import REPLAYED, SplitRecipe, grading_and_credit
+from ..split import REPLAYED, grading_and_credit
 from .advantage import TrajectoryKey
 from .credit import has_signal
 from .curation import TRAINING, recorded_steps
@@ -75,7 +76,7 @@ def replayable(
         # Of a step without a recipe nothing was kept.
         if not plan_step(run.config, earlier).answers or not (folder / "recipe.yaml").is_file():
             continue
-        table = _trained(folder, run.split)
+        table = _trained(folder)
         names = table["prompt_id"].unique().to_pylist() if table.num_rows else []
         left = [n for n in names if n not in seen and replays[n, earlier] < selector.max_replays]
         seen.update(names)
@@ -95,7 +96,7 @@ def replayable(
     return table.filter(pa.array(chosen_G[groups.codes_N]))
 
 
-def _trained(folder: Path, split: SplitRecipe) -> pa.Table:
+def _trained(folder: Path) -> pa.Table:
     """Return the groups of a step that trained, with what the steps before the selector wrote.
 
     Rows that the steps of credit dropped, such as masked ones, are among them: they count in the
@@ -104,23 +105,25 @@ def _trained(folder: Path, split: SplitRecipe) -> pa.Table:
     rollouts, values, decisions = (_read(folder, n) for n in ("rollouts", "values", "decisions"))
     if not rollouts.num_rows:
         return rollouts
-    left_N = np.asarray(~_is_in(rollouts["response_id"], decisions["row_id"]))
+    left_N = ~_is_in(rollouts["response_id"], decisions["row_id"])
     signal_N = left_N & has_signal(values)
-    credit = [step.name for step in grading_and_credit(split.after)[1]]
-    of_credit = _is_in(decisions["step"], pa.array(credit))
+    recorded = recorded_steps(values.schema)
+    kept = [each for each in recorded if each is not None]
+    if len(kept) < len(recorded):  # A step made rows, of which no values are kept.
+        return rollouts.slice(0, 0)
+    own = load(folder / "recipe.yaml").steps  # Today's may be others.
+    at = len(grading_and_credit(own)[0])
+    grading, credit = kept[:at], kept[at:]
+    of_credit = _is_in(decisions["step"], pa.array([x.name for x in credit], pa.string()))
     of_credit |= _is_in(decisions["reason"], pa.array(sorted(AFTER_CREDIT))) & _is_in(
         decisions["step"], pa.array([TRAINING])
     )
     before_N = ~_is_in(rollouts["response_id"], decisions["row_id"].filter(pa.array(~of_credit)))
-    for each in recorded_steps(values.schema):
-        if each is None:  # It made rows, of which no values are kept.
-            return rollouts.slice(0, 0)
-        if each.name in credit:
-            break
+    for each in grading:
         lost = {*each.columns, *each.without} & {*rollouts.column_names}
         rollouts = rollouts.drop_columns(sorted(lost))
-        for name, kept in each.columns.items():
-            rollouts = rollouts.append_column(name, values[kept])
+        for name, stored in each.columns.items():
+            rollouts = rollouts.append_column(name, values[stored])
     groups = Groups.of(rollouts)
     trained_G = groups.sum(signal_N) > 0
     return rollouts.filter(pa.array(before_N & trained_G[groups.codes_N]))

@@ -17,7 +17,6 @@ from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.pipelines.analysis.explain import explain_row
 from rejuice.pipelines.analysis.rows import KEPT, stored_rows
 from rejuice.pipelines.engine.steps import iterate_steps
-from rejuice.pipelines.recipe.steps import gives_credit
 from rejuice.trainer.report.stored import open_training
 
 pytestmark = [pytest.mark.slow, pytest.mark.smoke]
@@ -192,7 +191,12 @@ def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
     # Answers are sampled at every step, and judged at every second one.
     kinds = [(each.training_step, each.kind) for each in stored.sets]
     judged = [(step, "judgements") for step in JUDGEMENTS]
-    assert kinds == sorted([*((step, "answers") for step in range(1, STEPS + 1)), *judged])
+    replayed = [
+        (step, "replayed") for step in range(1, STEPS + 1) if run.step(step, "replayed").exists()
+    ]
+    assert (STEPS, "replayed") in replayed
+    answers = [(step, "answers") for step in range(1, STEPS + 1)]
+    assert kinds == sorted([*answers, *judged, *replayed])
     assert [point["step"] for point in stored.points if "timing_s/step" in point] == run.trained
     for each in stored.sets:
         assert each.incomplete == ""
@@ -203,13 +207,15 @@ def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
         for kept, computed in zip(each.applied(0), again, strict=True):
             table = kept.after.table()
             wanted = computed.after.select(table.column_names)
-            if gives_credit(kept.step.operator):  # Which runs on what can train.
+            if "advantage" in table.column_names:  # Which runs on what can train.
                 out = pc.is_in(table["response_id"], left_out.combine_chunks())
                 assert table.filter(out)["advantage"].null_count == pc.sum(out).as_py()
                 table, wanted = (rows.filter(pc.invert(out)) for rows in (table, wanted))
             assert written(table) == written(wanted), kept.step.name
         rows = stored_rows(each)
         assert written(rows.table.select(["response_id"])) == written(base.select(["response_id"]))
+        if each.kind == "replayed":
+            continue  # Its rewards are those of earlier steps.
         total_N = np.zeros(rows.table.num_rows)
         for name in rows.components[: 2 if each.kind == "answers" else 1]:
             total_N += rows.table[f"contribution_{name}"].to_numpy()

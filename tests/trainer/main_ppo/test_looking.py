@@ -40,9 +40,11 @@ def test_every_command_on_a_step(run, looked_at, tmp_path):
     assert "\nrollouts of step 2 judgements, row 1\n" in looked_at("explain", step, judged)[1]
 
 
+@pytest.mark.recommended("trainer/report/next_step.py", "the next one: --train.steps {…}")
 def test_the_next_step_is_previewed(run, looked_at):
     """The run has ended: with more steps it would go on."""
-    assert "samples" not in looked_at("preview", run.folder)[1]
+    out = looked_at("preview", run.folder)[1]
+    assert f"all {STEPS} steps are trained; the next one: --train.steps {STEPS + 1}" in out
     out = looked_at("preview", run.folder, "--train.steps", STEPS + 1)[1]
     assert f"step {STEPS + 1} samples 16 of " in out
 

@@ -1,5 +1,6 @@
 """Which prompts a training step samples, where the recipe's steps choose them."""
 
+import json
 from collections import Counter
 from shutil import rmtree
 from types import SimpleNamespace
@@ -154,6 +155,8 @@ def trained(choice, run, first, last, seed=3):
         rates = np.random.default_rng([seed, step]).integers(0, 5, len(rows)) / 4
         history = visits(step, dict(zip(rows, rates.tolist(), strict=True)))
         write_history(run.step_folder(step), history)
+        with (run.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, "data": {"timing_s/step": 1.0}}) + "\n")
         choice.add(step, history)
     return found
 
@@ -176,7 +179,7 @@ def test_the_next_step_is_previewed(run, capsys):
     rows = choice.take(5, 4)
     assert found.taken["prompt_id"].to_pylist() == [f"p{row}" for row in rows]
     assert found.eligible + sum(found.dropped.values()) == found.prompts == 12
-    show_next_step(found, Console(width=200))
+    show_next_step(here.folder, here.recipe, Console(width=200))
     first, heading, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith(
         f"step 5 samples {len(rows)} of {found.eligible} eligible prompts, of 12; dropped: "
@@ -184,8 +187,10 @@ def test_the_next_step_is_previewed(run, capsys):
     assert heading.split()[:3] == ["prompt_id", "visits", "age"]
     assert [line.split()[0] for line in lines] == [f"p{row}" for row in rows]
     trained(PromptChoice(here), here, 5, 9)
-    assert next_step(here) is None  # There is none after the last.
-    assert next_step(run()) is None  # Nor where nothing chooses.
+    show_next_step(here.folder, here.recipe, Console(width=200))
+    assert capsys.readouterr().out == "all 9 steps are trained; the next one: --train.steps 10\n"
+    show_next_step(here.folder, run().recipe, Console())  # Nothing chooses.
+    assert not capsys.readouterr().out
 
 
 def test_refills_take_the_next_as_long_as_there_are_some(run):

@@ -130,7 +130,7 @@ def test_a_weight_of_a_prompt_is_that_of_its_responses(stage):
 
 def test_the_reward_is_written_before_the_advantage(stage):
     steps = [GRADED[0], {"pass_at_k_advantage_mapper": {"k": 1}}, {"bare_reward_mapper": None}]
-    with pytest.raises(RecipeError, match="bare_reward_mapper writes the reward after the adv"):
+    with pytest.raises(RecipeError, match="bare_reward_mapper writes the reward after pass_at"):
         stage(steps)
 
 

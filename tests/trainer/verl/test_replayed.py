@@ -1,5 +1,7 @@
 """Groups of earlier steps that train again, on a TransferQueue in memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -30,9 +32,8 @@ def steps(**replay):
 def two_steps(stage):
     """A run with a step of two groups that train; and one of which one trains."""
 
-    def make(log_ratio=0.1, answers=None, stop_without_signal=10, **replay):
-        train = {"prompts_per_step": 2, "refill": 0, "stop_without_signal": stop_without_signal}
-        made = stage(steps(**replay), **train)
+    def make(log_ratio=0.1, answers=None, train=(), **replay):
+        made = stage(steps(**replay), **{"prompts_per_step": 2, "refill": 0, **dict(train)})
         made.trainer.log_ratio = log_ratio
         made.answer({0: MIXED, 1: ["1", "1", "1", "0"]})
         first, _ = made.sample(1, 2)
@@ -196,10 +197,22 @@ def test_rows_have_what_the_steps_before_the_selector_wrote(stage):
 
 
 def test_steps_that_only_replay_have_a_signal(two_steps):
-    stage = two_steps(answers={2: SOLVED, 3: SOLVED}, stop_without_signal=1)
+    stage = two_steps(answers={2: SOLVED, 3: SOLVED}, train={"stop_without_signal": 1})
     batch, _ = stage.sample(2, 2)
     assert len(batch.keys) == 4
     assert early_end(stage.run.folder) is None
+
+
+def test_samples_of_them_have_the_rewards_that_they_had(two_steps):
+    stage, logged = two_steps(train={"steps": 2}), {}
+    writer = SimpleNamespace(add_text=lambda name, text, step: logged.update({name: text}))
+    stage.trainer.logger.logger["tensorboard"] = SimpleNamespace(writer=writer)
+    stage.sample(2, 2)
+    lines = [line.strip("| ").split(" | ") for line in logged["rejuice/replayed/samples"].splitlines()]  # fmt: skip
+    columns = dict(zip(lines[0], zip(*lines[2:], strict=True), strict=True))
+    assert {*columns["verdict"]} == {"correct", "wrong&#95;answer"}
+    assert {*columns["reward"]} == {"1", "0"}
+    assert {*columns["components"]} == {"accuracy 1", "accuracy 0"}
 
 
 def test_a_step_whose_files_are_gone_cannot_be_replayed(two_steps):
@@ -256,8 +269,9 @@ def sampled(**fields):
             "temperature is 0.7, and stored log-probabilities are those of the policy itself",
         ),
         ({"rollout": sampled(top_p=0.9)}, "top_p is 0.9, and replay_selector compares"),
-        ({"train": {"prompts_per_step": 1}}, "max_share 0.5 of 1 prompts_per_step is less than"),
+        ({"train": {"prompts_per_step": 1}}, "less than one group; set max_share of .* to 1 or"),
         ({"after": steps(where={"level": 1})}, "replay_selector has a `where`"),
+        ({"after": [*steps()[:4], *steps()[3:]]}, "two replay_selectors"),
         ({"after": [*steps()[:3], steps()[4], steps()[3]]}, "put it before grpo_advantage_mapper"),
         ({"after": [steps()[0], steps()[3], SUM]}, "put it before replay_selector"),
     ],
