@@ -6,7 +6,6 @@ docs/training.md lists the files of the folder.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from ..operators.errors import RecipeError, RejuiceError
 from ..operators.json_text import parse_json
 from ..operators.logs import redact
 from ..operators.sampling.engines import policy_path as policy_path
+from ..pipelines.dataset.files import write_file
 from ..pipelines.recipe.recipe import Recipe, dump, load
 from ..pipelines.recipe.steps import Step
 from ..pipelines.recipe.train import Train
@@ -279,13 +279,4 @@ def _recorded(error: Exception) -> RecordedError:
 
 
 def _write(file: Path, record: RecordedError | EarlyEnd) -> None:
-    with whole_file(file) as temporary:
-        temporary.write_text(json.dumps(record._asdict()) + "\n", "utf-8")
-
-
-@contextmanager
-def whole_file(file: Path) -> Iterator[Path]:
-    """Give a temporary path to write to, which becomes the file in the end, or never."""
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    yield temporary
-    temporary.replace(file)
+    write_file(file, json.dumps(record._asdict()) + "\n")

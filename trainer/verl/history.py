@@ -32,7 +32,8 @@ from ...operators.columns import flat, is_text, numbers, right_and_wrong
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.logs import redact
-from ..run import TrainingRun, whole_file
+from ...pipelines.dataset.files import written
+from ..run import TrainingRun
 
 if TYPE_CHECKING:
     from .groups import StepPart
@@ -61,8 +62,7 @@ FILE = "history.parquet"
 
 def write_history(folder: Path, table: pa.Table) -> None:
     """Write the history of a step, whole or not at all, with checksums."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / FILE) as temporary:
+    with written(folder / FILE) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
 
 

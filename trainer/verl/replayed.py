@@ -140,7 +140,7 @@ def _replays(run: TrainingRun, steps: range) -> Counter[tuple[str, int]]:
         folder = run.step_folder(step) / REPLAYED
         if not (folder / "recipe.yaml").is_file():
             continue
-        rows = _read(folder, "rollouts").select(["response_id", "prompt_id", REPLAYED_FROM])
+        rows = _read(folder, "rollouts", ["response_id", "prompt_id", REPLAYED_FROM])
         lost_N = _is_in(rows["response_id"], _read(folder, "decisions")["row_id"])
         rows = rows.filter(pa.array(~lost_N))
         pairs = zip(rows["prompt_id"].to_pylist(), rows[REPLAYED_FROM].to_pylist(), strict=True)
@@ -148,10 +148,10 @@ def _replays(run: TrainingRun, steps: range) -> Counter[tuple[str, int]]:
     return found
 
 
-def _read(folder: Path, name: str) -> pa.Table:
+def _read(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.Table:
     file = folder / f"{name}.parquet"
     try:
-        return pq.read_table(file)
+        return pq.read_table(file, columns=columns and list(columns))
     except (OSError, pa.ArrowException) as error:
         right = "groups of the last steps are replayed: put the file back, or begin anew"
         raise DataError(f"{file} cannot be read: {redact(str(error))}", right) from error

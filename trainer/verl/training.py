@@ -582,8 +582,8 @@ class TrainingStep:
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
-        sampled = [part for name, part in self.parts.items() if name != REPLAYED]
-        of_groups = signal_figures({n: p for n, p in self.parts.items() if n != REPLAYED})
+        sampled = {name: part for name, part in self.parts.items() if name != REPLAYED}
+        of_groups = signal_figures(sampled)
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited
@@ -592,7 +592,7 @@ class TrainingStep:
             **of_groups,
             "rejuice/progress": self._run.progress(self.number),
             "rejuice/rows_trained": sum(part.trained.num_rows for part in parts),
-            "rejuice/tokens_sampled": tokens_sampled(sampled),
+            "rejuice/tokens_sampled": tokens_sampled(sampled.values()),
             **{f"rejuice/seconds/{name}": value for name, value in seconds.items()},
         }
 
@@ -713,8 +713,7 @@ class VerlTrainer:
         trainer.actor_rollout_wg.compute_log_prob(whole)
         fields = ["log_probs", "response_mask"]
         data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=fields)
-        padding = [key for key in whole.keys if key not in set(batch.keys)]
-        if padding:
+        if padding := whole.keys[len(batch.keys) :]:
             tq.kv_clear(partition_id="train", keys=padding)
         found = response_from_nested(data["log_probs"], data["response_mask"])
         return [each.numpy() for each in found.float().unbind()]
