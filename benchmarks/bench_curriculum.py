@@ -1,6 +1,6 @@
 """Steps and generated tokens until the embedded policy solves 75% of held-out problems.
 
-    python benchmarks/bench_curriculum.py [--seeds 5] [--steps 80] [--systems uniform retire ...]
+    python benchmarks/bench_curriculum.py [--seeds 5] [--steps 50] [--systems uniform retire ...]
     python benchmarks/bench_curriculum.py --table     # of the runs that are there
 
 Each system is recipes/grpo_arithmetic.yaml with groups without signal dropped, and its own steps;
@@ -89,25 +89,29 @@ def train(name: str, seed: int, steps: int) -> None:
     subprocess.run([_REJUICE, "train", path, "--output", folder, "--quiet"], check=True)
 
 
-def reached(folder: Path) -> Reached:
-    """Return when a run has reached the aim."""
-    points = metrics.read(folder)
+def reached(folder: Path, steps: int) -> Reached:
+    """Return when a run has reached the aim in its first steps, so many."""
+    points = [point for point in metrics.read(folder) if point.step <= steps]
     spent_S = np.concatenate([[0.0], np.cumsum([p.generated for p in points if p.trained])])
     found = {p.step: p.validation for p in points if p.validation is not None}
-    steps, accuracy = np.array(sorted(found)), np.array([found[step] for step in sorted(found)])
+    at_S, accuracy = np.array(sorted(found)), np.array([found[step] for step in sorted(found)])
     above = np.flatnonzero(accuracy >= _AIM)
     if not len(above):
-        return Reached(float(steps[-1]), float(spent_S[-1]), float(accuracy[-1]), reached=False)
+        return Reached(float(at_S[-1]), float(spent_S[-1]), float(accuracy[-1]), reached=False)
     at = above[0]
-    step = float(np.interp(_AIM, accuracy[at - 1 : at + 1], steps[at - 1 : at + 1]))
+    step = float(np.interp(_AIM, accuracy[at - 1 : at + 1], at_S[at - 1 : at + 1]))
     tokens = float(np.interp(step, np.arange(len(spent_S)), spent_S))
     return Reached(step, tokens, float(accuracy[-1]), reached=True)
 
 
-def table(systems: list[str]) -> None:
+def table(systems: list[str], steps: int) -> None:
     """Print what the runs show."""
     found = {
-        name: {int(f.name.rpartition("-")[2]): reached(f) for f in sorted(_RUNS.glob(f"{name}-*"))}
+        name: {
+            int(folder.name.rpartition("-")[2]): reached(folder, steps)
+            for folder in sorted(_RUNS.glob(f"{name}-*"))
+            if (folder / "curves.png").exists()
+        }
         for name in systems
     }
     print(f"| system | reached {_AIM:.2f} | steps | tokens | held-out at the end | tokens of uniform / its own |")  # fmt: skip
@@ -116,9 +120,9 @@ def table(systems: list[str]) -> None:
         seeds = sorted(runs.keys() & found["uniform"].keys())
         ratios = np.array([found["uniform"][seed].tokens / runs[seed].tokens for seed in seeds])
         columns = [np.array([getattr(r, key) for r in runs.values()]) for key in Reached._fields]
-        steps, tokens, last, there = columns
+        at, tokens, last, there = columns
         print(
-            f"| {name} | {int(there.sum())} of {len(there)} | {interval(steps)} | "
+            f"| {name} | {int(there.sum())} of {len(there)} | {interval(at)} | "
             f"{interval(tokens)} | {interval(last)} | {interval(ratios)} |"
         )
 
@@ -128,14 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     for seed in range(0 if given.table else given.seeds):
         for name in given.systems:
             train(name, seed, given.steps)
     there = [name for name in given.systems if any(_RUNS.glob(f"{name}-*/curves.png"))]
-    table(there)
+    table(there, given.steps)
 
 
 if __name__ == "__main__":

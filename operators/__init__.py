@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .filter.length_filter import LengthFilter
     from .filter.ngram_decontamination_filter import NgramDecontaminationFilter
     from .filter.pass_rate_filter import PassRateFilter
+    from .filter.policy_age_filter import PolicyAgeFilter
     from .filter.retire_filter import RetireFilter
     from .filter.reward_std_filter import RewardStdFilter
     from .filter.truncated_response_filter import TruncatedResponseFilter
@@ -130,6 +131,7 @@ __all__ = [
     "OperatorError",
     "PassAtKAdvantageMapper",
     "PassRateFilter",
+    "PolicyAgeFilter",
     "PolicyRolloutMapper",
     "PromptTemplateMapper",
     "RankRewardMapper",

@@ -20,10 +20,14 @@ REPLAYED_FROM = "replayed_from"
 """Column of int64: the training step that sampled the response; null: the present one."""
 POLICY_AGE = "policy_age"
 """Column of int64: how many training steps before the present one that was."""
+LAST_VERSION = "last_policy_version"
+"""Column of int64: as `policy_version`, of the last token: weights may change within a response."""
 POLICY_LOGPROBS = "policy_logprobs"
 """Column of list<float32>: the log-probability of each token of the response by the current policy,
 as `response_logprobs` has those by the policy that sampled it; null: it is the same policy."""
 SAMPLED_LOGPROBS = "response_logprobs"
+RATIOS = ("importance_ratio", "mean_token_ratio")
+"""Columns of float64: the ratio of a response, and its geometric mean over tokens; null: unknown."""
 _BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
 
 
@@ -76,9 +80,44 @@ class LogRatios(NamedTuple):
         mean_N = self._sums() / np.maximum(self.lengths_N, 1)
         return np.where(self.known_N, _ratio(mean_N), np.nan)
 
+    def columns(self) -> dict[str, pa.Array]:
+        """Return the columns `RATIOS`."""
+        found = zip(RATIOS, (self.of_responses(), self.geometric_means()), strict=True)
+        return {name: pa.array(values_N, mask=np.isnan(values_N)) for name, values_N in found}
+
+    def divergence(self, name: str, of: str | None) -> Array:
+        """Return an estimate of the divergence of the policies at each token, float64[M].
+
+        Args:
+            name: `k1`, `k2` or `k3`, see `importance_weight_mapper`.
+            of: `sum`, `mean` or `max` over the tokens of a response; None: of each by itself.
+        """
+        log_ratio_M = np.clip(self.values_M, -_BOUND, _BOUND)
+        if name == "k1":
+            value_M = -log_ratio_M
+        elif name == "k2":
+            value_M = log_ratio_M**2 / 2
+        else:
+            value_M = np.exp(log_ratio_M) - 1 - log_ratio_M
+        if of is None:
+            return value_M
+        rows_M = self._rows()
+        if of == "max":
+            value_N = np.full(len(self.lengths_N), -np.inf)
+            np.maximum.at(value_N, rows_M, value_M)
+        else:
+            value_N = np.bincount(rows_M, value_M, len(self.lengths_N)).astype(np.float64)
+            if of == "mean":
+                value_N = value_N / np.maximum(self.lengths_N, 1)
+        return value_N[rows_M]
+
+    def _rows(self) -> Array:
+        """Return the response of each token, int64[M]."""
+        return np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
+
     def _sums(self) -> Array:
-        rows_M = np.repeat(np.arange(len(self.lengths_N)), self.lengths_N)
-        sums_N: Array = np.bincount(rows_M, self.values_M, len(self.lengths_N)).astype(np.float64)
+        size = len(self.lengths_N)
+        sums_N: Array = np.bincount(self._rows(), self.values_M, size).astype(np.float64)
         return sums_N
 
 

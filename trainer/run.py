@@ -26,14 +26,32 @@ from .split import HeldOutSet, SplitRecipe, check_section, held_out_sets, split_
 
 RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
-WEIGHTS = "sampler.safetensors"
-"""File in that folder through which weights reach the sampler on a CPU."""
+MODE_VARIABLE = "REJUICE_MODE"
+"""Environment variable of every process of profile `cpu`: when it samples, `train.mode`."""
 CHECKPOINT = "global_step_"
 """What the names of verl's checkpoints begin with, before the number of the step."""
 ESTIMATOR = "rejuice"
 """Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
 GEO_MEAN = "rejuice_geo_mean"
 """Name of our `geo_mean`, for verl's `policy_loss.loss_mode`."""
+
+
+class Weights(NamedTuple):
+    """A file in the folder of a run, through which weights reach the sampler on a CPU."""
+
+    version: int  # the step that has made them
+    file: Path
+
+    @classmethod
+    def of(cls, folder: Path, version: int) -> Weights:
+        """Return the file of a version."""
+        return cls(version, folder / f"sampler-{version:06d}.safetensors")
+
+    @classmethod
+    def all_in(cls, folder: Path) -> list[Weights]:
+        """Return those that are there, the newest one last."""
+        found = folder.glob("sampler-*.safetensors")
+        return sorted(cls(int(file.stem.partition("-")[2]), file) for file in found)
 
 
 def is_prepared(folder: Path) -> bool:

@@ -23,6 +23,7 @@ from ..operators.errors import RecipeError, suggest
 from ..operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ..operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ..operators.mapper.history_mapper import HistoryMapper
+from ..operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ..operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ..operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ..operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -167,6 +168,8 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
         except RecipeError as error:
             raise error.at(where) from None
     _check_replay(found, config, where)
+    if config.samples_ahead:
+        _check_ahead(found, config, where)
     if config.replay is not None and found.choosing:
         raise RecipeError(
             f"{found.choosing[0].name} chooses the prompts to sample, and train.replay has samples",
@@ -236,6 +239,37 @@ def _check_replay(found: SplitRecipe, config: Train, where: str) -> None:
         raise RecipeError(
             f"{name} reads the rollouts of earlier steps, and keep_rollouts is false",
             "set keep_rollouts: true",
+            where=where,
+        )
+
+
+def _check_ahead(found: SplitRecipe, config: Train, where: str) -> None:
+    sampler, rollout = found.rollout.name(), found.rollout
+    for name in ("temperature", "top_p"):
+        value = getattr(rollout, name)
+        if value != 1:
+            raise RecipeError(
+                f"{name} is {value:g}, and mode {config.mode} compares log-probabilities of the "
+                "policies themselves",
+                f"set {name} of {sampler} to 1, or choose mode sync",
+                where=where,
+            )
+    weighted = [x for x in found.after if isinstance(x.operator, ImportanceWeightMapper)]
+    if not weighted:
+        return
+    name = weighted[0].name
+    if found.agents is not None:
+        raise RecipeError(
+            f"{name} gives responses weights, and {sampler} samples trajectories",
+            f"leave {name} out: the update then starts from the policy that sampled",
+            where=where,
+        )
+    credit = grading_and_credit(found.after)[1]
+    if any(step not in credit for step in weighted):
+        raise RecipeError(
+            f"{name} stands before {credit[0].name}, until which responses of older policies have "
+            "no log-probabilities of the current one",
+            f"put it after {credit[0].name}",
             where=where,
         )
 

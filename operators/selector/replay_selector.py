@@ -12,7 +12,14 @@ from typing_extensions import Self
 
 from ..columns import flat, numbers
 from ..groups import Array, Groups, hash_each
-from ..importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM, SAMPLED_LOGPROBS, LogRatios
+from ..importance import (
+    POLICY_AGE,
+    POLICY_LOGPROBS,
+    RATIOS,
+    REPLAYED_FROM,
+    SAMPLED_LOGPROBS,
+    LogRatios,
+)
 from ..operator import Change, Columns, Kind, Operator, Scope, drop
 
 
@@ -83,7 +90,7 @@ class ReplaySelector(Operator):
         return {name: name for name in names}
 
     def writes(self) -> Columns:
-        return (REPLAYED_FROM, POLICY_AGE, "importance_ratio", "mean_token_ratio")
+        return (REPLAYED_FROM, POLICY_AGE, *RATIOS)
 
     def drops_within_groups(self) -> bool:
         return False
@@ -109,8 +116,7 @@ class ReplaySelector(Operator):
         columns = {
             REPLAYED_FROM: flat(table[REPLAYED_FROM]),
             POLICY_AGE: flat(table[POLICY_AGE]),
-            "importance_ratio": _known(ratios.of_responses()),
-            "mean_token_ratio": _known(mean_N),
+            **ratios.columns(),
         }
         return Change(columns=columns, reasons=drop(reasons))
 
@@ -131,7 +137,3 @@ def preferred(table: pa.Table, groups: Groups) -> Array:
     tie_G = hash_each(table["prompt_id"].take(pa.array(groups.starts_G)))
     order_G: Array = np.lexsort([tie_G, -np.round(spread_G, 9), age_N[groups.starts_G]])
     return order_G
-
-
-def _known(values_N: Array) -> pa.Array:
-    return pa.array(values_N, mask=~np.isfinite(values_N))

@@ -100,6 +100,7 @@ LoraExport = Literal["merged", "adapter"]
 TURN_MEAN: LossAggMode = "trajectory-turn-token-mean"
 """The only one that is not verl's."""
 OnFailedSession = Literal["drop_row", "drop_group"]
+TrainingMode = Literal["sync", "colocate_async", "separate_async"]
 _VOCABULARY = ("lm_head", "model.embed_tokens")
 ONE_SET = "validation"
 """The name of the validation set that `validation_path` is."""
@@ -129,6 +130,9 @@ class Gpu(Config):
     """How the policy is divided; strategy `megatron` only."""
     tensor_parallel: PositiveInt = 1
     """GPUs per engine that samples."""
+    rollout_gpus: PositiveInt | None = None
+    """GPUs of each node on which engines sample all the time, beside `gpus`, on which the policy is
+    trained; mode `separate_async` only, which needs them."""
     memory: Annotated[float, Field(gt=0, lt=1)] = 0.6
     """Fraction of a GPU's memory that the engine may use while it samples."""
     tokens_per_gpu: PositiveInt = 16384
@@ -315,6 +319,19 @@ class Train(Config):
     updates_per_step: PositiveInt = 1
     """Optimizer updates per step. Each gets the same number of the remaining rows, a multiple of
     `n`; where few rows remain, there are fewer updates."""
+    mode: TrainingMode = "sync"
+    """When responses are sampled; verl's `trainer.v1.trainer_mode`. `sync`: those of a step before
+    its update, all by the same policy. `colocate_async`: those of later steps, too, on the same
+    hardware. `separate_async`: all the time, on hardware of their own, of profile `cpu` on half of
+    the cores."""
+    max_age: PositiveInt = 1
+    """How many steps ahead prompts are sampled in the modes that are not `sync`. A step waits for
+    prompts that could otherwise be trained on only later, so what trains is no older."""
+    wait_for_slow: bool = True
+    """Whether a step waits for the prompts that were requested `max_age` steps before it. False: it
+    takes those that are finished, and slow ones may get older: see `policy_age_filter`."""
+    sync_every: PositiveInt = 1
+    """Steps from one update of the sampling policy to the next; mode `separate_async` only."""
     replay: Path | None = None
     """A curated dataset with token ids, log-probabilities and rewards, to train on as it is.
     Sampling happens only for validation; ratios are relative to the stored log-probabilities."""
@@ -415,6 +432,7 @@ class Train(Config):
                 f"schedule {self.schedule} samples judgements, and replay samples nothing: "
                 "leave one of them out"
             )
+        self._check_mode()
         if self.lora is not None and self.profile == "gpu":
             _check_lora(self.lora, self.gpu)
         if self.schedule == "verify_alter" and self.verification.every > self.steps:
@@ -423,6 +441,41 @@ class Train(Config):
                 "steps: judgements would never be trained on"
             )
         return self
+
+    def _check_mode(self) -> None:
+        if self.mode != "separate_async":
+            what = f"mode is {self.mode}"
+            if self.sync_every > 1:
+                raise ValueError(
+                    f"sync_every is for mode separate_async, and {what}, in which the sampling "
+                    "policy is updated after each step: leave it out, or choose that"
+                )
+            if self.gpu.rollout_gpus is not None:
+                raise ValueError(
+                    f"gpu.rollout_gpus is for mode separate_async, and {what}: leave it out, or "
+                    "choose that"
+                )
+        elif self.profile == "gpu" and self.gpu.rollout_gpus is None:
+            raise ValueError(
+                "mode separate_async samples on GPUs of its own: say how many in gpu.rollout_gpus"
+            )
+        if self.mode == "sync":
+            for name in ("max_age", "wait_for_slow"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(
+                        f"{name} is for modes that sample ahead, and mode is sync: leave it out, "
+                        "or choose colocate_async or separate_async"
+                    )
+            return
+        if self.replay is not None:
+            raise ValueError(
+                f"mode {self.mode} samples ahead, and replay samples nothing: leave one of them out"
+            )
+        if self.schedule != "generate":
+            raise ValueError(
+                f"schedule {self.schedule} samples judgements of what a step has sampled, and mode "
+                f"{self.mode} samples ahead: choose mode sync, or schedule generate"
+            )
 
     def _check_loss(self) -> None:
         policy, given = self.loss.policy, self.loss
@@ -463,6 +516,11 @@ class Train(Config):
     def verl_keys(self) -> dict[str, Any]:
         """The keys of `verl` with dots and without `+`, whether they are nested or not."""
         return dict(_flat(self.verl))
+
+    @property
+    def samples_ahead(self) -> bool:
+        """Whether prompts of later steps are sampled while a step is trained on."""
+        return self.mode != "sync"
 
     @property
     def seeds_requests(self) -> bool:

@@ -334,6 +334,19 @@ class Trainer:
             trainer=SimpleNamespace(n_gpus_per_node=1, nnodes=1, save_freq=50, test_freq=-1),
         )
         self.total_training_steps = 100
+        self.global_steps = 1
+        self.submitted: list[Any] = []
+
+    def _submit_batch_to_rollout(self, batch: Any) -> int:
+        self.submitted.append(batch)
+        return len(batch)
+
+    def prepare_step(self) -> dict[str, Any]:
+        """verl requests the prompts of a step; tests put them themselves."""
+        return {}
+
+    def on_step_end(self) -> None:
+        """verl gives the sampler its weights."""
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
         """A step of verl; tests call the buffer themselves."""

@@ -190,3 +190,38 @@ def test_a_key_of_another_loss_is_refused(parts):
         "recipe.yaml: actor_rollout_ref.actor.policy_loss.kl_cov_ratio is of loss kl_cov, and gspo "
         "ignores it; leave the key out, or set train.loss.policy to kl_cov"
     )
+
+
+@pytest.mark.parametrize(
+    ("process", "message"),
+    [
+        (
+            [PLAIN[0], {"policy_rollout_mapper": {"temperature": 0.5, "on_policy": False}}, *PLAIN[2:]],
+            "here: temperature is 0.5, and mode colocate_async compares log-probabilities of the "
+            "policies themselves; set temperature of policy_rollout_mapper to 1, or choose mode sync",
+        ),
+        (
+            [PLAIN[0], {"policy_rollout_mapper": {"top_p": 0.9, "on_policy": False}}, *PLAIN[2:]],
+            "here: top_p is 0.9, and mode colocate_async compares log-probabilities of the "
+            "policies themselves; set top_p of policy_rollout_mapper to 1, or choose mode sync",
+        ),
+        (
+            [*PLAIN, {"importance_weight_mapper": None}, {"grpo_advantage_mapper": None}],
+            "here: importance_weight_mapper stands before grpo_advantage_mapper, until which "
+            "responses of older policies have no log-probabilities of the current one; put it "
+            "after grpo_advantage_mapper",
+        ),
+        (
+            [*AGENTS, {"grpo_advantage_mapper": None}, {"importance_weight_mapper": None}],
+            "here: importance_weight_mapper gives responses weights, and agent_rollout_mapper "
+            "samples trajectories; leave importance_weight_mapper out: the update then starts from "
+            "the policy that sampled",
+        ),
+    ],
+)
+def test_what_cannot_be_sampled_ahead_is_refused(parts, process, message):
+    found = parts(process)
+    check_section(found, Train(), "here")
+    with pytest.raises(RecipeError) as caught:
+        check_section(found, Train(mode="colocate_async"), "here")
+    assert str(caught.value) == message

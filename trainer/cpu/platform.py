@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
+
+from ...operators.workers import usable_cores
+from ..run import MODE_VARIABLE
+
+
+class Cores(NamedTuple):
+    """How many cores of this machine sample, and how many train."""
+
+    sampling: int
+    training: int
+
+    @classmethod
+    def of_run(cls) -> Cores:
+        """Return those of the run that this process belongs to.
+
+        Threads of both on one core would wait for each other: where they run at the same time, in
+        mode `separate_async`, each has cores of its own.
+        """
+        cores = usable_cores()
+        if os.environ.get(MODE_VARIABLE) != "separate_async":
+            return cls(cores, cores)
+        sampling = max(1, cores // 2)
+        return cls(sampling, max(1, cores - sampling))
 
 
 class _CpuDevice(ModuleType):

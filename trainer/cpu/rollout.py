@@ -33,10 +33,11 @@ from ...operators.sampling.processes import EngineProcesses
 from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, prompt_seed
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
-from ...operators.workers import usable_cores
-from ..run import RUN_VARIABLE, WEIGHTS, TrainingRun, report_sampler_failure
+from ..run import MODE_VARIABLE, RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure
 from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
+from .platform import Cores
+from .sampled import SampledGroups
 
 # --- Agents ---------------------------------------------------------------------------
 # Agents on a CPU: the recipe's flow, beside the sampler that its policy samples from.
@@ -112,29 +113,48 @@ def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) 
 
 
 class Sampler:
-    """The embedded engine, for an actor."""
+    """The embedded engine, for an actor.
 
-    def __init__(self, policy: str, workers: int, chat_template_kwargs: Mapping[str, Any]) -> None:
-        threads = max(1, usable_cores() // workers)
+    Each call samples with the newest weights that lie in the folder of the run when it begins.
+    """
+
+    def __init__(
+        self, policy: str, workers: int, cores: int, chat_template_kwargs: Mapping[str, Any]
+    ) -> None:
+        threads = max(1, cores // workers)
         build = partial(_engine, policy, threads=threads, chat_template_kwargs=chat_template_kwargs)
         # Not by OMP_NUM_THREADS, which the fork server's libraries have read already.
         self._engine = EngineProcesses(build, workers=workers, threads=None, launcher=PYTHON)
         self._agents: Agents | None = None
-        self._folder = Path(os.environ[RUN_VARIABLE])
+        self._folder, self._version = Path(os.environ[RUN_VARIABLE]), -1
+        ahead = os.environ.get(MODE_VARIABLE, "sync") != "sync"
+        self._sampled = SampledGroups(self._folder) if ahead else None
         # In verl's log, at once: Ray ends this process without cleaning up.
         self._first_failures = FirstFailures(partial(print, flush=True))
         tq.init()
 
-    def load_weights(self, version: int) -> None:
-        """Sample from now on from the weights that lie in the folder of the run."""
-        self._engine.load_weights(self._folder / WEIGHTS, version)
+    def load_weights(self) -> None:
+        """Load the newest weights that lie in the folder of the run, and remove older ones."""
+        there = Weights.all_in(self._folder)
+        if not there or there[-1].version <= self._version:
+            return
+        *old, newest = there
+        self._engine.load_weights(newest.file, newest.version)
+        self._version = newest.version
+        for each in old:
+            each.file.unlink(missing_ok=True)
 
     def sample(
         self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
     ) -> None:
         """Sample, and put groups into TransferQueue as they finish."""
-        prompts = [Prompt(request.messages, request.seed) for request in requests]
-        slots = [request.slot for request in requests]
+        self.load_weights()
+        there = self._stored(requests)
+        if there:
+            put(there, partition, step)
+        left = _without(requests, there)
+        prompts = [Prompt(request.messages, request.seed) for request in left]
+        slots = [request.slot for request in left]
         found = self._engine.sample(prompts, settings)
         for groups in self._finished(found, slots, partition):
             put(groups, partition, step)
@@ -143,13 +163,27 @@ class Sampler:
         self, requests: Sequence[SampleRequest], settings: Settings, partition: str, step: int
     ) -> None:
         """The same for agents: have the recipe's flow work on the prompts."""
+        self.load_weights()
         if self._agents is None:
             self._agents = Agents(TrainingRun.open(self._folder), self._engine)
-        slots = [request.slot for request in requests]
-        seeded = [(request.slot, request.seed) for request in requests]
+        there = self._stored(requests)
+        if there:
+            put_trajectories(there, partition, step)
+        left = _without(requests, there)
+        if not left:
+            return
+        slots = [request.slot for request in left]
+        seeded = [(request.slot, request.seed) for request in left]
         found = self._agents.play(seeded, settings)
         for groups in self._finished(found, slots, partition):
             put_trajectories(groups, partition, step)
+
+    def _stored(self, requests: Sequence[SampleRequest]) -> list[tuple[Slot, Any]]:
+        """Return the groups that the run has sampled before it was resumed."""
+        if self._sampled is None:
+            return []
+        pairs = ((r.slot, self._sampled.find(r.slot.uid, r.slot.prompt_id)) for r in requests)
+        return [(slot, group) for slot, group in pairs if group is not None]
 
     def _finished(
         self, found: Iterable[tuple[int, _G | Failure]], slots: Sequence[Slot], partition: str
@@ -162,12 +196,22 @@ class Sampler:
                 self._first_failures.report(group.reason, message)
                 fail([slots[index]], partition)
                 continue
-            groups.append((slots[index], group))
+            slot = slots[index]
+            if self._sampled is not None and partition == "train":
+                self._sampled.keep(slot.uid, slot.prompt_id, group)
+            groups.append((slot, group))
             if len(groups) == _PUT:
                 yield groups
                 groups = []
         if groups:
             yield groups
+
+
+def _without(
+    requests: Sequence[SampleRequest], groups: Sequence[tuple[Slot, Any]]
+) -> list[SampleRequest]:
+    there = {slot.uid for slot, _ in groups}
+    return [request for request in requests if request.slot.uid not in there]
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -176,9 +220,9 @@ class Replica(RolloutReplica):  # type: ignore[misc]
     async def launch_servers(self) -> None:
         chat_kwargs = dict(self.config.engine_kwargs.get("rejuice") or {})
         remote = ray.remote(Sampler).options(name=_NAME)
-        policy = self.model_config.path
-        workers = process_count(policy, "float32", usable_cores())
-        server = remote.remote(policy, workers, chat_kwargs)
+        policy, cores = self.model_config.path, Cores.of_run().sampling
+        workers = process_count(policy, "float32", cores)
+        server = remote.remote(policy, workers, cores, chat_kwargs)
         self.servers = [server]
         self._server_handle = server
         self._server_address = _NAME
@@ -187,6 +231,12 @@ class Replica(RolloutReplica):  # type: ignore[misc]
         """Do nothing: the sampler has no memory to release."""
 
     wake_up = sleep
+
+    async def abort_all_requests(self, reject_request: bool = False) -> None:
+        """Do nothing: it goes on sampling while the policy is updated."""
+
+    async def resume_generation(self) -> None:
+        """Do nothing: it was not paused."""
 
 
 class Adapter(BaseRollout):  # type: ignore[misc]
@@ -208,8 +258,13 @@ class Adapter(BaseRollout):  # type: ignore[misc]
         found = {name: tensor.detach().cpu().contiguous() for name, tensor in weights}
         if os.environ["RANK"] == "0":
             # Ray kills this process before it can clean up; the command that launched the run does.
-            save_file(_without_ties(found), Path(os.environ[RUN_VARIABLE]) / WEIGHTS)
-            await ray.get_actor(_NAME).load_weights.remote(more.get("global_steps") or 0)
+            file = Weights.of(Path(os.environ[RUN_VARIABLE]), more.get("global_steps") or 0).file
+            new = file.with_suffix(".new")
+            save_file(_without_ties(found), new)
+            new.rename(file)
+            # A sampler that is busy finds them by itself.
+            if os.environ.get(MODE_VARIABLE, "sync") == "sync":
+                await ray.get_actor(_NAME).load_weights.remote()
 
 
 def _without_ties(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -245,10 +300,20 @@ class GroupManager:
             requests = alike.setdefault((default._replace(**own), slot.split), [])
             requests.append(SampleRequest(slot, chat, seed))
         method = getattr(self._sampler, self.method)
-        for (settings, _), requests in alike.items():
-            work = method.remote(requests, settings, batch.partition, batch.step)
-            slots = [request.slot for request in requests]
-            Thread(target=_watch, args=(work, slots, batch.partition), daemon=True).start()
+        for (settings, _), of_kind in alike.items():
+            for requests in self._calls(of_kind, batch.partition):
+                work = method.remote(requests, settings, batch.partition, batch.step)
+                slots = [request.slot for request in requests]
+                Thread(target=_watch, args=(work, slots, batch.partition), daemon=True).start()
+
+    def _calls(
+        self, requests: list[SampleRequest], partition: str
+    ) -> Iterator[list[SampleRequest]]:
+        """Yield the requests of each call: where several steps are sampled ahead, those of one."""
+        ahead = os.environ.get(MODE_VARIABLE, "sync") != "sync" and partition == "train"
+        most = self._config.data.train_batch_size if ahead else len(requests)
+        for start in range(0, len(requests), most):
+            yield requests[start : start + most]
 
 
 class AgentManager(GroupManager):

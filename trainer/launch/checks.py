@@ -23,6 +23,7 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.operator import ResumableOperator
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import chat_encoder
+from ...operators.workers import usable_cores
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
@@ -48,6 +49,8 @@ def check_training(
     Raises:
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
+    if not may_lack:
+        _check_cores(run)
     may_lack_data = may_lack or resume
     head = run.recipe.head
     there = head.dataset_spec.exists() or head.generated_part() is not None
@@ -65,6 +68,15 @@ def check_training(
     if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
         check_keys(overrides(run, resume))
     return left_out
+
+
+def _check_cores(run: TrainingRun) -> None:
+    config = run.config
+    if config.profile == "cpu" and config.mode == "separate_async" and usable_cores() < 2:
+        raise RejuiceError(
+            "mode separate_async samples on some cores and trains on others, and there is one",
+            "choose mode colocate_async or sync",
+        )
 
 
 def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:
@@ -157,9 +169,8 @@ class _Restriction(NamedTuple):
     allowed: Collection[Any] = ()  # values that work
 
 
-_SYNCHRONOUS = (
-    "the recipe's steps run on whole groups, between the sampling of a step and its update"
-)
+_MODE = "train.mode says when responses are sampled, and on what"
+_OTHER_MODE = "set train.mode"
 _OWN_LOOPS = "the recipe says what is sampled, and agent loops of rejuice sample it"
 _OWN_REWARDS = "rewards are those of the recipe, and verl's own would be ignored or replace them"
 _RULES = (
@@ -169,8 +180,8 @@ _RULES = (
     _Restriction(
         "trainer.v1.sampler", "the steps of the recipe run in the place of verl's sampler"
     ),
-    _Restriction("trainer.v1", _SYNCHRONOUS),
-    _Restriction("actor_rollout_ref.hybrid_engine", _SYNCHRONOUS, allowed=[True]),
+    _Restriction("trainer.v1", _MODE, _OTHER_MODE),
+    _Restriction("actor_rollout_ref.hybrid_engine", _MODE, _OTHER_MODE, allowed=[True]),
     _Restriction(
         f"{_ROLLOUT}.agent.agent_loop_manager_class", _OWN_LOOPS, allowed=[SERVERS_MANAGER]
     ),

@@ -35,8 +35,8 @@ from ..run import (
     ENDED_FILE,
     ERROR_FILE,
     RUN_VARIABLE,
-    WEIGHTS,
     TrainingRun,
+    Weights,
     early_end,
     is_prepared,
 )
@@ -204,6 +204,7 @@ def launch(
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
     for name in (ERROR_FILE, ENDED_FILE):
         (run.folder / name).unlink(missing_ok=True)
+    _remove_weights(run)  # Of a process that was killed, they may be newer than its checkpoint.
     shared = run.config.profile == "cpu" and is_given()
     python = PYTHON if fork_server is not None or shared else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, signals_interrupt():
@@ -226,7 +227,13 @@ def launch(
                 child.terminate()  # Ray ends its processes then.
             end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
-            (run.folder / WEIGHTS).unlink(missing_ok=True)
+            _remove_weights(run)
+
+
+def _remove_weights(run: TrainingRun) -> None:
+    """Remove what the sampler of a run has loaded."""
+    for weights in Weights.all_in(run.folder):
+        weights.file.unlink(missing_ok=True)
 
 
 def _check_folder(run: TrainingRun, resume: bool) -> None:

@@ -29,7 +29,7 @@ from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
 from ..cpu.fork_server import PYTHON
-from ..run import ESTIMATOR, GEO_MEAN, RUN_VARIABLE, TrainingRun
+from ..run import ESTIMATOR, GEO_MEAN, MODE_VARIABLE, RUN_VARIABLE, TrainingRun
 from ..split import loss_agg_mode
 from . import checkpoints
 from .failure import last_error
@@ -185,7 +185,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.default_local_dir": str(run.folder / "checkpoints"),
         "trainer.resume_mode": "auto" if resume else "disable",
         "trainer.logger": ["console", "file", *config.loggers],
-        "trainer.v1.trainer_mode": "sync",
+        **_mode(run, begun),
         "trainer.v1.sampler.custom_sampler.path": "pkg://rejuice.trainer.verl.training",
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
@@ -194,6 +194,33 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "hydra.run.dir": str(run.folder),
         "hydra.output_subdir": "verl",
         "hydra/job_logging": "stdout",
+    }
+
+
+def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
+    """When responses are sampled, relative to the updates."""
+    config = run.config
+    if not config.samples_ahead:
+        return {"trainer.v1.trainer_mode": "sync"}
+    # On a CPU, one sampler has its own cores or not; verl's trainer is the same.
+    mode = "colocate_async" if config.profile == "cpu" else config.mode
+    found: dict[str, Any] = {
+        "trainer.v1.trainer_mode": mode,
+        f"trainer.v1.{mode}.num_warmup_batches": min(config.max_age, config.steps - begun - 1),
+        # What is too old is dropped by a step of the recipe.
+        "trainer.v1.sampler.max_off_policy_threshold": None,
+        "algorithm.rollout_correction.bypass_mode": True,
+    }
+    if mode != "separate_async":
+        return found
+    return found | {
+        # Of each step of the recipe there is one, and its updates are split by ourselves.
+        f"trainer.v1.{mode}.parameter_sync_step": 1,
+        f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step,
+        f"{_ROLLOUT}.nnodes": config.gpu.nodes,
+        f"{_ROLLOUT}.n_gpus_per_node": config.gpu.rollout_gpus,
+        f"{_ROLLOUT}.checkpoint_engine.backend": "nccl",
+        "actor_rollout_ref.hybrid_engine": False,
     }
 
 
@@ -358,6 +385,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         # reads when it is loaded.
         **DEFAULT_ENVIRONMENT,
         "OMP_NUM_THREADS": str(usable_cores()),
+        MODE_VARIABLE: run.config.mode,
     }
 
 

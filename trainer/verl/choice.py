@@ -111,13 +111,19 @@ class PromptChoice:
         own = prompts.select(sorted({"prompt_id"} | (needed & {*prompts.column_names})))
         self.prompts = own.append_column(PROMPT_ROW, pa.array(np.arange(len(self._names))))
         self._visits, self._known = self._of_prompts(read_earlier(run)), 0
-        self._step, self._taken, self._progress = 0, 0, 0.0
+        self._step, self._progress = 0, 0.0
+        self._taken, self._left = list[int](), np.zeros(0, np.int64)
         self._order: PromptOrder | None = None
 
-    def take(self, step: int, n: int) -> list[int]:
+    def take(self, step: int, n: int, without: Sequence[int] = ()) -> list[int]:
         """Return the rows of the next prompts that a step samples, from the first at its beginning.
 
         They are fewer than n where the recipe's steps have left no more.
+
+        Args:
+            step: the step.
+            n: how many prompts.
+            without: rows of prompts that are sampled already, for steps before it.
 
         Raises:
             RejuiceError: what a step raised, with its name; the history of a step is missing; or no
@@ -131,21 +137,24 @@ class PromptChoice:
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
                 raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)
-            self._order, self._step, self._taken = found, step, 0
-        assert self._order is not None
-        rows: list[int] = self._order.rows[self._taken : self._taken + n].tolist()
-        self._taken += len(rows)
+            self._order, self._step, self._taken = found, step, []
+            self._left = found.rows
+            if without:
+                self._left = self._left[~np.isin(self._left, np.array(without))]
+        rows: list[int] = self._left[:n].tolist()
+        self._left = self._left[n:]
+        self._taken += rows
         return rows
 
     @property
     def taken(self) -> int:
         """How many prompts the step has taken so far."""
-        return self._taken
+        return len(self._taken)
 
     @property
     def left(self) -> int:
         """How many more it can take."""
-        return 0 if self._order is None else len(self._order.rows) - self._taken
+        return len(self._left)
 
     def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:
         """Return the steps of the recipe that choose, for a training step.
@@ -193,7 +202,7 @@ class PromptChoice:
     def table(self) -> pa.Table:
         """The prompts that the step has taken, in order, with what the steps wrote to them."""
         assert self._order is not None
-        rows, kept = self._order.rows[: self._taken], self._order.curated.table
+        rows, kept = self._taken, self._order.curated.table
         written = {n for step in self._run.split.choosing for n in step.operator.writes()}
         at = pc.index_in(pa.array(rows), value_set=flat(kept[PROMPT_ROW]))
         columns = {name: flat(kept[name]).take(at) for name in kept.column_names if name in written}

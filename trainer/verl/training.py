@@ -30,9 +30,10 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 from verl.workers.utils.padding import response_from_nested
 
-from ...operators.columns import CREDIT
+from ...operators.columns import CREDIT, numbers
 from ...operators.errors import DataError
-from ...operators.importance import POLICY_LOGPROBS, SAMPLED_LOGPROBS
+from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, SAMPLED_LOGPROBS
+from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
@@ -49,6 +50,7 @@ from ..split import (
     loss_agg_mode,
 )
 from . import judging
+from .ahead import Ahead, age_figures, rows_of_prompts
 from .advantage import LossSettings, TrajectoryKey
 from .choice import PromptChoice
 from .credit import CreditEstimator
@@ -91,7 +93,7 @@ from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups
 from .replayed import put_rows, replayable, replayed_figures, with_logprobs
-from .trajectories import TrainedRows, read, read_trajectories, write_trained
+from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
 
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
@@ -121,6 +123,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
             self.trainer.choose_prompts(self._choose)
+        self.ahead = Ahead(self.run, self.trainer) if self.run.config.samples_ahead else None
         self._pool = threads()
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
@@ -153,11 +156,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         """Return the rows of the prompts that verl submits now."""
         assert self.choice is not None
         with errors_recorded(self.run.folder):
-            return self.choice.take(step, prompts)
+            busy = () if self.ahead is None else rows_of_prompts()
+            return self.choice.take(step, prompts, busy)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
         self.first_step = self.first_step or number
+        if self.ahead is not None:
+            self.ahead.begin(number)
         step = TrainingStep(self, number)
         step.sample_answers(groups_wanted)
         if step.plan.judgements:
@@ -243,11 +249,13 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         prompts: pa.Table,
         steps: Sequence[Step],
         n: int,
+        step: int | None = None,
         **sampling: Any,
     ) -> PendingGroups:
         """Return the groups of some prompts, of which there are none yet.
 
-        `sampling` has the sampling parameters that differ from those of the run.
+        `sampling` has the sampling parameters that differ from those of the run, and `step` is the
+        one that trains on responses of several ages.
         """
         fetch = partial(
             self._read,
@@ -255,6 +263,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             prompts=prompts,
             policy=self._policy,
             sampling=self._sampling._replace(**sampling),
+            step=step,
         )
         return PendingGroups(Curation(steps, self._pool), fetch, n)
 
@@ -272,6 +281,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             The seconds that it took.
         """
         start = time.perf_counter()
+        ahead = self.ahead if partition == "train" else None
         while groups.ended < wanted:
             listed = time.perf_counter()
             # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_marks_prompts_as_we_read_them
@@ -280,6 +290,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             # A sampler that dies marks all its prompts as failed, even those that are finished.
             failed = self.failure_keys[partition] - groups.uids
             finished = self.finished_keys[partition] - groups.uids
+            if ahead is not None:
+                under_way = self.pending_keys[partition] | self.running_keys[partition]
+                turn = ahead.turn(under_way, failed | finished, wanted - groups.ended)
+                if not turn:
+                    break  # There are no more prompts.
+                failed, finished = failed & turn, finished & turn
             if among is not None:
                 failed, finished = failed & among, finished & among
             if not failed and not finished:
@@ -385,13 +401,20 @@ class TrainingStep:
         """Wait for responses to prompts of the dataset; request more where too few are left."""
         run, plan, grading, credit = self._run, self.plan, self._grading, self._credit
         steps = (*grading, *credit)
-        groups = self._buffer.pending("train", run.prompts("train"), grading, run.split.rollout.n)
-        choice = self._buffer.choice
-        requested, refills = wanted if choice is None else choice.taken, 0
+        choice, ahead = self._buffer.choice, self._buffer.ahead
+        step = None if ahead is None else self.number
+        n = run.split.rollout.n
+        groups = self._buffer.pending("train", run.prompts("train"), grading, n, step)
+        requested, refills = wanted, 0
+        if choice is not None and ahead is None:
+            requested = choice.taken
         if requested < wanted:
             print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
         while True:
             self._wait_for(groups, requested)
+            if groups.ended < requested:
+                requested = groups.ended
+                print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
             with self._clock("close"):
                 rollouts, graded = groups.close()
                 if plan.queues or not plan.answers:
@@ -423,6 +446,11 @@ class TrainingStep:
             print(f"step {self.number}: {left} of {aim} {what} after {refills} refills")
         if groups.failed_responses:
             print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
+        if ahead is not None:
+            ahead.take(self.number, groups.uids)
+            if self._corrects():
+                trainable = self._with_policy_logprobs(trainable, groups)
+                curated = give_credit(trainable, credit)
         with self._clock("close"):
             if plan.answers:
                 curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
@@ -432,10 +460,35 @@ class TrainingStep:
                 figures.update(agent_figures(rollouts))
         if choice is not None:
             figures.update(choice.figures())
+        figures.update(age_figures(rollouts, curated.table))
         figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
         figures["repeated_prompts"] = groups.repeated
         self._add("", StepPart(groups, rollouts, curated, values, steps, plan.answers), figures)
+
+    def _corrects(self) -> bool:
+        """Whether a step gives responses of older policies importance weights."""
+        return any(isinstance(each.operator, ImportanceWeightMapper) for each in self._credit)
+
+    def _with_policy_logprobs(self, trainable: Curated, groups: PendingGroups) -> Curated:
+        """Give responses of older policies the log-probabilities of the current one.
+
+        In TransferQueue, where the update starts from them, they take the place of those of the
+        policy that sampled: what corrects the difference is a weight of tokens.
+        """
+        table = trainable.table
+        old_N = numbers(table, POLICY_AGE) > 0 if table.num_rows else np.zeros(0, bool)
+        if not old_N.any():
+            return trainable
+        old = table.filter(pa.array(old_N))
+        keys = [first for (first,) in groups.keys(old)]
+        self._buffer.trainer.end_sampling()
+        with self._clock("log_probs"):
+            found = self._buffer.trainer.log_probs(_batch("train", keys, groups.tags))
+        write_logprobs(keys, "train", found)
+        by_row = iter(found)
+        logprobs = [next(by_row) if is_old else None for is_old in old_N]
+        return trainable._replace(table=with_logprobs(table, logprobs))
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
         """Return how many groups there are to train on, and how many there should be.
@@ -567,6 +620,8 @@ class TrainingStep:
                 tables["choice"] = chosen
             files.keep(self.number, name, tables, recipe)
         taken = None if chosen is None else chosen["prompt_id"]
+        if self._buffer.ahead is not None:
+            taken = None  # They are those of a later step.
         history = history_of(self.number, self.parts[""], taken)
         # At once: a checkpoint of this step is resumed by it.
         write_history(self._run.step_folder(self.number), history)
@@ -676,6 +731,48 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
         trainer._next_train_batch = next_batch
 
+    def name_requests(self, name: Callable[[Any], None]) -> None:
+        """Let a function give prompts their keys in TransferQueue, before they are submitted."""
+        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_requests_have_numbers
+        trainer = self._trainer
+        submit = trainer._submit_batch_to_rollout
+
+        def named(batch: Any) -> int:
+            name(batch)
+            return int(submit(batch))
+
+        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_requests_have_numbers
+        trainer._submit_batch_to_rollout = named
+
+    def request_ahead(self, steps: int) -> None:
+        """Let verl request no prompts that only steps after the last one would train on."""
+        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_nothing_is_requested_beyond_the_last_step
+        trainer = self._trainer
+        prepare_step = trainer.prepare_step
+
+        def prepare() -> dict[str, Any]:
+            if trainer.global_steps + steps > trainer.total_training_steps:
+                return {}
+            return dict(prepare_step())
+
+        trainer.prepare_step = prepare
+
+    def update_sampler_every(self, steps: int) -> None:
+        """Give the sampler new weights after every few steps only, and before a validation."""
+        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_weights_are_updated_every_few_steps
+        trainer = self._trainer
+        if steps == 1:
+            return
+        update, every = trainer.on_step_end, trainer.config.trainer.test_freq
+
+        def on_step_end() -> None:
+            step = trainer.global_steps
+            validates = every > 0 and (step % every == 0 or step >= trainer.total_training_steps)
+            if step % steps == 0 or validates:
+                update()
+
+        trainer.on_step_end = on_step_end
+
     def submit(self, prompts: Any) -> None:
         """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
@@ -685,6 +782,8 @@ class VerlTrainer:
         """End the sampling of a step before verl does: on a GPU, the policy has its memory then."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
         trainer = self._trainer
+        if "on_sample_end" in vars(trainer):
+            return  # It has ended.
         trainer.on_sample_end()
 
         def has_ended() -> None:

@@ -20,7 +20,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from ...operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn, columns_of
 from ...operators.columns import CREDIT, ROW_CONTRACT, content_ids
 from ...operators.groups import Array
-from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM
+from ...operators.importance import LAST_VERSION, POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM
 from ...operators.sampling.protocol import Group, prompt_seed
 from ...operators.sampling.tokenizer import Messages
 from ..run import Policy, Sampling
@@ -282,8 +282,17 @@ def read(
     prompts: pa.Table,
     policy: Policy,
     sampling: Sampling,
+    step: int | None = None,
 ) -> Rollouts:
     """Fetch the responses of whole groups.
+
+    Args:
+        tags: those of their rows in TransferQueue.
+        partition: where they are.
+        prompts: all of the run.
+        policy: that samples.
+        sampling: how.
+        step: that trains on responses of several ages; None: all are by the current policy.
 
     Returns:
         Rows in the order of their prompts and sessions.
@@ -296,7 +305,7 @@ def read(
         "finish_reason": ["stop" if end else "length" for end in ended],
         **tokens,
     }
-    return _with_columns(rollouts, columns, tags, policy, sampling)
+    return _with_columns(rollouts, columns, tags, policy, sampling, step)
 
 
 def read_trajectories(
@@ -305,13 +314,14 @@ def read_trajectories(
     prompts: pa.Table,
     policy: Policy,
     sampling: Sampling,
+    step: int | None = None,
 ) -> Rollouts:
     """Fetch the trajectories of agents, one row each, as `read` fetches responses."""
     firsts = [key for key in tags if key == key.first]
     data, order_N, rollouts = _fetch(firsts, partition, ["extra_fields"], prompts)
     stored = [plain(each)[TRAJECTORY] for each in data["extra_fields"]]
     columns = columns_of([Trajectory.from_json(stored[row]) for row in order_N])
-    return _with_columns(rollouts, columns, tags, policy, sampling)
+    return _with_columns(rollouts, columns, tags, policy, sampling, step)
 
 
 def _fetch(
@@ -335,6 +345,7 @@ def _with_columns(
     tags: Mapping[TrajectoryKey, Mapping[str, Any]],
     policy: Policy,
     sampling: Sampling,
+    step: int | None,
 ) -> Rollouts:
     """Return prompts with what was sampled to them, and the other columns that sampling writes."""
     keys, rows = rollouts.keys, rollouts.table
@@ -352,19 +363,31 @@ def _with_columns(
         "policy_version": [tags[key].get("min_global_steps") for key in keys],
         "sampling": [{**sampling._asdict(), "seed": seed} for seed in seeds],
     }
+    if step is not None:
+        # After the first update, there is version 1.
+        columns[POLICY_AGE] = [step - 1 - version for version in columns["policy_version"]]
+        columns[LAST_VERSION] = [tags[key].get("max_global_steps") for key in keys]
     # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples,
     # and so does credit that came with them.
     others = {*columns, *(CREDIT if "response" in rows.column_names else ())}
-    others |= {POLICY_LOGPROBS, REPLAYED_FROM, POLICY_AGE}
+    others |= {POLICY_LOGPROBS, REPLAYED_FROM, POLICY_AGE, LAST_VERSION}
     rows = rows.drop_columns([name for name in rows.column_names if name in others])
     for name, column in columns.items():
-        rows = rows.append_column(name, pa.array(column, ROW_CONTRACT[name]))
+        rows = rows.append_column(name, pa.array(column, ROW_CONTRACT.get(name, pa.int64())))
     return rollouts._replace(table=rows)
 
 
 def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:
     """Give rows their rewards, each on the last token of its response."""
     _put(keys, partition, {"rm_scores": _scores(reward_N, lengths_N)})
+
+
+def write_logprobs(
+    keys: Sequence[TrajectoryKey], partition: str, logprobs: Sequence[Array]
+) -> None:
+    """Give rows log-probabilities of their tokens, float32[tokens] each, from which an update starts."""
+    lengths_N = np.array([len(each) for each in logprobs], np.int64)
+    _put(keys, partition, {"rollout_log_probs": _nested(np.concatenate(logprobs), lengths_N)})
 
 
 def _scores(reward_N: Array, lengths_N: Array) -> torch.Tensor:

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from rejuice.operators.sampling.protocol import Failure, Group, Sample, Settings
-from rejuice.trainer.run import RUN_VARIABLE
+from rejuice.trainer.run import MODE_VARIABLE, RUN_VARIABLE, Weights
 
 pytestmark = pytest.mark.slow  # Imports verl.
 
@@ -40,6 +41,13 @@ class Engine:
 
 
 @pytest.fixture
+def platform(verl):
+    from rejuice.trainer.cpu import platform
+
+    return platform
+
+
+@pytest.fixture
 def rollout(queue, monkeypatch, tmp_path):
     from rejuice.trainer.cpu import rollout
 
@@ -51,7 +59,7 @@ def rollout(queue, monkeypatch, tmp_path):
 
 @pytest.fixture
 def sampler(rollout):
-    return rollout.Sampler("policy", 2, {})
+    return rollout.Sampler("policy", 2, 2, {})
 
 
 class Remote:
@@ -188,13 +196,11 @@ def test_a_sampler_that_dies_fails_its_prompts_and_reports_it(manager, queue, ca
 
 
 def test_weights_reach_the_engine(rollout, sampler, monkeypatch):
-    import torch
-
     class Actor:
         class load_weights:  # noqa: N801
             @staticmethod
-            async def remote(version):
-                sampler.load_weights(version)
+            async def remote():
+                sampler.load_weights()
 
     monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Actor)
     b = torch.ones(2, requires_grad=True)
@@ -238,9 +244,96 @@ def test_the_chat_template_gets_the_arguments_of_the_recipe(launched):
 
 @pytest.mark.parametrize(("processes", "threads"), [(1, 8), (3, 2), (8, 1)])
 def test_the_policy_is_loaded_as_often_as_memory_allows(
-    rollout, launched, monkeypatch, processes, threads
+    rollout, platform, launched, monkeypatch, processes, threads
 ):
-    monkeypatch.setattr(rollout, "usable_cores", lambda: 8)
+    monkeypatch.setattr(platform, "usable_cores", lambda: 8)
     monkeypatch.setattr(rollout, "process_count", lambda policy, dtype, cores: processes)
     engine = launched()
     assert (engine.workers, engine.built["threads"]) == (processes, threads)
+
+
+# --- Sampling ahead -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "cores"), [("sync", (7, 7)), ("colocate_async", (7, 7)), ("separate_async", (3, 4))])  # fmt: skip
+def test_each_side_has_cores_of_its_own_where_both_work_at_once(platform, monkeypatch, mode, cores):
+    monkeypatch.setattr(platform, "usable_cores", lambda: 7)
+    monkeypatch.setenv(MODE_VARIABLE, mode)
+    assert platform.Cores.of_run() == cores
+
+
+@pytest.fixture
+def ahead(monkeypatch, rollout):
+    """The sampler of a run that samples ahead; it may be called more than once."""
+    monkeypatch.setenv(MODE_VARIABLE, "separate_async")
+    return lambda: rollout.Sampler("policy", 1, 1, {})
+
+
+def weigh(folder, version):
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.full((1,), float(version))}, Weights.of(folder, version).file)
+
+
+def test_each_call_samples_with_the_newest_weights(ahead, manager, monkeypatch, rollout, tmp_path):
+    sampler = ahead()
+    monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Remote(sampler))
+    manager._sampler = Remote(sampler)
+    manager._config.data = SimpleNamespace(train_batch_size=2)
+    for version in (3, 4):
+        weigh(tmp_path, version)
+    manager.generate_sequences(prompts(["a"] * 5))
+    assert [len(requested) for requested, _ in sampler._engine.requested] == [2, 2, 1]
+    assert [version for _, version in sampler._engine.loaded] == [4]
+    # Older ones are removed; the newest is what a process that is started again loads.
+    assert [each.version for each in Weights.all_in(tmp_path)] == [4]
+    weigh(tmp_path, 5)
+    manager.generate_sequences(prompts(["b"]))
+    assert [version for _, version in sampler._engine.loaded] == [4, 5]
+
+
+def test_an_update_does_not_wait_for_a_sampler_that_is_busy(ahead, rollout, monkeypatch, tmp_path):
+    monkeypatch.setenv("RANK", "0")
+    adapter = object.__new__(rollout.Adapter)
+    weights = {"a": torch.ones(1)}
+    monkeypatch.setattr(rollout.ray, "get_actor", lambda name: pytest.fail("it is called"))
+    for version in (1, 2):
+        asyncio.run(adapter.update_weights(iter(weights.items()), global_steps=version))
+    assert [each.version for each in Weights.all_in(tmp_path)] == [1, 2]
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_resumed_run_does_not_sample_again_what_was_finished(ahead, manager, queue, tmp_path):
+    manager._config.data = SimpleNamespace(train_batch_size=8)
+    killed, resumed = ahead(), ahead()
+    for sampler, texts in ((killed, ["a", "refuse", "b"]), (resumed, ["a", "new", "b"])):
+        manager._sampler = Remote(sampler)
+        manager.generate_sequences(prompts(texts))
+    ((left, _),) = resumed._engine.requested
+    assert [prompt.messages[-1][1] for prompt in left] == ["new"]
+    assert set(statuses(queue).values()) == {"finished"}
+    entry = queue.partitions["train"]["uid2_1_0"]
+    assert entry.fields["responses"].tolist() == [3, 1, 1]
+    assert entry.tag["min_global_steps"] == 4
+    files = sorted(file.stem for file in (tmp_path / "ahead").iterdir())
+    assert files == ["uid0", "uid1", "uid2"]
+
+
+def test_stored_groups_are_those_that_were_kept(tmp_path):
+    from rejuice.operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn
+    from rejuice.trainer.cpu.sampled import SampledGroups
+
+    sample = Sample("é", (3, 1), (float(np.float32(-0.1)), -2.0), "stop")
+    turn = Turn(POLICY, "x", (1, 2), (3,), (-0.5,))
+    groups = [
+        Group("p", 4, 7, (8, 9), (sample,)),
+        Group("p", 4, None, None, (Sample("x", None, None, "length"),)),
+        TrajectoryGroup("p", 4, 7, (Trajectory((turn,), "x", "stop"),)),
+    ]
+    kept = SampledGroups(tmp_path)
+    for at, group in enumerate(groups):
+        kept.keep(str(at), "id", group)
+        assert SampledGroups(tmp_path).find(str(at), "id") == group
+    assert kept.find("0", "another") is None
+    kept.forget(["0", "never"])
+    assert kept.find("0", "id") is None

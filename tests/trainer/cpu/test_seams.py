@@ -261,6 +261,29 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     )
 
 
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"mode": "colocate_async"},
+        {"mode": "colocate_async", "max_age": 3},
+        {"mode": "colocate_async", "profile": "gpu", "prompts_per_step": 8, "updates_per_step": 4},
+        {"mode": "separate_async", "profile": "gpu", "prompts_per_step": 8, "updates_per_step": 4, "gpu": {"gpus": 2, "rollout_gpus": 2}},
+    ],
+)  # fmt: skip
+def test_verls_trainers_take_each_mode(composed, monkeypatch, train):
+    """By their own checks of the configuration."""
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    config = composed(**train)
+    theirs = get_trainer_cls(config.trainer.v1.trainer_mode)
+    monkeypatch.setattr(PPOTrainer, "__init__", lambda self, config: setattr(self, "config", config))  # fmt: skip
+    trainer = theirs(config)
+    assert config.trainer.v1[config.trainer.v1.trainer_mode].num_warmup_batches == train.get("max_age", 1)  # fmt: skip
+    assert "on_step_end" in vars(theirs)
+    assert trainer.config is config
+
+
 def test_verl_has_its_loggers_before_it_validates(verl):
     """And logs under a step's number more than once: figures of validation sets come before its own."""
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

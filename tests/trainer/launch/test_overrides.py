@@ -47,6 +47,26 @@ def test_where_verl_finds_and_leaves_things(keys, tmp_path):
     assert found["+trainer.v1.sampler.sampler_kwargs.run"] == str(folder)
 
 
+@pytest.mark.parametrize("mode", ["colocate_async", "separate_async"])
+def test_on_a_cpu_one_trainer_of_verl_samples_ahead(keys, run, mode):
+    assert keys()["trainer.v1.trainer_mode"] == "sync"
+    found = keys(mode=mode, max_age=3, steps=9)
+    assert found["trainer.v1.trainer_mode"] == "colocate_async"
+    assert found["trainer.v1.colocate_async.num_warmup_batches"] == 3
+    assert found["trainer.v1.sampler.max_off_policy_threshold"] is None
+    # What only steps after the last one would train on is not sampled.
+    assert keys(mode=mode, max_age=3, steps=2)["trainer.v1.colocate_async.num_warmup_batches"] == 1
+    assert environment(run(mode=mode))["REJUICE_MODE"] == mode
+
+
+def test_on_gpus_of_their_own_engines_sample_all_the_time(keys):
+    found = keys(profile="gpu", mode="separate_async", gpu={"gpus": 4, "rollout_gpus": 2, "nodes": 3})  # fmt: skip
+    assert found["trainer.v1.trainer_mode"] == "separate_async"
+    assert found[f"{ROLLOUT}.n_gpus_per_node"] == 2
+    assert (found[f"{ROLLOUT}.nnodes"], found["trainer.nnodes"]) == (3, 3)
+    assert found["actor_rollout_ref.hybrid_engine"] is False
+
+
 def test_each_validation_set_has_a_file_of_its_own(keys, tmp_path):
     sets = {"a": {"path": str(tmp_path / "data.jsonl"), "n": 4, "temperature": 0.6}, "b": str(tmp_path / "data.jsonl")}  # fmt: skip
     found = keys(validation_path=None, validation=sets)

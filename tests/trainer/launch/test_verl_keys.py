@@ -13,9 +13,7 @@ from rejuice.trainer.run import TrainingRun
 ROLLOUT = "actor_rollout_ref.rollout"
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
-SYNCHRONOUS = (
-    "the recipe's steps run on whole groups, between the sampling of a step and its update"
-)
+MODE = "train.mode says when responses are sampled, and on what; set train.mode"
 REWARDS = "rewards are those of the recipe, and verl's own would be ignored or replace them"
 LOOPS = "the recipe says what is sampled, and agent loops of rejuice sample it"
 CPU = "profile cpu has one engine that trains, and one that samples"
@@ -42,10 +40,10 @@ def refused(run):
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
 def test_what_is_in_the_way_of_the_recipe(run, profile):
     cases = [
-        ("trainer.v1.trainer_mode", "colocate_async", f"cannot be 'colocate_async': {SYNCHRONOUS}; leave it out"),
-        ("trainer.v1.trainer_mode", "separate_async", f"cannot be 'separate_async': {SYNCHRONOUS}; leave it out"),
-        ("trainer.v1.separate_async.parameter_sync_step", 2, f"cannot be 2: {SYNCHRONOUS}; leave it out"),
-        ("actor_rollout_ref.hybrid_engine", False, f"cannot be False: {SYNCHRONOUS}; leave it out"),
+        ("trainer.v1.trainer_mode", "colocate_async", f"cannot be 'colocate_async': {MODE}"),
+        ("trainer.v1.trainer_mode", "separate_async", f"cannot be 'separate_async': {MODE}"),
+        ("trainer.v1.separate_async.parameter_sync_step", 2, f"cannot be 2: {MODE}"),
+        ("actor_rollout_ref.hybrid_engine", False, f"cannot be False: {MODE}"),
         ("trainer.use_v1", False, "cannot be False: only verl's v1 trainer runs the steps of the recipe; leave it out"),
         ("trainer.v1.sampler.custom_sampler.path", "mine.py", "cannot be 'mine.py': the steps of the recipe run in the place of verl's sampler; leave it out"),
         ("trainer.v1.sampler.sync_refill_failed_groups", True, "cannot be True: the steps of the recipe run in the place of verl's sampler; leave it out"),

@@ -1,0 +1,130 @@
+"""Prompts that are sampled ahead of the step that trains on them.
+
+    requests    1 2 3 4 | 5 6 7 8 | 9 10 11 12 | ...      prompts_per_step at a time
+    step 1 trains on 1 to 4 while 5 to 12 are sampled, if max_age is 2
+
+The key of a prompt in TransferQueue is the number of its request in the run, so that the keys are
+in the order of the requests, and those of a run that is resumed go on where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import transfer_queue as tq
+from tensordict import NonTensorStack
+
+from ...operators.columns import numbers
+from ...operators.importance import POLICY_AGE
+from ..cpu.sampled import SampledGroups
+from ..launch import checkpoints
+from ..run import TrainingRun
+from .trajectories import plain
+
+if TYPE_CHECKING:
+    from .training import VerlTrainer
+
+
+class Ahead:
+    """The requests of a run that samples ahead.
+
+    Args:
+        run: the run.
+        trainer: verl's, whose requests get numbers.
+    """
+
+    def __init__(self, run: TrainingRun, trainer: VerlTrainer) -> None:
+        self._config, self._folder = run.config, run.folder
+        self._next: int | None = None
+        self._taken: dict[str, int] = {}  # by key, the step that has trained on the prompt
+        self._sampled = SampledGroups(run.folder) if run.config.profile == "cpu" else None
+        self._begun = False
+        trainer.name_requests(self._name)
+        trainer.request_ahead(run.config.max_age)
+        trainer.update_sampler_every(run.config.sync_every)
+
+    def _name(self, requests: Any) -> None:
+        """Give the next requests their keys."""
+        if self._next is None:
+            there = [int(key) for key in _prompts()]
+            self._next = max(there, default=-1) + 1
+        numbers = range(self._next, self._next + len(requests))
+        self._next = numbers.stop
+        requests["uid"] = NonTensorStack(*(f"{number:09d}" for number in numbers))
+
+    def begin(self, step: int) -> None:
+        """Clean up before a step: what was trained on, and what a checkpoint has left over."""
+        if not self._begun:
+            self._begun = True
+            _clear_trained()
+        # A run without checkpoints begins anew.
+        self._forget(checkpoints.last(self._folder) if self._config.save_every else step)
+
+    def take(self, step: int, uids: Collection[str]) -> None:
+        """Note the prompts that a step has taken."""
+        self._taken.update(dict.fromkeys(uids, step))
+        if step >= self._config.steps:
+            self._forget(step)
+
+    def _forget(self, saved: int | None) -> None:
+        """Remove the files of groups that no resume from a step would take again."""
+        done = [uid for uid, taken in self._taken.items() if saved is not None and taken <= saved]
+        if self._sampled is not None:
+            self._sampled.forget(done)
+        for uid in done:
+            del self._taken[uid]
+
+    def turn(self, under_way: set[str], ended: set[str], wanted: int) -> set[str]:
+        """Return the prompts that a step may take now or waits for; none: there are no others.
+
+        Args:
+            under_way: keys of prompts that are still sampled.
+            ended: those of prompts that are finished or have failed.
+            wanted: how many the step takes.
+        """
+        if self._config.wait_for_slow:
+            return set(sorted(under_way | ended)[:wanted])
+        return set(sorted(ended)[:wanted]) or under_way
+
+
+def _prompts() -> Mapping[str, Mapping[str, Any]]:
+    """Return the tags of the prompts in TransferQueue that no step has taken."""
+    there = (tq.kv_list("train") or {}).get("train", {})
+    return {key: tag for key, tag in there.items() if tag.get("is_prompt")}
+
+
+def rows_of_prompts() -> list[int]:
+    """Return which prompts of the dataset were requested and not taken by a step so far."""
+    keys = list(_prompts())
+    if not keys:
+        return []
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["extra_info"])
+    return [int(plain(each)["index"]) for each in data["extra_info"]]
+
+
+def _clear_trained() -> None:
+    """Clear rows of prompts that are not there: a checkpoint has those that its step trained on."""
+    there = (tq.kv_list("train") or {}).get("train", {})
+    prompts = {key for key, tag in there.items() if tag.get("is_prompt")}
+    left = [key for key in there if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
+    if left:
+        tq.kv_clear(partition_id="train", keys=left)
+
+
+def age_figures(rollouts: pa.Table, trained: pa.Table) -> dict[str, float]:
+    """Return the ages of what a step has sampled and trained on, by source where there are some."""
+    if POLICY_AGE not in rollouts.column_names or not rollouts.num_rows:
+        return {}
+    found: dict[str, float] = {}
+    age_N = numbers(rollouts, POLICY_AGE)
+    found["policy_age/mean"], found["policy_age/max"] = float(age_N.mean()), float(age_N.max())
+    if trained.num_rows:
+        found["policy_age/trained"] = float(numbers(trained, POLICY_AGE).mean())
+    if "data_source" in rollouts.column_names:
+        source_N = np.array(rollouts["data_source"].to_pylist(), object)
+        for source in sorted({str(each) for each in source_N if each is not None}):
+            found[f"policy_age/of/{source}"] = float(age_N[source_N == source].mean())
+    return found
