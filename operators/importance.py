@@ -27,7 +27,7 @@ POLICY_LOGPROBS = "policy_logprobs"
 as `response_logprobs` has those by the policy that sampled it; null: it is the same policy."""
 SAMPLED_LOGPROBS = "response_logprobs"
 RATIOS = ("importance_ratio", "mean_token_ratio")
-"""Columns of float64: the ratio of a response, and its geometric mean over tokens; null: unknown."""
+"""Columns of float64: the ratio of a response, its geometric mean over tokens; null: unknown."""
 _BOUND = 20.0  # verl's SAFETY_BOUND: a ratio is within exp(-20) and exp(20)
 
 

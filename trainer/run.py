@@ -30,6 +30,8 @@ MODE_VARIABLE = "REJUICE_MODE"
 """Environment variable of every process of profile `cpu`: when it samples, `train.mode`."""
 CHECKPOINT = "global_step_"
 """What the names of verl's checkpoints begin with, before the number of the step."""
+LAST_SAVED = "latest_checkpointed_iteration.txt"
+"""File of verl beside its checkpoints that names the last one, written after all others."""
 ESTIMATOR = "rejuice"
 """Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
 GEO_MEAN = "rejuice_geo_mean"
@@ -116,6 +118,13 @@ class TrainingRun(NamedTuple):
         """
         weights = (self.folder / "checkpoints").glob(f"{CHECKPOINT}*/actor")
         return sorted(int(each.parent.name.removeprefix(CHECKPOINT)) for each in weights)
+
+    def last_saved(self) -> int | None:
+        """Return the step of the last checkpoint that verl has written as a whole."""
+        try:
+            return int((self.folder / "checkpoints" / LAST_SAVED).read_text("utf-8"))
+        except (OSError, ValueError):  # There is none, or a full disk has left it empty.
+            return None
 
     def step_folder(self, step: int) -> Path:
         """Return the folder of a step."""

@@ -14,6 +14,9 @@ from ..groups import Groups
 from ..importance import POLICY_AGE
 from ..operator import Columns, Filter, Scope, drop
 
+TOO_OLD = "too_old"
+"""The reason of what it drops."""
+
 
 class PolicyAgeFilter(Filter):
     """Drop groups with a response that a policy of more than `max_age` training steps ago sampled.
@@ -33,7 +36,7 @@ class PolicyAgeFilter(Filter):
 
     scope: ClassVar[Scope] = Scope.GROUP
     reasons: ClassVar[Mapping[str, str]] = {
-        "too_old": "a response of the group has a `policy_age` of more than `max_age`",
+        TOO_OLD: "a response of the group has a `policy_age` of more than `max_age`",
     }
 
     def reads(self) -> Columns:
@@ -47,8 +50,8 @@ class PolicyAgeFilter(Filter):
 
     def decide(self, table: pa.Table) -> pa.Array:
         if POLICY_AGE not in table.column_names:
-            return drop({"too_old": np.zeros(table.num_rows, bool)})
+            return drop({TOO_OLD: np.zeros(table.num_rows, bool)})
         groups = Groups.of(table)
         # A comparison with nan, of a response without an age, is false.
         old_G = groups.sum(numbers(table, POLICY_AGE) > self.max_age) > 0
-        return drop({"too_old": old_G[groups.codes_N]})
+        return drop({TOO_OLD: old_G[groups.codes_N]})

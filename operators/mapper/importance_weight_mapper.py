@@ -141,8 +141,8 @@ class ImportanceWeightMapper(Mapper):
         kept_M = np.ones(len(ratios.values_M), bool)
         for name, bound in self.rejection.items():
             low, high = np.log(bound) if isinstance(bound, tuple) else (-np.inf, bound)
-            of, _, divergence = name.rpartition("_")
-            found_M = ratios.divergence(divergence, of.removeprefix("seq_") if of != "token" else None)
+            of, _, divergence = name.removeprefix("seq_").rpartition("_")
+            found_M = ratios.divergence(divergence, None if of == "token" else of)
             kept_M &= (found_M >= low) & (found_M <= high)
         return kept_M
 

@@ -196,7 +196,11 @@ def test_a_key_of_another_loss_is_refused(parts):
     ("process", "message"),
     [
         (
-            [PLAIN[0], {"policy_rollout_mapper": {"temperature": 0.5, "on_policy": False}}, *PLAIN[2:]],
+            [
+                PLAIN[0],
+                {"policy_rollout_mapper": {"temperature": 0.5, "on_policy": False}},
+                *PLAIN[2:],
+            ],
             "here: temperature is 0.5, and mode colocate_async compares log-probabilities of the "
             "policies themselves; set temperature of policy_rollout_mapper to 1, or choose mode sync",
         ),

@@ -34,10 +34,10 @@ from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, pr
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
 from ..run import MODE_VARIABLE, RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure
+from ..verl.sampled import AnyGroup, SampledGroups
 from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
 from .platform import Cores
-from .sampled import SampledGroups
 
 # --- Agents ---------------------------------------------------------------------------
 # Agents on a CPU: the recipe's flow, beside the sampler that its policy samples from.
@@ -94,7 +94,7 @@ class Agents:
 # --- Rollout --------------------------------------------------------------------------
 
 _NAME = "rejuice-sampler"
-_G = TypeVar("_G")
+_G = TypeVar("_G", bound=AnyGroup)
 _PUT = 16  # groups that are put into TransferQueue at once
 
 

@@ -19,12 +19,11 @@ from ...operators.sampling.engines import policy_path
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
-from ..run import CHECKPOINT
+from ..run import CHECKPOINT, LAST_SAVED
 from .failure import last_error
 
 NEEDS_TRUST = 3
 """Exit status of the merger where unpickling the weights may run code."""
-_LAST = "latest_checkpointed_iteration.txt"
 _MEGATRONS = Path("model", "huggingface")
 """Where a checkpoint of Megatron has the policy as a Hugging Face folder already."""
 _MERGER = [*PYTHON, "-m", "rejuice.trainer.launch.merge"]
@@ -44,7 +43,7 @@ def folder_of(run: Path, step: int) -> Path:
 def last(run: Path) -> int | None:
     """Return the step of the newest complete checkpoint, from which a resume continues."""
     try:
-        text = (run / "checkpoints" / _LAST).read_text("utf-8")
+        text = (run / "checkpoints" / LAST_SAVED).read_text("utf-8")
     except FileNotFoundError:
         return None
     # verl writes the file in place, after everything else: a full disk may leave it empty. It also
@@ -56,7 +55,7 @@ def last(run: Path) -> int | None:
 
 def fix_latest(run: Path) -> None:
     """Rewrite the file that names the newest checkpoint, if it is damaged or out of date."""
-    step, path = last(run), run / "checkpoints" / _LAST
+    step, path = last(run), run / "checkpoints" / LAST_SAVED
     if step is not None and path.read_text("utf-8") != str(step):
         path.write_text(str(step), "utf-8")
 

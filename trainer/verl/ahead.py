@@ -10,22 +10,23 @@ in the order of the requests, and those of a run that is resumed go on where the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import transfer_queue as tq
 from tensordict import NonTensorStack
 
-from ...operators.columns import numbers
+from ...operators.columns import flat, numbers
+from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
-from ..cpu.sampled import SampledGroups
-from ..launch import checkpoints
+from ...pipelines.analysis.figures import few_sources
 from ..run import TrainingRun
+from .curation import Curated
+from .sampled import SampledGroups
 from .trajectories import plain
-
-if TYPE_CHECKING:
-    from .training import VerlTrainer
+from .verl_trainer import VerlTrainer
 
 
 class Ahead:
@@ -37,7 +38,7 @@ class Ahead:
     """
 
     def __init__(self, run: TrainingRun, trainer: VerlTrainer) -> None:
-        self._config, self._folder = run.config, run.folder
+        self._run, self._config = run, run.config
         self._next: int | None = None
         self._taken: dict[str, int] = {}  # by key, the step that has trained on the prompt
         self._sampled = SampledGroups(run.folder) if run.config.profile == "cpu" else None
@@ -61,7 +62,7 @@ class Ahead:
             self._begun = True
             _clear_trained()
         # A run without checkpoints begins anew.
-        self._forget(checkpoints.last(self._folder) if self._config.save_every else step)
+        self._forget(self._run.last_saved() if self._config.save_every else step)
 
     def take(self, step: int, uids: Collection[str]) -> None:
         """Note the prompts that a step has taken."""
@@ -114,17 +115,21 @@ def _clear_trained() -> None:
         tq.kv_clear(partition_id="train", keys=left)
 
 
-def age_figures(rollouts: pa.Table, trained: pa.Table) -> dict[str, float]:
-    """Return the ages of what a step has sampled and trained on, by source where there are some."""
+def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
+    """Return the ages of what a step has sampled and trains on, and what was too old, by source.
+
+    There are none where all responses are by the current policy.
+    """
     if POLICY_AGE not in rollouts.column_names or not rollouts.num_rows:
         return {}
-    found: dict[str, float] = {}
     age_N = numbers(rollouts, POLICY_AGE)
-    found["policy_age/mean"], found["policy_age/max"] = float(age_N.mean()), float(age_N.max())
-    if trained.num_rows:
-        found["policy_age/trained"] = float(numbers(trained, POLICY_AGE).mean())
-    if "data_source" in rollouts.column_names:
-        source_N = np.array(rollouts["data_source"].to_pylist(), object)
-        for source in sorted({str(each) for each in source_N if each is not None}):
-            found[f"policy_age/of/{source}"] = float(age_N[source_N == source].mean())
+    found = {"policy_age/mean": float(age_N.mean()), "policy_age/max": float(age_N.max())}
+    if curated.table.num_rows:
+        found["policy_age/trained"] = float(numbers(curated.table, POLICY_AGE).mean())
+    old = curated.decisions.filter(pc.equal(curated.decisions["reason"], TOO_OLD))["row_id"]
+    old_N = np.asarray(pc.is_in(rollouts["response_id"], value_set=flat(old)))
+    for name, is_own in few_sources(rollouts).items():
+        own_N = np.asarray(is_own)
+        found[f"source/{name}/policy_age"] = float(age_N[own_N].mean())
+        found[f"source/{name}/{TOO_OLD}"] = float(old_N[own_N].mean())
     return found

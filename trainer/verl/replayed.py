@@ -157,8 +157,8 @@ def _read(folder: Path, name: str, columns: Sequence[str] | None = None) -> pa.T
         raise DataError(f"{file} cannot be read: {redact(str(error))}", right) from error
 
 
-def with_logprobs(table: pa.Table, logprobs: Sequence[NDArray[np.float32]]) -> pa.Table:
-    """Return rows with the log-probabilities of their tokens by the current policy."""
+def with_logprobs(table: pa.Table, logprobs: Sequence[NDArray[np.float32] | None]) -> pa.Table:
+    """Return rows with log-probabilities of their tokens by the current policy, as far as given."""
     column = pa.array(logprobs, ROW_CONTRACT[SAMPLED_LOGPROBS])
     return table.append_column(POLICY_LOGPROBS, column)
 

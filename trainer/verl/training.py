@@ -11,24 +11,18 @@ given to the rows are handed to verl by its estimator (credit.py).
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import transfer_queue as tq
-from numpy.typing import NDArray
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
-from verl.workers.utils.padding import response_from_nested
 
 from ...operators.columns import CREDIT, numbers
 from ...operators.errors import DataError
@@ -50,8 +44,8 @@ from ..split import (
     loss_agg_mode,
 )
 from . import judging
+from .advantage import TrajectoryKey
 from .ahead import Ahead, age_figures, rows_of_prompts
-from .advantage import LossSettings, TrajectoryKey
 from .choice import PromptChoice
 from .credit import CreditEstimator
 from .curation import (
@@ -76,7 +70,6 @@ from .figures import (
 )
 from .groups import (
     PendingGroups,
-    QueuedGroups,
     StepPart,
     ValidationGroups,
     clear_others,
@@ -94,6 +87,7 @@ from .judging import AnswerQueue, VerificationPrompts
 from .replay import StoredGroups
 from .replayed import put_rows, replayable, replayed_figures, with_logprobs
 from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
+from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
@@ -148,7 +142,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 )
             else:
                 batch, figures = self._train(global_steps, batch_size)
-        if batch.extra_info.get(_SKIPS):
+        if batch.extra_info.get(SKIPS):
             raise StepSkippedError(batch, figures)
         return batch, figures
 
@@ -402,19 +396,13 @@ class TrainingStep:
         run, plan, grading, credit = self._run, self.plan, self._grading, self._credit
         steps = (*grading, *credit)
         choice, ahead = self._buffer.choice, self._buffer.ahead
-        step = None if ahead is None else self.number
-        n = run.split.rollout.n
+        step, n = None if ahead is None else self.number, run.split.rollout.n
         groups = self._buffer.pending("train", run.prompts("train"), grading, n, step)
-        requested, refills = wanted, 0
-        if choice is not None and ahead is None:
-            requested = choice.taken
-        if requested < wanted:
-            print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
+        # Ahead, others were chosen, for a later step.
+        requested = wanted if choice is None or ahead is not None else choice.taken
+        refills = 0
         while True:
-            self._wait_for(groups, requested)
-            if groups.ended < requested:
-                requested = groups.ended
-                print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
+            requested = self._wait_for(groups, requested)
             with self._clock("close"):
                 rollouts, graded = groups.close()
                 if plan.queues or not plan.answers:
@@ -441,34 +429,47 @@ class TrainingStep:
                 f"step {self.number}: no group is left to train on ({format_drop_counts(curated)})",
                 "verl's log says why prompts failed",
             )
-        if refills and missing > 0:
+        if requested < wanted:
+            print(f"step {self.number}: only {_counted(requested, 'prompt')} left of {wanted}")
+        elif refills and missing > 0:
             what = "groups" if plan.answers else "verification prompts"
             print(f"step {self.number}: {left} of {aim} {what} after {refills} refills")
         if groups.failed_responses:
             print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
         if ahead is not None:
             ahead.take(self.number, groups.uids)
-            if self._corrects():
-                trainable = self._with_policy_logprobs(trainable, groups)
-                curated = give_credit(trainable, credit)
+        if plan.answers:
+            curated = self._finally(trainable, curated, groups, wanted)
         with self._clock("close"):
-            if plan.answers:
-                curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
             values = values_table(rollouts, steps, curated.written)
             figures = response_figures(curated, rollouts, values, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
-        if choice is not None:
-            figures.update(choice.figures())
-        figures.update(age_figures(rollouts, curated.table))
+        figures |= {} if choice is None else choice.figures()
+        figures.update(age_figures(rollouts, curated))
         figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
         figures["repeated_prompts"] = groups.repeated
         self._add("", StepPart(groups, rollouts, curated, values, steps, plan.answers), figures)
 
-    def _corrects(self) -> bool:
-        """Whether a step gives responses of older policies importance weights."""
-        return any(isinstance(each.operator, ImportanceWeightMapper) for each in self._credit)
+    def _finally(
+        self, trainable: Curated, curated: Curated, groups: PendingGroups, wanted: int
+    ) -> Curated:
+        """Return what trains of the answers, once there will be no more of them.
+
+        Args:
+            trainable: rows that can train.
+            curated: those of them that have credit, without importance weights.
+            groups: theirs.
+            wanted: how many groups train at most.
+        """
+        credit = self._credit
+        weighs = any(isinstance(each.operator, ImportanceWeightMapper) for each in credit)
+        if weighs and self._buffer.ahead is not None:
+            trainable = self._with_policy_logprobs(trainable, groups)
+            curated = give_credit(trainable, credit)
+        with self._clock("close"):
+            return drop_excess_groups(trainable, curated, credit, wanted, self.number)
 
     def _with_policy_logprobs(self, trainable: Curated, groups: PendingGroups) -> Curated:
         """Give responses of older policies the log-probabilities of the current one.
@@ -568,8 +569,10 @@ class TrainingStep:
                 prompting, queued, self.number, self._buffer.encode, longest
             )
 
-    def _wait_for(self, groups: PendingGroups, wanted: int, among: set[str] | None = None) -> None:
+    def _wait_for(self, groups: PendingGroups, wanted: int, among: set[str] | None = None) -> int:
+        """Wait until so many groups have ended; how many have, fewer where there are no others."""
         self._waited += self._buffer.wait_for(groups, wanted, "train", self._clock, among)
+        return groups.ended
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
@@ -599,7 +602,7 @@ class TrainingStep:
             rows = TrainedRows.joined(of_parts)
             if not rows.keys:
                 if lacks_signal(self.parts):
-                    return _skipped(part.groups for part in self.parts.values())
+                    return skipped(part.groups for part in self.parts.values())
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
             self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
@@ -663,233 +666,3 @@ def _batch(
     return KVBatchMeta(
         partition_id=partition, keys=list(map(str, keys)), tags=[tags[key] for key in keys]
     )
-
-
-# --- verl's trainer, as far as the replay buffer uses it ------------------------------
-# verl gives its replay buffer one function, which submits more prompts. It is a method of the
-# trainer, through which the rest is reached: nothing public leads there.
-
-
-_SKIPS = "skips"
-
-
-def _skipped(groups: Iterable[QueuedGroups]) -> KVBatchMeta:
-    """Return the rows of a step that has nothing to train on, for verl to clear."""
-    keys = [key for each in groups for key in (*each.uids, *map(str, each.tags))]
-    info = {_SKIPS: True}
-    return KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys], extra_info=info)
-
-
-class StepSkippedError(Exception):
-    """A step has nothing to train on.
-
-    Attributes:
-        batch: its rows, which verl clears.
-        figures: those that are logged of it.
-    """
-
-    def __init__(self, batch: KVBatchMeta, figures: Mapping[str, float]) -> None:
-        super().__init__("the step has nothing to train on")
-        self.batch, self.figures = batch, figures
-
-
-class VerlTrainer:
-    """The trainer to which a replay buffer belongs.
-
-    Args:
-        refill: the trainer's method that verl gives the buffer as `refill_fn`.
-    """
-
-    def __init__(self, refill: Callable[[int], int]) -> None:
-        self._refill = refill
-
-    @property
-    def _trainer(self) -> Any:
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_builds_its_replay_buffer_of_ours
-        return self._refill.__self__  # type: ignore[attr-defined]
-
-    def refill(self, prompts: int) -> int:
-        """Submit further prompts of the dataset; how many were submitted."""
-        return self._refill(prompts)
-
-    def choose_prompts(self, rows: Callable[[int, int], list[int]]) -> None:
-        """Let a function choose the prompts, of a step and a number, in place of verl's sampler."""
-        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
-        trainer = self._trainer
-
-        def next_batch(num_prompts: int | None = None) -> Any:
-            step = trainer.global_steps
-            chosen = rows(step, num_prompts or trainer.config.data.train_batch_size)
-            fields = trainer.train_dataloader.collate_fn(
-                [trainer.train_dataset[row] for row in chosen]
-            )
-            fields["uid"] = np.array([str(uuid4()) for _ in chosen], object)
-            batch = get_tensordict(fields)
-            assign_non_tensor_data(batch, "global_steps", step)
-            return batch
-
-        # private: verl==0.9.1, tests/trainer/verl/test_choice.py::test_verl_submits_the_prompts_that_are_chosen
-        trainer._next_train_batch = next_batch
-
-    def name_requests(self, name: Callable[[Any], None]) -> None:
-        """Let a function give prompts their keys in TransferQueue, before they are submitted."""
-        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_requests_have_numbers
-        trainer = self._trainer
-        submit = trainer._submit_batch_to_rollout
-
-        def named(batch: Any) -> int:
-            name(batch)
-            return int(submit(batch))
-
-        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_requests_have_numbers
-        trainer._submit_batch_to_rollout = named
-
-    def request_ahead(self, steps: int) -> None:
-        """Let verl request no prompts that only steps after the last one would train on."""
-        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_nothing_is_requested_beyond_the_last_step
-        trainer = self._trainer
-        prepare_step = trainer.prepare_step
-
-        def prepare() -> dict[str, Any]:
-            if trainer.global_steps + steps > trainer.total_training_steps:
-                return {}
-            return dict(prepare_step())
-
-        trainer.prepare_step = prepare
-
-    def update_sampler_every(self, steps: int) -> None:
-        """Give the sampler new weights after every few steps only, and before a validation."""
-        # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_weights_are_updated_every_few_steps
-        trainer = self._trainer
-        if steps == 1:
-            return
-        update, every = trainer.on_step_end, trainer.config.trainer.test_freq
-
-        def on_step_end() -> None:
-            step = trainer.global_steps
-            validates = every > 0 and (step % every == 0 or step >= trainer.total_training_steps)
-            if step % steps == 0 or validates:
-                update()
-
-        trainer.on_step_end = on_step_end
-
-    def submit(self, prompts: Any) -> None:
-        """Submit prompts as verl submits its own: into TransferQueue, then to the rollouts."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verification_prompts_reach_the_rollouts_as_verls_own_do
-        self._trainer._submit_batch_to_rollout(prompts)
-
-    def end_sampling(self) -> None:
-        """End the sampling of a step before verl does: on a GPU, the policy has its memory then."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
-        trainer = self._trainer
-        if "on_sample_end" in vars(trainer):
-            return  # It has ended.
-        trainer.on_sample_end()
-
-        def has_ended() -> None:
-            del trainer.on_sample_end  # For the next step, it is verl's again.
-
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
-        trainer.on_sample_end = has_ended
-
-    def log_probs(self, batch: KVBatchMeta) -> list[NDArray[np.float32]]:
-        """Return the log-probabilities of responses by the policy as it is, float32[tokens] each.
-
-        They are at the temperature of the sampling.
-        """
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_computes_log_probs_of_replayed_rows
-        trainer = self._trainer
-        config = trainer.config
-        ranks = config.trainer.n_gpus_per_node * config.trainer.nnodes
-        whole = upsample_batch_to_divisible_size(batch, ranks, trainer.tokenizer.eos_token_id)
-        whole.extra_info.update(
-            {
-                "calculate_entropy": False,
-                "compute_loss": False,
-                "temperature": config.actor_rollout_ref.rollout.temperature,
-            }
-        )
-        trainer.actor_rollout_wg.compute_log_prob(whole)
-        fields = ["log_probs", "response_mask"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=fields)
-        if padding := whole.keys[len(batch.keys) :]:
-            tq.kv_clear(partition_id="train", keys=padding)
-        found = response_from_nested(data["log_probs"], data["response_mask"])
-        return [each.numpy() for each in found.float().unbind()]
-
-    def log(self, figures: dict[str, float], step: int) -> None:
-        """Log figures of a step to the loggers of the run, beside what verl logs of it."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_has_its_loggers_before_it_validates
-        self._trainer.logger.log(data=figures, step=step)
-
-    @property
-    def tracking(self) -> Any:
-        """verl's loggers: `logger` has those of the run by name, `log` takes a list `backend`."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_keeps_its_loggers_by_name
-        return self._trainer.logger
-
-    def use_turn_loss(self) -> None:
-        """Train with the loss over turns of trajectories; the workers keep it for the whole run."""
-        trainer = self._trainer
-        settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
-        trainer.actor_rollout_wg.set_loss_fn(settings.loss())
-
-    def allow_skips(self) -> None:
-        """Let a step with nothing to train on pass without an update: verl has no such step."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
-        trainer = self._trainer
-        step, compute_metrics = trainer.step, trainer._compute_metrics
-        log_rollouts = trainer._log_rollout_data
-
-        def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-            try:
-                return step(metrics, timing_raw)
-            except StepSkippedError as skipped:
-                trainer.on_sample_end()
-                metrics.update(skipped.figures)
-                return skipped.batch
-
-        def metrics_of(
-            batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], **at: Any
-        ) -> None:
-            if not batch.extra_info.get(_SKIPS):
-                compute_metrics(batch, metrics, timing_raw, **at)
-                return
-            metrics.update({f"timing_s/{name}": value for name, value in timing_raw.items()})
-            metrics["training/global_step"] = at["global_steps"]
-
-        def log_rollouts_of(batch: KVBatchMeta, *others: Any) -> None:
-            if not batch.extra_info.get(_SKIPS):
-                log_rollouts(batch, *others)
-
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
-        trainer.step, trainer._compute_metrics = step_or_skip, metrics_of
-        trainer._log_rollout_data = log_rollouts_of
-
-    def end_after(self, step: int) -> None:
-        """Make a step that is being sampled the last one, with its checkpoint and validation."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
-        trainer = self._trainer
-        trainer.total_training_steps = step
-        for name in ("save_freq", "test_freq"):
-            if getattr(trainer.config.trainer, name) > 0:
-                setattr(trainer.config.trainer, name, 1)
-
-    def set_mini_batch_size(self, rows: int, updates: int) -> int:
-        """Split the rows of a step into as many optimizer updates as the recipe has.
-
-        verl's mini-batches have as many rows as a step without dropped rows would give them. It
-        reads their size from its configuration at each step, in prompts of n responses.
-
-        Returns:
-            How many updates there will be: fewer where few rows remain.
-        """
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_reads_the_mini_batch_size_at_each_step
-        config = self._trainer.config
-        n, ranks = config.actor_rollout_ref.rollout.n, config.trainer.n_gpus_per_node
-        ranks *= config.trainer.nnodes
-        wanted = -(-rows // (updates * n))
-        multiple = ranks // math.gcd(ranks, n)  # The ranks must have equal shares.
-        size: int = -(-wanted // multiple) * multiple
-        config.actor_rollout_ref.actor.ppo_mini_batch_size = size
-        return -(-rows // (size * int(n)))

@@ -385,7 +385,7 @@ def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, length
 def write_logprobs(
     keys: Sequence[TrajectoryKey], partition: str, logprobs: Sequence[Array]
 ) -> None:
-    """Give rows log-probabilities of their tokens, float32[tokens] each, from which an update starts."""
+    """Give rows the log-probabilities from which an update starts, float32[tokens] each."""
     lengths_N = np.array([len(each) for each in logprobs], np.int64)
     _put(keys, partition, {"rollout_log_probs": _nested(np.concatenate(logprobs), lengths_N)})
 

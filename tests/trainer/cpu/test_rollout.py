@@ -321,7 +321,7 @@ def test_a_resumed_run_does_not_sample_again_what_was_finished(ahead, manager, q
 
 def test_stored_groups_are_those_that_were_kept(tmp_path):
     from rejuice.operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn
-    from rejuice.trainer.cpu.sampled import SampledGroups
+    from rejuice.trainer.verl.sampled import SampledGroups
 
     sample = Sample("é", (3, 1), (float(np.float32(-0.1)), -2.0), "stop")
     turn = Turn(POLICY, "x", (1, 2), (3,), (-0.5,))

@@ -317,7 +317,7 @@ def test_verl_keeps_its_loggers_by_name(verl, monkeypatch, tmp_path):
 def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.verl.training import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     class Trainer:
         config = composed(prompts_per_step=8)
@@ -346,7 +346,7 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
 def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from rejuice.trainer.verl.training import StepSkippedError, VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import StepSkippedError, VerlTrainer
 
     class Trainer:
         config = composed(prompts_per_step=8, save_every=7, validate_every=9)
@@ -400,7 +400,7 @@ def test_verl_computes_log_probs_of_replayed_rows(verl):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    from rejuice.trainer.verl.training import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     source = inspect.getsource(PPOTrainer._compute_old_log_prob)
     for line in (
@@ -437,7 +437,7 @@ def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from verl.workers.engine_workers import ActorRolloutRefWorker
 
     from rejuice.trainer.verl.advantage import LossSettings, trajectory_loss
-    from rejuice.trainer.verl.training import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     found = []
     config = composed(kl_coef=0.01, clip_ratio_high=0.28, entropy_coef=0.5)

@@ -62,7 +62,10 @@ def test_it_waits_for_slow_ones_or_not(ahead):
 
 
 def test_responses_have_ages_and_old_ones_are_dropped(ahead):
-    stage = ahead(FRESH)
+    rows = [
+        {"question": f"What is {n}?", "answer": "1", "data_source": "ab"[n % 2]} for n in range(8)
+    ]
+    stage = ahead(FRESH, rows=rows)
     for number, asked in ((0, 1), (1, 2), (2, 3)):
         stage.answer({number: RIGHT_AND_WRONG}, step=asked)
     _, figures = stage.sample(3, 3)
@@ -73,6 +76,10 @@ def test_responses_have_ages_and_old_ones_are_dropped(ahead):
     assert figures["rejuice/policy_age/mean"] == 1
     assert figures["rejuice/policy_age/max"] == 2
     assert figures["rejuice/policy_age/trained"] == 0.5
+    # Whose prompts are starved is seen.
+    ages = [figures[f"rejuice/source/{name}/policy_age"] for name in "ab"]
+    old = [figures[f"rejuice/source/{name}/too_old"] for name in "ab"]
+    assert (ages, old) == ([1, 1], [0.5, 0])
 
 
 def test_older_responses_have_weights_and_the_update_starts_from_the_policy(ahead):
@@ -162,7 +169,7 @@ def trainer(verl, queue):
 @pytest.fixture
 def handle(trainer):
     """Ours, by which the buffer holds it."""
-    from rejuice.trainer.verl.training import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     return VerlTrainer(trainer._add_prompts_to_generate)
 

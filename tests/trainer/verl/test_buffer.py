@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # Imports verl.
 @pytest.fixture
 def skipped(verl):
     """What the buffer raises where a step has nothing to train on."""
-    from rejuice.trainer.verl.training import StepSkippedError
+    from rejuice.trainer.verl.verl_trainer import StepSkippedError
 
     return StepSkippedError
 

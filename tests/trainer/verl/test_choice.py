@@ -377,7 +377,7 @@ def test_verl_submits_the_prompts_that_are_chosen(verl):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
     from verl.utils.dataset.rl_dataset import collate_fn
 
-    from rejuice.trainer.verl.training import VerlTrainer
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     class Trainer:
         global_steps = 3

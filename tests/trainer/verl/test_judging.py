@@ -324,7 +324,7 @@ def test_what_cannot_be_judged_is_no_loss_where_answers_train(trained):
 
 
 def test_a_step_whose_prompts_are_all_solved_or_not_has_nothing_to_judge(trained):
-    from rejuice.trainer.verl.training import StepSkippedError
+    from rejuice.trainer.verl.verl_trainer import StepSkippedError
 
     here, _ = trained("self_verify")
     here.answer({0: ["1"] * 4, 1: ["0"] * 4})
