@@ -322,8 +322,8 @@ class Train(Config):
     mode: TrainingMode = "sync"
     """When responses are sampled; verl's `trainer.v1.trainer_mode`. `sync`: those of a step before
     its update, all by the same policy. `colocate_async`: those of later steps, too, on the same
-    hardware. `separate_async`: all the time, on hardware of their own, of profile `cpu` on half of
-    the cores."""
+    hardware. `separate_async`: all the time, on hardware of their own. Profile `cpu` samples on
+    half of the cores in both, while all train."""
     max_age: PositiveInt = 1
     """How many steps ahead prompts are sampled in the modes that are not `sync`. A step waits for
     prompts that could otherwise be trained on only later, so what trains is no older."""

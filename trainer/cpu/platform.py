@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
@@ -17,24 +17,14 @@ from ...operators.workers import usable_cores
 from ..run import MODE_VARIABLE
 
 
-class Cores(NamedTuple):
-    """How many cores of this machine sample, and how many train."""
+def sampling_cores() -> int:
+    """Return on how many cores the run that this process belongs to samples.
 
-    sampling: int
-    training: int
-
-    @classmethod
-    def of_run(cls) -> Cores:
-        """Return those of the run that this process belongs to.
-
-        Threads of both on one core would wait for each other: where they run at the same time, in
-        mode `separate_async`, each has cores of its own.
-        """
-        cores = usable_cores()
-        if os.environ.get(MODE_VARIABLE) != "separate_async":
-            return cls(cores, cores)
-        sampling = max(1, cores // 2)
-        return cls(sampling, max(1, cores - sampling))
+    Where it samples ahead, half of them: the other half never waits for the sampler, and training
+    has them all whenever it computes (benchmarks/bench_modes.py).
+    """
+    cores = usable_cores()
+    return cores if os.environ.get(MODE_VARIABLE, "sync") == "sync" else max(1, cores // 2)
 
 
 class _CpuDevice(ModuleType):

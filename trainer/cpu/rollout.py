@@ -37,7 +37,7 @@ from ..run import MODE_VARIABLE, RUN_VARIABLE, TrainingRun, Weights, report_samp
 from ..verl.sampled import AnyGroup, SampledGroups
 from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
-from .platform import Cores
+from .platform import sampling_cores
 
 # --- Agents ---------------------------------------------------------------------------
 # Agents on a CPU: the recipe's flow, beside the sampler that its policy samples from.
@@ -220,7 +220,7 @@ class Replica(RolloutReplica):  # type: ignore[misc]
     async def launch_servers(self) -> None:
         chat_kwargs = dict(self.config.engine_kwargs.get("rejuice") or {})
         remote = ray.remote(Sampler).options(name=_NAME)
-        policy, cores = self.model_config.path, Cores.of_run().sampling
+        policy, cores = self.model_config.path, sampling_cores()
         workers = process_count(policy, "float32", cores)
         server = remote.remote(policy, workers, cores, chat_kwargs)
         self.servers = [server]

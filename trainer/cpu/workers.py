@@ -35,10 +35,6 @@ from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
 from ..verl import losses as _losses  # noqa: F401  # It is registered where it is imported.
-from .platform import Cores
-
-if (_threads := Cores.of_run().training) < torch.get_num_threads():
-    torch.set_num_threads(_threads)  # The sampler has the other cores.
 
 # --- Attention ------------------------------------------------------------------------
 # Attention on a CPU over prompts that are stored once and responses that follow one another.

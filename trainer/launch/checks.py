@@ -23,7 +23,6 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.operator import ResumableOperator
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import chat_encoder
-from ...operators.workers import usable_cores
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
@@ -49,8 +48,6 @@ def check_training(
     Raises:
         RejuiceError: a dataset is not what the run needs, or verl does not know a key.
     """
-    if not may_lack:
-        _check_cores(run)
     may_lack_data = may_lack or resume
     head = run.recipe.head
     there = head.dataset_spec.exists() or head.generated_part() is not None
@@ -68,15 +65,6 @@ def check_training(
     if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
         check_keys(overrides(run, resume))
     return left_out
-
-
-def _check_cores(run: TrainingRun) -> None:
-    config = run.config
-    if config.profile == "cpu" and config.mode == "separate_async" and usable_cores() < 2:
-        raise RejuiceError(
-            "mode separate_async samples on some cores and trains on others, and there is one",
-            "choose mode colocate_async or sync",
-        )
 
 
 def _other_datasets(run: TrainingRun, *, may_lack: bool) -> Iterator[str]:

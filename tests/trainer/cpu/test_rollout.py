@@ -255,11 +255,13 @@ def test_the_policy_is_loaded_as_often_as_memory_allows(
 # --- Sampling ahead -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "cores"), [("sync", (7, 7)), ("colocate_async", (7, 7)), ("separate_async", (3, 4))])  # fmt: skip
-def test_each_side_has_cores_of_its_own_where_both_work_at_once(platform, monkeypatch, mode, cores):
+def test_it_leaves_cores_to_training_where_both_work_at_once(platform, monkeypatch):
     monkeypatch.setattr(platform, "usable_cores", lambda: 7)
-    monkeypatch.setenv(MODE_VARIABLE, mode)
-    assert platform.Cores.of_run() == cores
+    assert platform.sampling_cores() == 7
+    monkeypatch.setenv(MODE_VARIABLE, "separate_async")
+    assert platform.sampling_cores() == 3
+    monkeypatch.setattr(platform, "usable_cores", lambda: 1)
+    assert platform.sampling_cores() == 1
 
 
 @pytest.fixture

@@ -1,0 +1,122 @@
+"""Seconds of a training step: sampled before its update, or ahead of it (`train.mode`).
+
+    python benchmarks/bench_modes.py [--rounds 3] [--steps 14] [--policy FOLDER]
+
+Trains by recipes/grpo_arithmetic.yaml, or with the policy of a folder by recipes/small_model/grpo.yaml,
+in each mode in turns, and prints the medians of all steps but the first four. The idle share is that
+of all cores of the machine in these steps, so nothing else may run. A mode that leaves no core idle
+can be 1 / (1 - idle share of sync) times as fast as sync.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import psutil
+
+from rejuice.trainer.report import metrics
+
+_ROOT = Path(__file__).parents[1]
+_REJUICE = Path(sys.executable).parent / "rejuice"
+MODES = {
+    "sync": ["--train.mode", "sync"],
+    "colocate_async": ["--train.mode", "colocate_async"],
+    "separate_async": ["--train.mode", "separate_async"],
+}
+_FIRST = 4  # steps that are left out: warming up, and catching up with what was sampled ahead
+
+
+class Measured(NamedTuple):
+    """What a run took."""
+
+    seconds: float  # of a step
+    tokens: float  # trained in it
+    idle: float  # share of all cores
+    waited: float  # seconds of a step that it waited for responses
+
+
+def measure(mode: str, steps: int, policy: str | None) -> Measured:
+    """Train in a mode, and return what it took."""
+    recipe = "recipes/small_model/grpo.yaml" if policy else "recipes/grpo_arithmetic.yaml"
+    words = ["--train.policy", policy] if policy else []
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        command = [
+            _REJUICE,
+            "train",
+            _ROOT / recipe,
+            "--output",
+            run,
+            "--quiet",
+            *words,
+            *MODES[mode],
+        ]
+        last = ["--train.steps", steps, "--train.validate_every", 0, "--train.save_every", 0]
+        child = subprocess.Popen([*map(str, command), *map(str, last)], cwd=_ROOT)
+        began, ended = _watched(child, run, steps)
+        if child.wait():
+            raise SystemExit(f"{mode}: rejuice train failed")
+        points = [each.figures for each in metrics.read(run) if _FIRST < each.step <= steps]
+    cores = psutil.cpu_count() or 1
+    idle = (ended.idle - began.idle) / (cores * (ended.at - began.at))
+    taken = [(ended.at - began.at) / (steps - _FIRST)]
+    tokens = [each["rejuice/response_tokens"] * each["rejuice/rows_trained"] for each in points]
+    waited = [each["timing_s/gen"] for each in points]
+    return Measured(*map(float, (taken[0], np.median(tokens), idle, np.median(waited))))
+
+
+class Moment(NamedTuple):
+    """A moment in a run."""
+
+    at: float  # seconds
+    idle: float  # seconds of all cores so far
+
+
+def _watched(child: subprocess.Popen[bytes], run: Path, steps: int) -> tuple[Moment, Moment]:
+    """Return the moments at which the first steps and the last one were over."""
+    found: dict[int, Moment] = {}
+    while child.poll() is None:
+        done = max((each.step for each in metrics.read(run) if each.trained), default=0)
+        times = psutil.cpu_times()
+        found.setdefault(done, Moment(time.perf_counter(), times.idle + times.iowait))
+        time.sleep(0.2)
+    return found[_FIRST], found[steps]
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--policy", help="folder of a policy; by default the embedded one")
+    given = parser.parse_args()
+    found: dict[str, list[Measured]] = defaultdict(list)
+    for _ in range(given.rounds):
+        for mode in MODES:
+            found[mode].append(measure(mode, given.steps, given.policy))
+            print(mode, found[mode][-1], flush=True)
+    sync = np.median([each.seconds / each.tokens for each in found["sync"]])
+    print(
+        "| mode | s a step | of it waiting | idle share | tokens trained | times sync, per token |"
+    )
+    print("|---|---|---|---|---|---|")
+    for mode, runs in found.items():
+        seconds, tokens, idle, waited = (np.median(column) for column in zip(*runs, strict=True))
+        ratio = sync / np.median([each.seconds / each.tokens for each in runs])
+        print(
+            f"| `{mode}` | {seconds:.2f} | {waited:.2f} | {idle:.2f} | {tokens:,.0f} | {ratio:.2f} |"
+        )
+    idle = np.median([each.idle for each in found["sync"]])
+    print(f"The idle share of sync allows {1 / (1 - idle):.2f} times.")
+
+
+if __name__ == "__main__":
+    main()
