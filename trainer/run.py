@@ -61,6 +61,11 @@ def is_prepared(folder: Path) -> bool:
     return (folder / "prompts" / "train.parquet").exists()
 
 
+def step_folder(run: Path, step: int) -> Path:
+    """Return the folder of a step of a run."""
+    return run / "steps" / f"{step:06d}"
+
+
 class TrainingRun(NamedTuple):
     """A run, as its processes see it."""
 
@@ -128,7 +133,7 @@ class TrainingRun(NamedTuple):
 
     def step_folder(self, step: int) -> Path:
         """Return the folder of a step."""
-        return self.folder / "steps" / f"{step:06d}"
+        return step_folder(self.folder, step)
 
     def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:
         """Return a recipe, as YAML, that repeats on a step's rollouts what training did to them."""

@@ -41,7 +41,7 @@ from .options import (
     warn_of_steps,
 )
 from .runs import Trust, check_recipe_trusted
-from .training import TRAIN_EPILOG, checkpoint, curves, train
+from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
 
 if TYPE_CHECKING:
     from ..dataset.read import Dataset
@@ -286,6 +286,7 @@ def download(
 app.command(cls=OverridableCommand, epilog=TRAIN_EPILOG)(train)
 app.command("eval", cls=OverridableCommand, epilog=EPILOG)(evaluate)
 app.command()(curves)
+app.command()(simulate)
 app.command()(checkpoint)
 app.add_typer(export, name="export", no_args_is_help=True)
 app.command()(push)

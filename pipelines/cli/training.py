@@ -180,6 +180,36 @@ def curves(
     typer.echo(f"{path_text(output)}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
 
+def simulate(
+    run: RunPath,
+    max_age: Annotated[
+        list[int] | None,
+        typer.Option("--max-age", min=1, help="Steps that are sampled ahead; again for others."),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="GPUs of a node that train, apart.")
+    ] = None,
+    rollout_gpus: Annotated[
+        int | None, typer.Option("--rollout-gpus", min=1, help="GPUs of a node that sample, apart.")
+    ] = None,
+) -> None:
+    """Predict how fast a run would train, had it sampled ahead (`train.mode`).
+
+    By the responses of a run of mode sync, and the time that sampling and training took in it.
+    """
+    from rich.console import Console
+
+    from ...operators.workers import usable_cores
+    from ...trainer.report.simulate import lines, setups, show_lines, stored_steps
+    from ..recipe.trust import read_stored
+
+    config = read_stored(run / "recipe.yaml", run).head.train
+    if config is None:
+        raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
+    modes = setups(config, max_age or [1, 2, 4], gpus, rollout_gpus, usable_cores())
+    show_lines(lines(stored_steps(run, config), modes, repeats=3), Console())
+
+
 def checkpoint(
     run: RunPath,
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],

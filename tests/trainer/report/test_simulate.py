@@ -1,0 +1,128 @@
+"""What a run would take in another mode, beside numbers that were worked out by hand."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fake_run import line, write_run
+
+from rejuice.operators import DataError
+from rejuice.pipelines.recipe.train import Train
+from rejuice.trainer.report.simulate import (
+    Costs,
+    Setup,
+    StoredStep,
+    setups,
+    simulate,
+    stored_steps,
+)
+
+
+def step(*lengths, sources=None, trained=0.0, waiting=0.0, updating=0.0, seconds=0.0):
+    lengths = tuple(tuple(each) for each in lengths)
+    sources = tuple(sources or [""] * len(lengths))
+    return StoredStep(lengths, sources, trained, waiting, updating, seconds)
+
+
+# Sampling a step takes 4 s, its update 2 s and the rest of it 1 s; 60 tokens train.
+COSTS = Costs(iteration=1.0, row=0.0, step=1.0, update=2.0, token=0.0)
+STEPS = [step([2, 4], [3, 1], trained=60.0)] * 9
+
+
+@pytest.mark.parametrize(
+    ("setup", "seconds", "waiting", "age"),
+    [
+        (Setup(0, "turns"), 7.0, 4 / 7, 0),
+        # Nothing is sampled while it trains: it waits 4 s for the requests of two steps at a time.
+        (Setup(1, "turns"), 5.0, 2 / 5, 0.5),
+        # One after the other, sampling takes longer than the rest, which waits for it.
+        (Setup(1, "apart", joins=False), 4.0, 1 / 4, 1),
+        (Setup(1, "apart", training=0.5, joins=False), 5.0, 0, 1),
+        # Together: each is finished 4 s after its request, every other 7 s.
+        (Setup(1, "apart"), 3.5, 1 / 7, 1),
+        # The update takes half as long again while something is sampled.
+        (Setup(1, "cores", contention=1.5, joins=False), 5.0, 1 / 5, 1),
+    ],
+)
+def test_a_step_takes_what_it_takes_by_hand(setup, seconds, waiting, age):
+    found = simulate(STEPS, COSTS, setup)
+    assert found.seconds == pytest.approx(seconds)
+    assert found.tokens_per_second == pytest.approx(60 / seconds)
+    assert found.waiting == pytest.approx(waiting)
+    assert found.ages.mean() == pytest.approx(age, abs=0.1)
+
+
+def test_rows_cost_time_and_faster_servers_less():
+    costs = Costs(iteration=0.0, row=1.0, step=0.0, update=0.0, token=0.0)
+    steps = [step([2, 4], [3, 1], trained=10.0)] * 6
+    assert simulate(steps, costs, Setup(0, "turns")).seconds == pytest.approx(10)
+    assert simulate(steps, costs, Setup(0, "turns", sampling=2.0)).seconds == pytest.approx(5)
+
+
+def test_slow_prompts_get_old_where_nobody_waits_for_them():
+    steps = [step([1], [1], [30], sources=["short", "short", "long"], trained=3.0)] * 40
+    costs = Costs(iteration=0.1, row=0.0, step=1.0, update=0.0, token=0.0)
+    waits, takes = (
+        simulate(steps, costs, Setup(3, "apart", wait_for_slow=wait)) for wait in (True, False)
+    )
+    assert waits.ages.max() <= 3
+    ages = takes.of_sources()
+    assert ages["long"] > ages["short"]
+    assert takes.ages.max() > 3
+
+
+def test_weights_that_come_seldom_make_responses_older():
+    often, seldom = (
+        simulate(STEPS, COSTS, Setup(1, "apart", sync_every=every)).ages.mean() for every in (1, 3)
+    )
+    assert (often, seldom) == (1.0, pytest.approx(2.0, abs=0.4))
+
+
+def test_costs_are_found_again():
+    draw = np.random.default_rng(0)
+    steps = []
+    for _ in range(20):
+        lengths = [draw.integers(1, 40, 4).tolist() for _ in range(6)]
+        tokens, longest = sum(map(sum, lengths)), max(map(max, lengths))
+        trained = float(draw.integers(100, 900))
+        waiting, updating = 0.02 * longest + 0.003 * tokens, 0.5 + 0.004 * trained
+        steps.append(step(*lengths, trained=trained, waiting=waiting, updating=updating, seconds=waiting + updating + 0.25))  # fmt: skip
+    assert Costs.of(steps) == pytest.approx((0.02, 0.003, 0.25, 0.5, 0.004))
+    with pytest.raises(DataError, match="3 steps have rollouts and figures, besides the first 2"):
+        Costs.of(steps[:3])
+
+
+@pytest.fixture
+def run(tmp_path):
+    more = {"timing_s/gen": 0.5, "timing_s/update_actor": 1.0, "rejuice/rows_trained": 2.0}
+    folder = write_run(tmp_path / "run", [line(n, accuracy=0.5, **{}) for n in ()])
+    lines = [line(n, accuracy=0.5).replace('"rejuice/rows_trained": 90.0', ", ".join(f'"{k}": {v}' for k, v in more.items())) for n in range(1, 5)]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(lines))
+    rows = {"prompt_id": ["a", "a", "b", "b"], "data_source": ["x", "x", "y", "y"], "response_token_ids": [[1], [1, 2], [1, 2, 3], [1] * 4]}  # fmt: skip
+    for number in range(1, 5):
+        (folder / "steps" / f"{number:06d}").mkdir(parents=True)
+        pq.write_table(pa.table(rows), folder / "steps" / f"{number:06d}" / "rollouts.parquet")
+    return folder
+
+
+def test_steps_are_read_from_the_folder_of_a_run(run):
+    found = stored_steps(run, Train())
+    assert found == [step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)] * 2  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("train", "what"),
+    [({"mode": "colocate_async"}, "samples ahead"), ({"replay": "x.parquet"}, "replays")],
+)
+def test_a_run_that_waits_for_other_things_is_refused(run, train, what):
+    with pytest.raises(DataError, match=f"{what}; give a run of mode sync"):
+        stored_steps(run, Train(**train))
+
+
+def test_modes_are_those_of_the_profile():
+    names = [(name, setup.max_age, setup.sharing) for name, setup in setups(Train(), [1, 2], None, None, 4)]  # fmt: skip
+    assert names == [("sync", 0, "turns"), ("separate_async", 1, "cores"), ("separate_async", 2, "cores")]  # fmt: skip
+    gpu = Train(profile="gpu", gpu={"gpus": 8})
+    found = setups(gpu, [2], 6, 2, 4)
+    assert [name for name, _ in found] == ["sync", "colocate_async", "separate_async"]
+    assert (found[2][1].sampling, found[2][1].training) == (0.25, 0.75)

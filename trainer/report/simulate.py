@@ -1,0 +1,384 @@
+"""How fast a run would train in another mode, and how old its responses would be: a simulation.
+
+    files of a run ──> lengths of responses; seconds of sampling and of training, by their tokens
+        ──> prompts are requested, sampled and trained on as `train.mode` does it, without a trainer
+
+Sampling n rows for an iteration takes a + b n seconds, the rest of a step c + d m for m trained
+tokens: a, b, c and d are fitted to the steps of the run by least squares. A response ends after as
+many iterations as it has tokens. Servers take requests as they come; profile `cpu` samples those of
+one step after those of another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ...operators.errors import DataError
+from ...operators.groups import Array, Groups
+from ...operators.logs import visible
+from ...pipelines.recipe.train import Train
+from ..run import step_folder
+from . import metrics
+
+Sharing = Literal["turns", "cores", "apart"]
+"""How sampling and training share the hardware. `turns`: one of them at a time. `cores`: sampling
+takes some cores while all train. `apart`: each has its own."""
+_LEAST = 4  # steps to fit
+_FIRST = 2  # of a run, which warm up
+_NOTHING = 1e-9
+
+
+class StoredStep(NamedTuple):
+    """What a step of a run has sampled and trained on, and how long it took."""
+
+    lengths: tuple[tuple[int, ...], ...]  # tokens of the responses of each group
+    sources: tuple[str, ...]  # of each group
+    trained: float  # tokens
+    waiting: float  # seconds until it had its responses
+    updating: float  # seconds of the update, in which all cores compute
+    seconds: float  # of the whole step
+
+
+class Costs(NamedTuple):
+    """What sampling and training cost, in seconds."""
+
+    iteration: float  # of sampling a token of each row, for any number of rows
+    row: float  # and for each row
+    step: float  # of a step beside its sampling and its update
+    update: float  # of an update, for any number of tokens
+    token: float  # and for each token
+
+    @classmethod
+    def of(cls, steps: Sequence[StoredStep]) -> Costs:
+        """Fit them to the steps of a run in mode `sync`.
+
+        Raises:
+            DataError: there are too few steps.
+        """
+        if len(steps) < _LEAST:
+            found = f"{len(steps)} steps have rollouts and figures, besides the first {_FIRST}"
+            raise DataError(found, f"give a run of at least {_FIRST + _LEAST} steps")
+        longest = [max(map(max, step.lengths)) for step in steps]
+        tokens = [sum(map(sum, step.lengths)) for step in steps]
+        iteration, row = _fit(longest, tokens, [each.waiting for each in steps])
+        trained, updating = ([getattr(s, n) for s in steps] for n in ("trained", "updating"))
+        update, token = _fit(np.ones(len(steps)), trained, updating)
+        rest = float(np.median([s.seconds - s.waiting - s.updating for s in steps]))
+        return cls(iteration, row, max(0.0, rest), update, token)
+
+
+def _fit(
+    first: Sequence[float] | Array, second: Sequence[float], seconds: Sequence[float]
+) -> tuple[float, float]:
+    """Return what a unit of each costs, by least squares; neither is below 0."""
+    both = np.column_stack([first, second]).astype(float)
+    found = np.linalg.lstsq(both, np.asarray(seconds, float), rcond=None)[0]
+    for below in np.flatnonzero(found < 0):
+        own = both[:, 1 - below]
+        found = np.zeros(2)
+        found[1 - below] = max(0.0, own @ np.asarray(seconds) / (own @ own))
+    return float(found[0]), float(found[1])
+
+
+class Setup(NamedTuple):
+    """A mode and its hardware, relative to that of the run."""
+
+    max_age: int  # 0: sync
+    sharing: Sharing
+    sampling: float = 1.0  # speed of sampling, relative to the run's
+    training: float = 1.0  # and of training
+    # how much slower each is while both compute, where they share cores
+    contention: float = 1.0
+    joins: bool = True  # whether requests are sampled together with earlier ones
+    wait_for_slow: bool = True
+    sync_every: int = 1
+
+
+class Simulated(NamedTuple):
+    """What a simulation has found, of the steps after the first ones."""
+
+    seconds: float  # of a step, median
+    tokens_per_second: float  # trained
+    waiting: float  # share of the time that training waits for responses
+    ages: Array  # int64[G], of the groups that trained
+    sources: tuple[str, ...]  # of each of them
+
+    def of_sources(self) -> dict[str, float]:
+        """Return the mean age of each source."""
+        names = np.array(self.sources, object)
+        return {each: float(self.ages[names == each].mean()) for each in sorted({*self.sources})}
+
+
+def stored_steps(run: Path, config: Train) -> list[StoredStep]:
+    """Return the steps of a run whose rollouts were kept, without the first ones.
+
+    Args:
+        run: its folder.
+        config: its `train:` section.
+
+    Raises:
+        DataError: it was not trained in mode `sync`, or samples trajectories of agents.
+    """
+    right = "give a run of mode sync that samples responses: it waits for sampling alone"
+    if config.samples_ahead or config.replay is not None:
+        what = "replays" if config.replay is not None else "samples ahead"
+        raise DataError(f"{run} {what}", right)
+    found = []
+    for point in metrics.read(run):
+        file = step_folder(run, point.step) / "rollouts.parquet"
+        if point.trained and point.step > _FIRST and file.is_file():
+            found.append(_stored(file, point, right))
+    return found
+
+
+def _stored(file: Path, point: metrics.Point, right: str) -> StoredStep:
+    schema = pq.read_schema(file).names
+    if "turns" in schema:
+        raise DataError(f"{file} has trajectories of agents", right)
+    columns = [n for n in ("prompt_id", "response_token_ids", "data_source") if n in schema]
+    table = pq.read_table(file, columns=columns)
+    groups = Groups.of(table)
+    lengths_N = np.array([len(ids or ()) for ids in table["response_token_ids"].to_pylist()])
+    lengths = tuple(
+        tuple(lengths_N[groups.codes_N == group].tolist()) for group in range(len(groups.starts_G))
+    )
+    sources = ("",) * len(lengths)
+    if "data_source" in columns:
+        named = table["data_source"].take(groups.starts_G).to_pylist()
+        sources = tuple(str(each) for each in named)
+    figures = point.figures
+    share = figures.get("rejuice/rows_trained", len(lengths_N)) / max(1, len(lengths_N))
+    return StoredStep(
+        lengths,
+        sources,
+        float(lengths_N.sum() * share),
+        figures["timing_s/gen"],
+        figures.get("timing_s/update_actor", 0.0),
+        figures["timing_s/step"],
+    )
+
+
+def simulate(
+    steps: Sequence[StoredStep], costs: Costs, setup: Setup, repeats: int = 1
+) -> Simulated:
+    """Return what training on these prompts would take with a setup.
+
+    Args:
+        steps: whose groups are requested, in this order.
+        costs: of sampling and training.
+        setup: the mode.
+        repeats: how often the steps are requested; longer runs settle.
+    """
+    return _Simulation([*steps] * repeats, costs, setup).run()
+
+
+class _Sampler:
+    """Requests that are sampled: of each row the tokens that are left, one less per iteration."""
+
+    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: Setup) -> None:
+        self._steps, self._costs, self._setup = steps, costs, setup
+        self._calls = deque[tuple[int, int]]()  # steps, and the first number of their requests
+        self._numbers = 0
+        self._left_R, self._number_R = np.zeros(0), np.zeros(0, np.int64)
+        self._open: dict[int, int] = {}  # rows that are left of each request
+        self._version_of: dict[int, int] = {}
+        self.finished: dict[int, int] = {}  # by number of the request, the version of its policy
+
+    def request(self, index: int) -> None:
+        """Request the groups of a step."""
+        self._calls.append((index, self._numbers))
+        self._numbers += len(self._steps[index].lengths)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to sample."""
+        return bool(len(self._left_R) or self._calls)
+
+    def advance(self, version: int, most: float = np.inf) -> float:
+        """Sample until the next row is finished, or for some seconds; return the seconds."""
+        while self._calls and (self._setup.joins or not len(self._left_R)):
+            self._admit(*self._calls.popleft(), version)
+        costs, rows = self._costs, len(self._left_R)
+        iteration = costs.iteration + costs.row * rows / self._setup.sampling
+        seconds = float(self._left_R.min() * iteration)
+        if seconds > most:
+            self._left_R -= most / iteration
+            return most
+        self._left_R -= self._left_R.min()
+        done_R = self._left_R <= _NOTHING
+        for number in self._number_R[done_R].tolist():
+            self._open[number] -= 1
+            if not self._open[number]:
+                self.finished[number] = self._version_of[number]
+        self._left_R, self._number_R = self._left_R[~done_R], self._number_R[~done_R]
+        return seconds
+
+    def _admit(self, index: int, first: int, version: int) -> None:
+        lengths = self._steps[index].lengths
+        numbers = range(first, first + len(lengths))
+        self._open |= {n: len(group) for n, group in zip(numbers, lengths, strict=True)}
+        self._version_of |= dict.fromkeys(numbers, version)
+        more = [float(max(1, tokens)) for group in lengths for tokens in group]
+        self._left_R = np.concatenate([self._left_R, more])
+        of_rows = np.repeat(list(numbers), [len(group) for group in lengths])
+        self._number_R = np.concatenate([self._number_R, of_rows])
+
+
+class _Simulation:
+    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: Setup) -> None:
+        self._steps, self._costs, self._setup = steps, costs, setup
+        self._now, self._version = 0.0, 0
+        self._sampler = _Sampler(steps, costs, setup)
+
+    def run(self) -> Simulated:
+        setup, steps, sampler = self._setup, self._steps, self._sampler
+        source_of = [source for step in steps for source in step.sources]
+        for index in range(min(setup.max_age, len(steps))):
+            sampler.request(index)
+        took, waited = list[float](), list[float]()
+        ages, sources = list[int](), list[str]()
+        taken = 0
+        for number, step in enumerate(steps):
+            if number + setup.max_age < len(steps):
+                sampler.request(number + setup.max_age)
+            began, wanted = self._now, len(step.lengths)
+            while not (turn := self._turn(taken, wanted)):
+                self._now += sampler.advance(self._version)
+            waited.append(self._now - began)
+            ages += [number - sampler.finished.pop(each) for each in turn]
+            sources += [source_of[each] for each in turn]
+            taken += wanted
+            self._train(step)
+            if (number + 1) % setup.sync_every == 0:
+                self._version = number + 1
+            took.append(self._now - began)
+        # At first it catches up, and at last nothing is sampled.
+        first = min(len(steps) - 1, setup.max_age + 1)
+        kept = slice(first, max(first + 1, len(steps) - setup.max_age))
+        ends = np.cumsum([0, *(len(step.lengths) for step in steps)])
+        groups = slice(ends[kept.start], ends[kept.stop])
+        seconds, trained = np.array(took[kept]), sum(step.trained for step in steps[kept])
+        return Simulated(
+            float(np.median(seconds)),
+            float(trained / seconds.sum()),
+            float(sum(waited[kept]) / seconds.sum()),
+            np.array(ages[groups], np.int64),
+            tuple(sources[groups]),
+        )
+
+    def _turn(self, taken: int, wanted: int) -> list[int]:
+        """Return the requests that a step takes, once they are finished."""
+        finished = self._sampler.finished
+        if not self._setup.wait_for_slow:
+            return sorted(finished)[:wanted] if len(finished) >= wanted else []
+        numbers = list(range(taken, taken + wanted))
+        return numbers if finished.keys() >= {*numbers} else []
+
+    def _train(self, step: StoredStep) -> None:
+        """Train, while others are sampled, if both can be done at once."""
+        costs, setup = self._costs, self._setup
+        update = (costs.update + costs.token * step.trained) / setup.training
+        for work, slower in ((costs.step, 1.0), (update, setup.contention)):
+            if setup.sharing == "turns":
+                self._now += work
+            else:
+                self._beside(work, slower if setup.sharing == "cores" else 1.0)
+
+    def _beside(self, work: float, slower: float) -> None:
+        """Do some seconds of work, which take longer while something is sampled, as that does."""
+        while work > _NOTHING:
+            if not self._sampler.busy:
+                self._now += work
+                return
+            seconds = self._sampler.advance(self._version, work)
+            work -= seconds
+            self._now += seconds * slower
+
+
+# --- For the command line -------------------------------------------------------------
+
+
+_HEADINGS = (
+    "mode", "max_age", "s a step", "tokens/s", "of sync", "waits", "mean age", "oldest",
+)  # fmt: skip
+
+
+class Line(NamedTuple):
+    """A line of the table: a mode, and what was found."""
+
+    mode: str
+    max_age: int
+    found: Simulated
+
+
+def setups(
+    config: Train, ages: Sequence[int], gpus: int | None, rollout_gpus: int | None, cores: int
+) -> list[tuple[str, Setup]]:
+    """Return the modes that a run could be trained in.
+
+    Args:
+        config: the `train:` section of the run.
+        ages: the values of `max_age`.
+        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
+        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
+        cores: of the machine, of profile `cpu`.
+    """
+    found = [("sync", Setup(0, "turns"))]
+    if config.profile == "cpu":
+        sampling = max(1, cores // 2)
+        share, slower = sampling / cores, (cores + sampling) / cores
+        setup = Setup(0, "cores", share, 1.0, slower, joins=False)
+        return found + [("separate_async", setup._replace(max_age=age)) for age in ages]
+    found += [("colocate_async", Setup(age, "turns")) for age in ages]
+    if rollout_gpus is None:
+        return found
+    there = config.gpu.gpus
+    speeds = rollout_gpus / there, (gpus or there) / there
+    return found + [("separate_async", Setup(age, "apart", *speeds)) for age in ages]
+
+
+def lines(
+    steps: Sequence[StoredStep], modes: Sequence[tuple[str, Setup]], repeats: int
+) -> list[Line]:
+    """Simulate the steps of a run in some modes.
+
+    Raises:
+        DataError: as `Costs.of`.
+    """
+    costs = Costs.of(steps)
+    found = ((mode, setup, simulate(steps, costs, setup, repeats)) for mode, setup in modes)
+    return [Line(mode, setup.max_age, each) for mode, setup, each in found]
+
+
+def show_lines(found: Sequence[Line], console: Console) -> None:
+    """Print what was simulated, in a table; the first line is what others are compared to."""
+    table = Table(box=None, pad_edge=False)
+    for name in _HEADINGS:
+        table.add_column(name, justify="left" if name == "mode" else "right", no_wrap=True)
+    first = found[0].found.tokens_per_second
+    for mode, max_age, each in found:
+        table.add_row(
+            mode,
+            str(max_age) if max_age else "",
+            f"{each.seconds:.3g}",
+            f"{each.tokens_per_second:,.0f}",
+            f"{each.tokens_per_second / first:.2f}",
+            f"{each.waiting:.0%}",
+            f"{each.ages.mean():.2f}",
+            str(int(each.ages.max())),
+        )
+    console.print(table)
+    for mode, max_age, each in found:
+        sources = each.of_sources()
+        if len(sources) > 1 and max_age:
+            ages = ", ".join(f"{visible(name)} {age:.2f}" for name, age in sources.items())
+            console.print(Text(f"mean age in {mode}, max_age {max_age}: {ages}"))
