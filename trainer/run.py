@@ -6,6 +6,7 @@ docs/training.md lists the files of the folder.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,10 +27,12 @@ from .split import HeldOutSet, SplitRecipe, check_section, held_out_sets, split_
 
 RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
-MODE_VARIABLE = "REJUICE_MODE"
-"""Environment variable of every process of profile `cpu`: when it samples, `train.mode`."""
+AHEAD_VARIABLE = "REJUICE_AHEAD"
+"""Environment variable of every process of profile `cpu`, where the run samples ahead."""
 CHECKPOINT = "global_step_"
 """What the names of verl's checkpoints begin with, before the number of the step."""
+AHEAD_FOLDER = "ahead"
+"""Folder in that of a run: groups that were sampled ahead, and no checkpoint has trained on."""
 LAST_SAVED = "latest_checkpointed_iteration.txt"
 """File of verl beside its checkpoints that names the last one, written after all others."""
 ESTIMATOR = "rejuice"
@@ -54,6 +57,11 @@ class Weights(NamedTuple):
         """Return those that are there, the newest one last."""
         found = folder.glob("sampler-*.safetensors")
         return sorted(cls(int(file.stem.partition("-")[2]), file) for file in found)
+
+
+def samples_ahead() -> bool:
+    """Return whether this process belongs to a run of profile `cpu` that samples ahead."""
+    return AHEAD_VARIABLE in os.environ
 
 
 def is_prepared(folder: Path) -> bool:

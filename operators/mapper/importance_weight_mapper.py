@@ -74,10 +74,8 @@ class ImportanceWeightMapper(Mapper):
                 raise ValueError(f"the bounds of rejection {name} are not above 0, or not in order")
         if self.level == "none" and not self.rejection:
             raise ValueError("level none without rejection: every weight would be 1")
-        return self
-
-    @model_validator(mode="after")
-    def _is_range(self) -> Self:
+        if self.level == "none" and {"min", "max"} & self.model_fields_set:
+            raise ValueError("level none has no ratios that min or max would bound: leave them out")
         if self.min is not None and self.min > self.max:
             raise ValueError("min is above max: every weight would be 0")
         return self
@@ -148,8 +146,6 @@ class ImportanceWeightMapper(Mapper):
 
     def _bounded(self, ratios: LogRatios) -> Array:
         """Return the weight of each token before rejection, float64[M]."""
-        if self.level == "none":
-            return np.ones(len(ratios.values_M))
         ratio_M = self._ratios(ratios)
         if self.min is None:
             return np.minimum(ratio_M, self.max)

@@ -325,8 +325,7 @@ class Train(Config):
     hardware. `separate_async`: all the time, on hardware of their own. Profile `cpu` samples on
     half of the cores in both, while all train."""
     max_age: PositiveInt = 1
-    """How many steps ahead prompts are sampled in the modes that are not `sync`. A step waits for
-    prompts that could otherwise be trained on only later, so what trains is no older."""
+    """How many steps ahead prompts are sampled in the modes that are not `sync`."""
     wait_for_slow: bool = True
     """Whether a step waits for the prompts that were requested `max_age` steps before it. False: it
     takes those that are finished, and slow ones may get older: see `policy_age_filter`."""
@@ -459,6 +458,11 @@ class Train(Config):
             raise ValueError(
                 "mode separate_async samples on GPUs of its own: say how many in gpu.rollout_gpus"
             )
+        elif self.profile == "gpu" and self.lora is not None:
+            raise ValueError(
+                "mode separate_async gives engines all weights, and verl leaves the adapter of "
+                "lora out: choose colocate_async or sync, or leave lora out"
+            )
         if self.mode == "sync":
             for name in ("max_age", "wait_for_slow"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -521,6 +525,12 @@ class Train(Config):
     def samples_ahead(self) -> bool:
         """Whether prompts of later steps are sampled while a step is trained on."""
         return self.mode != "sync"
+
+    @property
+    def prompts_at_once(self) -> int:
+        """How many prompts are under way or finished at most, those of a step included."""
+        ahead = min(self.max_age, self.steps - 1) if self.samples_ahead else 0
+        return self.prompts_per_step * (1 + ahead)
 
     @property
     def seeds_requests(self) -> bool:

@@ -206,7 +206,12 @@ class Stage:
             }
             slots.append(Slot(uid, fields))
         tags = [{"is_prompt": True, "status": "pending", "global_steps": step} for _ in slots]
-        self.queue.kv_batch_put([slot.uid for slot in slots], partition, tags=tags)
+        fields = None
+        if self.run.config.samples_ahead:  # verl keeps what it needs to request them again.
+            from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+            fields = list_of_dict_to_tensordict([slot.fields for slot in slots])
+        self.queue.kv_batch_put([slot.uid for slot in slots], partition, fields, tags)
         return slots
 
     def prompt_batch(self, prompts: Sequence[int]) -> Any:

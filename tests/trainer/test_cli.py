@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
     "run", "check", "ops", "schema", "explain", "report", "view", "data", "download",
     "whatif", "ablate", "diff", "preview", "audit", "push",
-    "train", "curves", "checkpoint", "evaluate",
+    "train", "curves", "simulate", "checkpoint", "evaluate",
 }  # fmt: skip
 
 
@@ -78,7 +78,9 @@ def test_it_has_all_commands(rejuice):
     assert all(f" {command} " in out for command in named)
 
 
-@pytest.mark.parametrize("words", [["train"], ["curves"], ["export"], ["checkpoint"], ["eval"]])
+@pytest.mark.parametrize(
+    "words", [["train"], ["curves"], ["simulate"], ["export"], ["checkpoint"], ["eval"]]
+)
 def test_every_command_has_help(rejuice, words):
     code, out, _ = rejuice(*words, "--help")
     assert code == 0

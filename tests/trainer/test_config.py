@@ -95,6 +95,7 @@ def test_what_is_wrong_is_reported_in_a_line(tmp_path):
         ({"mode": "colocate_async", "sync_every": 2}, ", line 15, train: sync_every is for mode separate_async, and mode is colocate_async, in which the sampling policy is updated after each step: leave it out, or choose that"),
         ({"gpu": {"rollout_gpus": 2}}, ", line 15, train: gpu.rollout_gpus is for mode separate_async, and mode is sync: leave it out, or choose that"),
         ({"mode": "separate_async", "profile": "gpu"}, ", line 15, train: mode separate_async samples on GPUs of its own: say how many in gpu.rollout_gpus"),
+        ({"mode": "separate_async", "profile": "gpu", "gpu": {"rollout_gpus": 2}, "lora": {}}, ", line 15, train: mode separate_async gives engines all weights, and verl leaves the adapter of lora out: choose colocate_async or sync, or leave lora out"),
         ({"mode": "colocate_async", "replay": "a"}, ", line 15, train: mode colocate_async samples ahead, and replay samples nothing: leave one of them out"),
         ({"mode": "separate_async", "schedule": "mixed"}, ", line 15, train: schedule mixed samples judgements of what a step has sampled, and mode separate_async samples ahead: choose mode sync, or schedule generate"),
         ({"validation": {"a": {"path": "x", "m": 1}}}, ", line 18: unknown key 'train.validation.a.m'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -14,7 +13,7 @@ from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
 from ...operators.workers import usable_cores
-from ..run import MODE_VARIABLE
+from ..run import samples_ahead
 
 
 def sampling_cores() -> int:
@@ -24,7 +23,7 @@ def sampling_cores() -> int:
     has them all whenever it computes (benchmarks/bench_modes.py).
     """
     cores = usable_cores()
-    return cores if os.environ.get(MODE_VARIABLE, "sync") == "sync" else max(1, cores // 2)
+    return max(1, cores // 2) if samples_ahead() else cores
 
 
 class _CpuDevice(ModuleType):

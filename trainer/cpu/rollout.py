@@ -12,7 +12,7 @@ flow, tools and frozen models run in the actor, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -33,7 +33,7 @@ from ...operators.sampling.processes import EngineProcesses
 from ...operators.sampling.protocol import Engine, Failure, Prompt, Settings, prompt_seed
 from ...operators.sampling.tokenizer import Messages, chat_encoder
 from ...operators.sampling.transformers_engine import TransformersEngine
-from ..run import MODE_VARIABLE, RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure
+from ..run import RUN_VARIABLE, TrainingRun, Weights, report_sampler_failure, samples_ahead
 from ..verl.sampled import AnyGroup, SampledGroups
 from ..verl.trajectories import Slot, fail, prompt_batch, put, put_trajectories, reason_of
 from .fork_server import PYTHON
@@ -127,8 +127,7 @@ class Sampler:
         self._engine = EngineProcesses(build, workers=workers, threads=None, launcher=PYTHON)
         self._agents: Agents | None = None
         self._folder, self._version = Path(os.environ[RUN_VARIABLE]), -1
-        ahead = os.environ.get(MODE_VARIABLE, "sync") != "sync"
-        self._sampled = SampledGroups(self._folder) if ahead else None
+        self._sampled = SampledGroups(self._folder) if samples_ahead() else None
         # In verl's log, at once: Ray ends this process without cleaning up.
         self._first_failures = FirstFailures(partial(print, flush=True))
         tq.init()
@@ -149,14 +148,11 @@ class Sampler:
     ) -> None:
         """Sample, and put groups into TransferQueue as they finish."""
         self.load_weights()
-        there = self._stored(requests)
-        if there:
-            put(there, partition, step)
-        left = _without(requests, there)
+        left = self._put_stored(requests, partition, put)
         prompts = [Prompt(request.messages, request.seed) for request in left]
         slots = [request.slot for request in left]
         found = self._engine.sample(prompts, settings)
-        for groups in self._finished(found, slots, partition):
+        for groups in self._finished(found, slots, partition, step):
             put(groups, partition, step)
 
     def play(
@@ -166,27 +162,38 @@ class Sampler:
         self.load_weights()
         if self._agents is None:
             self._agents = Agents(TrainingRun.open(self._folder), self._engine)
-        there = self._stored(requests)
-        if there:
-            put_trajectories(there, partition, step)
-        left = _without(requests, there)
+        left = self._put_stored(requests, partition, put_trajectories)
         if not left:
             return
         slots = [request.slot for request in left]
         seeded = [(request.slot, request.seed) for request in left]
         found = self._agents.play(seeded, settings)
-        for groups in self._finished(found, slots, partition):
+        for groups in self._finished(found, slots, partition, step):
             put_trajectories(groups, partition, step)
 
-    def _stored(self, requests: Sequence[SampleRequest]) -> list[tuple[Slot, Any]]:
-        """Return the groups that the run has sampled before it was resumed."""
-        if self._sampled is None:
-            return []
-        pairs = ((r.slot, self._sampled.find(r.slot.uid, r.slot.prompt_id)) for r in requests)
-        return [(slot, group) for slot, group in pairs if group is not None]
+    def _put_stored(
+        self, requests: Sequence[SampleRequest], partition: str, put: Callable[..., object]
+    ) -> Sequence[SampleRequest]:
+        """Put groups that the run has sampled before it was resumed; return the other requests."""
+        if self._sampled is None or partition == "val":
+            return requests
+        left = []
+        for request in requests:
+            found = self._sampled.find(request.slot.uid, request.slot.prompt_id)
+            if found is None:
+                left.append(request)
+                continue
+            # The policy that sampled it may be lost, and no newer one is there to be compared.
+            version = min(found.group.version, self._version)
+            put([(request.slot, found.group._replace(version=version))], partition, found.step)
+        return left
 
     def _finished(
-        self, found: Iterable[tuple[int, _G | Failure]], slots: Sequence[Slot], partition: str
+        self,
+        found: Iterable[tuple[int, _G | Failure]],
+        slots: Sequence[Slot],
+        partition: str,
+        step: int,
     ) -> Iterator[list[tuple[Slot, _G]]]:
         """Yield groups, some at a time, and their prompts; those that failed are marked as such."""
         groups: list[tuple[Slot, _G]] = []
@@ -198,20 +205,13 @@ class Sampler:
                 continue
             slot = slots[index]
             if self._sampled is not None and partition == "train":
-                self._sampled.keep(slot.uid, slot.prompt_id, group)
+                self._sampled.keep(slot.uid, slot.prompt_id, step, group)
             groups.append((slot, group))
             if len(groups) == _PUT:
                 yield groups
                 groups = []
         if groups:
             yield groups
-
-
-def _without(
-    requests: Sequence[SampleRequest], groups: Sequence[tuple[Slot, Any]]
-) -> list[SampleRequest]:
-    there = {slot.uid for slot, _ in groups}
-    return [request for request in requests if request.slot.uid not in there]
 
 
 class Replica(RolloutReplica):  # type: ignore[misc]
@@ -263,7 +263,7 @@ class Adapter(BaseRollout):  # type: ignore[misc]
             save_file(_without_ties(found), new)
             new.rename(file)
             # A sampler that is busy finds them by itself.
-            if os.environ.get(MODE_VARIABLE, "sync") == "sync":
+            if not samples_ahead():
                 await ray.get_actor(_NAME).load_weights.remote()
 
 
@@ -310,7 +310,7 @@ class GroupManager:
         self, requests: list[SampleRequest], partition: str
     ) -> Iterator[list[SampleRequest]]:
         """Yield the requests of each call: where several steps are sampled ahead, those of one."""
-        ahead = os.environ.get(MODE_VARIABLE, "sync") != "sync" and partition == "train"
+        ahead = samples_ahead() and partition == "train"
         most = self._config.data.train_batch_size if ahead else len(requests)
         for start in range(0, len(requests), most):
             yield requests[start : start + most]

@@ -398,6 +398,7 @@ def check_servers(run: TrainingRun) -> None:
     Raises:
         RejuiceError: a server is not up, or lacks its model; or the flow does not suit the policy.
     """
+    _check_transport(run)
     parts = run.split
     if parts.agents is not None:
         _check_flow(run, parts.agents)
@@ -412,6 +413,15 @@ def check_servers(run: TrainingRun) -> None:
             operator.preflight()
         except RejuiceError as error:
             raise error.at(run.recipe.where(step)) from error
+
+
+def _check_transport(run: TrainingRun) -> None:
+    apart = run.config.profile == "gpu" and run.config.mode == "separate_async"
+    if apart and find_spec("cupy") is None:
+        raise RejuiceError(
+            "mode separate_async sends weights by NCCL, for which verl needs cupy",
+            "pip install cupy-cuda12x, or choose mode colocate_async",
+        )
 
 
 def _check_flow(run: TrainingRun, agents: AgentRolloutMapper) -> None:

@@ -56,7 +56,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             write_held_out(held_out, folder)
     if not overwrite and is_prepared(run.folder):
         path = folder / "train.parquet"
-        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
+        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_at_once)
         _check_choice(run)
         return
     # Last: once train.parquet exists, the run can be launched.
@@ -82,7 +82,7 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             source=source,
             encode=encode,
             longest=longest,
-            least=config.prompts_per_step,
+            least=config.prompts_at_once,
         )
         _check_choice(run)
 

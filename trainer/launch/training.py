@@ -32,6 +32,7 @@ from ..report import metrics
 from ..report.curves import draw
 from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import (
+    AHEAD_FOLDER,
     ENDED_FILE,
     ERROR_FILE,
     RUN_VARIABLE,
@@ -49,7 +50,7 @@ _MAIN = ["-m", "verl.trainer.main_ppo"]
 _END_OF_FILE = "END_OF_VERL_CONFIG"
 _OUTPUTS = (
     "steps", "validations", "tensorboard", "verl.log", ERROR_FILE, ENDED_FILE, "metrics.jsonl",
-    "metrics.earlier.jsonl", "prompts",
+    "metrics.earlier.jsonl", AHEAD_FOLDER, "prompts",
 )  # fmt: skip
 """What a run writes; last the folder by which `is_prepared` recognises a run."""
 _POLL_S = 0.25
@@ -219,9 +220,13 @@ def launch(
         try:
             while True:
                 try:
-                    return child.wait(_POLL_S)
+                    status = child.wait(_POLL_S)
                 except subprocess.TimeoutExpired:
                     follow()
+                    continue
+                if not status:  # Its last checkpoint has them.
+                    shutil.rmtree(run.folder / AHEAD_FOLDER, ignore_errors=True)
+                return status
         finally:
             if child.poll() is None:
                 child.terminate()  # Ray ends its processes then.

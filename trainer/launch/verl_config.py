@@ -29,7 +29,7 @@ from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
 from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
 from ..cpu.fork_server import PYTHON
-from ..run import ESTIMATOR, GEO_MEAN, MODE_VARIABLE, RUN_VARIABLE, TrainingRun
+from ..run import AHEAD_VARIABLE, ESTIMATOR, GEO_MEAN, RUN_VARIABLE, TrainingRun
 from ..split import loss_agg_mode
 from . import checkpoints
 from .failure import last_error
@@ -206,7 +206,7 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
     mode = "colocate_async" if config.profile == "cpu" else config.mode
     found: dict[str, Any] = {
         "trainer.v1.trainer_mode": mode,
-        f"trainer.v1.{mode}.num_warmup_batches": min(config.max_age, config.steps - begun - 1),
+        f"trainer.v1.{mode}.num_warmup_batches": min(config.max_age, config.steps - begun),
         # What is too old is dropped by a step of the recipe.
         "trainer.v1.sampler.max_off_policy_threshold": None,
         "algorithm.rollout_correction.bypass_mode": True,
@@ -220,7 +220,6 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
         f"{_ROLLOUT}.nnodes": config.gpu.nodes,
         f"{_ROLLOUT}.n_gpus_per_node": config.gpu.rollout_gpus,
         f"{_ROLLOUT}.checkpoint_engine.backend": "nccl",
-        "actor_rollout_ref.hybrid_engine": False,
     }
 
 
@@ -385,7 +384,7 @@ def environment(run: TrainingRun) -> Mapping[str, str]:
         # reads when it is loaded.
         **DEFAULT_ENVIRONMENT,
         "OMP_NUM_THREADS": str(usable_cores()),
-        MODE_VARIABLE: run.config.mode,
+        **({AHEAD_VARIABLE: "1"} if run.config.samples_ahead else {}),
     }
 
 

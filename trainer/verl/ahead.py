@@ -42,41 +42,41 @@ class Ahead:
         self._next: int | None = None
         self._taken: dict[str, int] = {}  # by key, the step that has trained on the prompt
         self._sampled = SampledGroups(run.folder) if run.config.profile == "cpu" else None
-        self._begun = False
         trainer.name_requests(self._name)
-        trainer.request_ahead(run.config.max_age)
+        trainer.stop_requests(run.config.max_age)
         trainer.update_sampler_every(run.config.sync_every)
 
     def _name(self, requests: Any) -> None:
         """Give the next requests their keys."""
         if self._next is None:
-            there = [int(key) for key in _prompts()]
-            self._next = max(there, default=-1) + 1
-        numbers = range(self._next, self._next + len(requests))
-        self._next = numbers.stop
-        requests["uid"] = NonTensorStack(*(f"{number:09d}" for number in numbers))
+            self._next = self._resumed()
+        own = range(self._next, self._next + len(requests))
+        self._next = own.stop
+        requests["uid"] = NonTensorStack(*(f"{number:09d}" for number in own))
+
+    def _resumed(self) -> int:
+        """Clean up what was trained on before a resume; return the number of the next request."""
+        there = _prompts()
+        _clear_trained()
+        last = max(map(int, there), default=-1)
+        if self._sampled is not None:
+            stored = self._sampled.uids()
+            self._sampled.forget(u for u in stored if int(u) <= last and u not in there)
+        return last + 1
 
     def begin(self, step: int) -> None:
-        """Clean up before a step: what was trained on, and what a checkpoint has left over."""
-        if not self._begun:
-            self._begun = True
-            _clear_trained()
+        """Remove files of groups that were trained on, and that no resume would need again."""
         # A run without checkpoints begins anew.
-        self._forget(self._run.last_saved() if self._config.save_every else step)
-
-    def take(self, step: int, uids: Collection[str]) -> None:
-        """Note the prompts that a step has taken."""
-        self._taken.update(dict.fromkeys(uids, step))
-        if step >= self._config.steps:
-            self._forget(step)
-
-    def _forget(self, saved: int | None) -> None:
-        """Remove the files of groups that no resume from a step would take again."""
+        saved = self._run.last_saved() if self._config.save_every else step
         done = [uid for uid, taken in self._taken.items() if saved is not None and taken <= saved]
         if self._sampled is not None:
             self._sampled.forget(done)
         for uid in done:
             del self._taken[uid]
+
+    def take(self, step: int, uids: Collection[str]) -> None:
+        """Note the prompts that a step has taken."""
+        self._taken.update(dict.fromkeys(uids, step))
 
     def turn(self, under_way: set[str], ended: set[str], wanted: int) -> set[str]:
         """Return the prompts that a step may take now or waits for; none: there are no others.
@@ -97,9 +97,13 @@ def _prompts() -> Mapping[str, Mapping[str, Any]]:
     return {key: tag for key, tag in there.items() if tag.get("is_prompt")}
 
 
-def rows_of_prompts() -> list[int]:
-    """Return which prompts of the dataset were requested and not taken by a step so far."""
-    keys = list(_prompts())
+def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
+    """Return which prompts of the dataset some requests are of.
+
+    Args:
+        keys: theirs; None: all that no step has taken so far.
+    """
+    keys = list(_prompts() if keys is None else keys)
     if not keys:
         return []
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["extra_info"])

@@ -147,6 +147,11 @@ class PromptChoice:
         return rows
 
     @property
+    def step(self) -> int:
+        """The step that has taken prompts last."""
+        return self._step
+
+    @property
     def taken(self) -> int:
         """How many prompts the step has taken so far."""
         return len(self._taken)

@@ -36,12 +36,14 @@ class QueuedGroups:
         tags: TransferQueue's tags of their rows there.
         failed: how many prompts have no responses.
         failed_responses: how many responses failed whose group has others.
+        failed_rows: of the prompts that have no responses, which they are, where they are known.
     """
 
     def __init__(self) -> None:
         self.uids: set[str] = set()
         self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
         self.failed = self.failed_responses = 0
+        self.failed_rows = list[int]()
         self._key_of: dict[str, TrajectoryKey] = {}
         self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
 
@@ -101,10 +103,11 @@ class PendingGroups(QueuedGroups):
         self._uid_of: dict[int, str] = {}
         self._parts: list[Rollouts] = []
 
-    def fail(self, prompts: int) -> None:
-        """Count prompts that have no responses."""
+    def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
+        """Count prompts that have no responses, and note which they are, where it is known."""
         self.failed += prompts
         self.ended += prompts
+        self.failed_rows += rows
 
     def check(self) -> None:
         """Raise now what a step has raised so far, instead of when the last group is finished.
@@ -169,7 +172,7 @@ class ValidationGroups:
         """How many prompts have ended, failed ones included."""
         return self.failed + sum(each.ended for each in self.of_splits.values())
 
-    def fail(self, prompts: int) -> None:
+    def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
         """Count prompts that have no responses."""
         self.failed += prompts
 

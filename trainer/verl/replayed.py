@@ -24,8 +24,14 @@ from numpy.typing import NDArray
 
 from ...operators.columns import ROW_CONTRACT, BoolArray, flat
 from ...operators.errors import DataError
-from ...operators.groups import Groups
-from ...operators.importance import POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM, SAMPLED_LOGPROBS
+from ...operators.groups import Array, Groups
+from ...operators.importance import (
+    LAST_VERSION,
+    POLICY_AGE,
+    POLICY_LOGPROBS,
+    REPLAYED_FROM,
+    SAMPLED_LOGPROBS,
+)
 from ...operators.logs import redact
 from ...operators.selector.replay_selector import ReplaySelector, preferred
 from ...pipelines.recipe.recipe import load
@@ -83,8 +89,11 @@ def replayable(
         if not left:
             continue
         table = table.filter(pc.is_in(table["prompt_id"], value_set=pa.array(left, pa.string())))
-        for name, value in ((REPLAYED_FROM, earlier), (POLICY_AGE, step - earlier)):
-            table = table.append_column(name, pa.repeat(value, table.num_rows).cast(pa.int64()))
+        ages = step - earlier + _ages(table)
+        lost = {POLICY_AGE, LAST_VERSION, POLICY_LOGPROBS} & {*table.column_names}
+        table = table.drop_columns(sorted(lost))
+        for name, value in ((REPLAYED_FROM, np.full(len(ages), earlier)), (POLICY_AGE, ages)):
+            table = table.append_column(name, pa.array(value, pa.int64()))
         tables.append(table)
         found += len(left)
     if not tables:
@@ -127,6 +136,13 @@ def _trained(folder: Path) -> pa.Table:
     groups = Groups.of(rollouts)
     trained_G = groups.sum(signal_N) > 0
     return rollouts.filter(pa.array(before_N & trained_G[groups.codes_N]))
+
+
+def _ages(table: pa.Table) -> Array:
+    """Return how old responses were in their own step, int64[N]."""
+    if POLICY_AGE not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    return np.asarray(pc.fill_null(table[POLICY_AGE], 0))
 
 
 def _is_in(values: pa.ChunkedArray, names: pa.Array | pa.ChunkedArray) -> BoolArray:

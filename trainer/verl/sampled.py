@@ -10,15 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from ...operators.agents.trajectory import Trajectory, TrajectoryGroup
 from ...operators.sampling.protocol import Group, Sample
+from ..run import AHEAD_FOLDER
 
-_FOLDER = "ahead"
 AnyGroup = Group | TrajectoryGroup
+
+
+class StoredGroup(NamedTuple):
+    """A group, and the step at which it was requested."""
+
+    step: int
+    group: AnyGroup
 
 
 class SampledGroups:
@@ -29,24 +36,32 @@ class SampledGroups:
     """
 
     def __init__(self, run: Path) -> None:
-        self._folder = run / _FOLDER
+        self._folder = run / AHEAD_FOLDER
         self._folder.mkdir(exist_ok=True)
 
-    def keep(self, uid: str, prompt_id: str, group: AnyGroup) -> None:
-        """Write a group, whole or not at all."""
+    def keep(self, uid: str, prompt_id: str, step: int, group: AnyGroup) -> None:
+        """Write a group that was requested at a step, whole or not at all."""
         file = self._file(uid)
         temporary = file.with_suffix(".new")
         # Not synced: what a machine loses when it loses its power is sampled again.
-        temporary.write_bytes(orjson.dumps({"prompt_id": prompt_id, **_columns(group)}))
+        temporary.write_bytes(
+            orjson.dumps({"prompt_id": prompt_id, "step": step, **_columns(group)})
+        )
         temporary.replace(file)
 
-    def find(self, uid: str, prompt_id: str) -> AnyGroup | None:
+    def find(self, uid: str, prompt_id: str) -> StoredGroup | None:
         """Return the group of a prompt; None if there is none, or one of another prompt."""
         try:
             found = orjson.loads(self._file(uid).read_bytes())
         except FileNotFoundError:
             return None
-        return _group(found) if found["prompt_id"] == prompt_id else None
+        if found["prompt_id"] != prompt_id:
+            return None
+        return StoredGroup(found["step"], _group(found))
+
+    def uids(self) -> list[str]:
+        """Return the keys of the prompts whose groups are there."""
+        return [file.stem for file in self._folder.glob("*.json")]
 
     def forget(self, uids: Iterable[str]) -> None:
         """Remove the groups of some prompts."""

@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import transfer_queue as tq
 from transfer_queue import KVBatchMeta
@@ -150,7 +149,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         """Return the rows of the prompts that verl submits now."""
         assert self.choice is not None
         with errors_recorded(self.run.folder):
-            busy = () if self.ahead is None else rows_of_prompts()
+            begins = self.ahead is not None and self.choice.step != step
+            busy = rows_of_prompts() if begins else ()
             return self.choice.take(step, prompts, busy)
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
@@ -304,7 +304,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 # died before they were stored have no tags.
                 stored = {key.uid for key, tag in parsed.items() if tag.get("status") == "success"}
                 failed, finished = failed - stored, finished | (failed & stored)
-            groups.fail(len(failed))
+            groups.fail(len(failed), () if ahead is None else rows_of_prompts(failed))
             tags = {key: tag for key, tag in parsed.items() if key.uid in finished and tag}
             ended = failed | finished
             lost = [str(key) for key in parsed if key.uid in ended and key not in tags]
@@ -418,8 +418,8 @@ class TrainingStep:
                 break
             # As many as will fill the batch at the rate at which groups were left so far.
             more = min(wanted, -(-missing * requested // max(left, 1)))
-            if choice is not None and choice.left < more:
-                more = choice.left
+            if choice is not None and choice.step == self.number:
+                more = min(more, choice.left)
             if not more:
                 break
             requested += self._buffer.trainer.refill(more)
@@ -439,13 +439,13 @@ class TrainingStep:
         if ahead is not None:
             ahead.take(self.number, groups.uids)
         if plan.answers:
-            curated = self._finally(trainable, curated, groups, wanted)
+            curated, rollouts = self._finally(trainable, curated, rollouts, groups, wanted)
         with self._clock("close"):
             values = values_table(rollouts, steps, curated.written)
             figures = response_figures(curated, rollouts, values, steps)
             if run.split.agents is not None:
                 figures.update(agent_figures(rollouts))
-        figures |= {} if choice is None else choice.figures()
+        figures |= choice.figures() if choice is not None and choice.step == self.number else {}
         figures.update(age_figures(rollouts, curated))
         figures["groups"] = number_of_groups(curated.table) if plan.answers else 0
         figures["refills"] = refills
@@ -453,43 +453,61 @@ class TrainingStep:
         self._add("", StepPart(groups, rollouts, curated, values, steps, plan.answers), figures)
 
     def _finally(
-        self, trainable: Curated, curated: Curated, groups: PendingGroups, wanted: int
-    ) -> Curated:
-        """Return what trains of the answers, once there will be no more of them.
+        self,
+        trainable: Curated,
+        curated: Curated,
+        rollouts: pa.Table,
+        groups: PendingGroups,
+        wanted: int,
+    ) -> tuple[Curated, pa.Table]:
+        """Return what trains of the answers, once there will be no more of them, and all of them.
 
         Args:
             trainable: rows that can train.
             curated: those of them that have credit, without importance weights.
+            rollouts: all rows.
             groups: theirs.
             wanted: how many groups train at most.
         """
         credit = self._credit
-        weighs = any(isinstance(each.operator, ImportanceWeightMapper) for each in credit)
-        if weighs and self._buffer.ahead is not None:
-            trainable = self._with_policy_logprobs(trainable, groups)
+        trainable, rollouts = self._weighed(trainable, rollouts, groups)
+        if POLICY_LOGPROBS in trainable.table.column_names:
             curated = give_credit(trainable, credit)
         with self._clock("close"):
-            return drop_excess_groups(trainable, curated, credit, wanted, self.number)
+            curated = drop_excess_groups(trainable, curated, credit, wanted, self.number)
+        return curated, rollouts
 
-    def _with_policy_logprobs(self, trainable: Curated, groups: PendingGroups) -> Curated:
+    def _weighed(
+        self, trainable: Curated, rollouts: pa.Table, groups: PendingGroups
+    ) -> tuple[Curated, pa.Table]:
         """Give responses of older policies the log-probabilities of the current one.
 
         In TransferQueue, where the update starts from them, they take the place of those of the
-        policy that sampled: what corrects the difference is a weight of tokens.
+        policy that sampled: what corrects the difference is a weight of tokens. Without a step that
+        gives such weights, nothing is done.
         """
+        weighs = any(isinstance(each.operator, ImportanceWeightMapper) for each in self._credit)
         table = trainable.table
-        old_N = numbers(table, POLICY_AGE) > 0 if table.num_rows else np.zeros(0, bool)
+        if self._buffer.ahead is None or not weighs or not table.num_rows:
+            return trainable, rollouts
+        old_N = numbers(table, POLICY_AGE) > 0
+        if self._run.config.profile == "gpu":
+            old_N[:] = True  # Engines that sample compute less exactly than what trains.
         if not old_N.any():
-            return trainable
+            return trainable, rollouts
         old = table.filter(pa.array(old_N))
         keys = [first for (first,) in groups.keys(old)]
         self._buffer.trainer.end_sampling()
         with self._clock("log_probs"):
             found = self._buffer.trainer.log_probs(_batch("train", keys, groups.tags))
         write_logprobs(keys, "train", found)
-        by_row = iter(found)
-        logprobs = [next(by_row) if is_old else None for is_old in old_N]
-        return trainable._replace(table=with_logprobs(table, logprobs))
+        of_row = dict(zip(old["response_id"].to_pylist(), found, strict=True))
+        both = (
+            with_logprobs(each, [of_row.get(name) for name in each["response_id"].to_pylist()])
+            for each in (table, rollouts)
+        )
+        table, rollouts = both
+        return trainable._replace(table=table), rollouts
 
     def _left(self, curated: Curated, wanted: int) -> tuple[int, int]:
         """Return how many groups there are to train on, and how many there should be.
@@ -602,7 +620,7 @@ class TrainingStep:
             rows = TrainedRows.joined(of_parts)
             if not rows.keys:
                 if lacks_signal(self.parts):
-                    return skipped(part.groups for part in self.parts.values())
+                    return skipped([part.groups for part in self.parts.values()])
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
             self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
@@ -615,7 +633,9 @@ class TrainingStep:
     def write_files(self, *, last: bool) -> None:
         """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
         files, choice = self._buffer.files, self._buffer.choice
-        chosen = None if choice is None else choice.table
+        chosen = None
+        if choice is not None and choice.step == self.number:
+            chosen = choice.table
         for name, part in self.parts.items():
             recipe = self._run.step_recipe(self.number, part.recipe, name)
             tables = part.tables
@@ -624,7 +644,9 @@ class TrainingStep:
             files.keep(self.number, name, tables, recipe)
         taken = None if chosen is None else chosen["prompt_id"]
         if self._buffer.ahead is not None:
-            taken = None  # They are those of a later step.
+            # Those that were chosen now are of a later step.
+            rows = pa.array(self.parts[""].groups.failed_rows, pa.int64())
+            taken = self._run.prompts("train")["prompt_id"].take(rows)
         history = history_of(self.number, self.parts[""], taken)
         # At once: a checkpoint of this step is resumed by it.
         write_history(self._run.step_folder(self.number), history)

@@ -365,8 +365,8 @@ def _with_columns(
     }
     if step is not None:
         # After the first update, there is version 1.
-        columns[POLICY_AGE] = [step - 1 - version for version in columns["policy_version"]]
-        columns[LAST_VERSION] = [tags[key].get("max_global_steps") for key in keys]
+        ages = (None if v is None else step - 1 - v for v in columns["policy_version"])
+        columns |= {POLICY_AGE: [*ages], LAST_VERSION: _last_versions(keys, tags)}
     # As policy_rollout_mapper does: columns of the dataset by these names belong to other samples,
     # and so does credit that came with them.
     others = {*columns, *(CREDIT if "response" in rows.column_names else ())}
@@ -375,6 +375,18 @@ def _with_columns(
     for name, column in columns.items():
         rows = rows.append_column(name, pa.array(column, ROW_CONTRACT.get(name, pa.int64())))
     return rollouts._replace(table=rows)
+
+
+def _last_versions(
+    keys: Sequence[TrajectoryKey], tags: Mapping[TrajectoryKey, Mapping[str, Any]]
+) -> list[int | None]:
+    """Return the version of the policy that sampled last in each trajectory."""
+    found: dict[TrajectoryKey, int] = {}
+    for key, tag in tags.items():
+        version = tag.get("max_global_steps")
+        if version is not None:
+            found[key.first] = max(version, found.get(key.first, version))
+    return [found.get(key) for key in keys]
 
 
 def write(keys: Sequence[TrajectoryKey], partition: str, reward_N: Array, lengths_N: Array) -> None:

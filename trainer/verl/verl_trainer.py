@@ -7,7 +7,7 @@ trainer, through which the rest is reached: nothing public leads there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -26,9 +26,15 @@ SKIPS = "skips"
 """In the `extra_info` of a batch that has nothing to train on."""
 
 
-def skipped(groups: Iterable[QueuedGroups]) -> KVBatchMeta:
-    """Return the rows of a step that has nothing to train on, for verl to clear."""
-    keys = [key for each in groups for key in (*each.uids, *map(str, each.tags))]
+def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
+    """Return the rows of a step that has nothing to train on, for verl to clear.
+
+    Their prompts are cleared at once: a checkpoint of the step must not have them any more.
+    """
+    uids = [uid for each in groups for uid in each.uids]
+    if uids:
+        tq.kv_clear(partition_id="train", keys=uids)
+    keys = [str(key) for each in groups for key in each.tags]
     info = {SKIPS: True}
     return KVBatchMeta(partition_id="train", keys=keys, tags=[{} for _ in keys], extra_info=info)
 
@@ -73,6 +79,8 @@ class VerlTrainer:
         def next_batch(num_prompts: int | None = None) -> Any:
             step = trainer.global_steps
             chosen = rows(step, num_prompts or trainer.config.data.train_batch_size)
+            if not chosen:
+                return None  # All are sampled already: `name_requests` submits none.
             fields = trainer.train_dataloader.collate_fn(
                 [trainer.train_dataset[row] for row in chosen]
             )
@@ -91,20 +99,22 @@ class VerlTrainer:
         submit = trainer._submit_batch_to_rollout
 
         def named(batch: Any) -> int:
+            if batch is None:
+                return 0
             name(batch)
             return int(submit(batch))
 
         # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_requests_have_numbers
         trainer._submit_batch_to_rollout = named
 
-    def request_ahead(self, steps: int) -> None:
-        """Let verl request no prompts that only steps after the last one would train on."""
+    def stop_requests(self, ahead: int) -> None:
+        """Let verl request no prompts in the last steps: those before have requested them."""
         # private: verl==0.9.1, tests/trainer/verl/test_ahead.py::test_nothing_is_requested_beyond_the_last_step
         trainer = self._trainer
         prepare_step = trainer.prepare_step
 
         def prepare() -> dict[str, Any]:
-            if trainer.global_steps + steps > trainer.total_training_steps:
+            if trainer.global_steps + ahead > trainer.total_training_steps:
                 return {}
             return dict(prepare_step())
 

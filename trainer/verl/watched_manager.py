@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 from threading import Lock, Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 import transfer_queue as tq
@@ -24,20 +24,12 @@ _INTERVAL_S = 10.0
 """Between calls that find out whether a worker lives."""
 
 
-class _Occasion(NamedTuple):
-    """What prompts are sampled for; one begins when those of the one before have ended."""
-
-    step: int
-    partition: str
-
-
 class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
     """verl's own manager, except that prompts fail with their worker, and the others carry on."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._dead, self._lock = set[Any](), Lock()
-        self._current: _Occasion | None = None
 
     def generate_sequences(self, prompts: Any) -> None:
         """Divide the prompts among the workers that live, without waiting.
@@ -50,19 +42,18 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
         if not alive:
             raise EngineError("all agent loop workers of verl have died", "verl's log says why")
         batch = prompt_batch(prompts)
-        occasion = self._current = _Occasion(batch.step, batch.partition)
         slots = iter(batch.slots)
         for worker, chunk in zip(alive, prompts.chunk(len(alive)), strict=False):
-            given = worker, chunk, list(islice(slots, len(chunk))), occasion
+            given = worker, chunk, list(islice(slots, len(chunk))), batch.partition
             Thread(target=self._submit, args=given, daemon=True).start()
 
-    def _submit(self, worker: Any, chunk: Any, slots: Sequence[Slot], occasion: _Occasion) -> None:
-        """Hand prompts to a worker; if it fails while they may be waited for, so do they."""
+    def _submit(self, worker: Any, chunk: Any, slots: Sequence[Slot], partition: str) -> None:
+        """Hand prompts to a worker; if it fails before they have ended, so do they."""
         try:
             ray.get(worker.generate_sequences.remote(chunk))
             while True:
                 time.sleep(_INTERVAL_S)
-                if self._current != occasion:
+                if not _waiting(slots, partition):
                     return
                 self._check(worker)
         except Exception as error:  # Of any type: the step finds its prompts failed.
@@ -72,11 +63,8 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
                     self._dead.add(worker)
             if not known:
                 report_sampler_failure(f"an agent loop worker failed: {reason_of(error)}")
-            tags = tq.kv_list(occasion.partition).get(occasion.partition, {})
-            # Those that have ended, or whose step is over, stay as they are.
-            waiting = [s for s in slots if tags.get(s.uid, {}).get("status") in _WAITING]
-            if waiting:
-                fail(waiting, occasion.partition)
+            if waiting := _waiting(slots, partition):
+                fail(waiting, partition)
 
     def _check(self, worker: Any) -> None:
         """Raise RayActorError if the worker has died."""
@@ -90,3 +78,9 @@ _ALIVE = (ray.exceptions.RayTaskError, ray.exceptions.ActorUnavailableError)
 """What a call may raise though the worker lives: an error in it, and a fault of the network."""
 _WAITING = ("pending", "running")
 """verl's states of a prompt that has not ended."""
+
+
+def _waiting(slots: Sequence[Slot], partition: str) -> list[Slot]:
+    """Return those of some prompts that have not ended."""
+    tags = (tq.kv_list(partition) or {}).get(partition, {})
+    return [slot for slot in slots if tags.get(slot.uid, {}).get("status") in _WAITING]

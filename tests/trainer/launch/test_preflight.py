@@ -1,10 +1,11 @@
-"""What agents need is checked before verl is launched."""
+"""What agents and modes need is checked before verl is launched."""
 
 import pytest
 from fake_run import PROCESS, write_recipe
 
-from rejuice.operators import EngineError
+from rejuice.operators import EngineError, RejuiceError
 from rejuice.pipelines.recipe.recipe import load
+from rejuice.trainer.launch import checks
 from rejuice.trainer.launch.checks import check_servers
 from rejuice.trainer.run import TrainingRun
 
@@ -76,3 +77,13 @@ def test_nothing_is_checked_where_nothing_is_sampled(run):
     check_servers(run(refuses=FIRST, tools=["desk"], **stored))
     with pytest.raises(EngineError, match="not good enough"):
         check_servers(run(refuses=FIRST, replay="stored.parquet"))
+
+
+def test_weights_need_cupy_to_reach_engines_apart(run, monkeypatch):
+    train = {"profile": "gpu", "mode": "separate_async", "gpu": {"rollout_gpus": 1}}
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
+    with pytest.raises(RejuiceError, match="NCCL, for which verl needs cupy; pip install cupy-"):
+        check_servers(run(**train))
+    check_servers(run(**train | {"mode": "colocate_async", "gpu": {}}))
+    monkeypatch.setattr(checks, "find_spec", lambda name: object())
+    check_servers(run(**train))

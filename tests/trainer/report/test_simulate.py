@@ -1,9 +1,12 @@
 """What a run would take in another mode, beside numbers that were worked out by hand."""
 
+import shutil
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import runner
 from fake_run import line, write_run
 
 from rejuice.operators import DataError
@@ -117,6 +120,23 @@ def test_steps_are_read_from_the_folder_of_a_run(run):
 def test_a_run_that_waits_for_other_things_is_refused(run, train, what):
     with pytest.raises(DataError, match=f"{what}; give a run of mode sync"):
         stored_steps(run, Train(**train))
+
+
+def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_path):
+    rejuice = runner(monkeypatch, capsys, tmp_path)
+    code, _, err = rejuice("simulate", "run")
+    assert (code, err) == (2, "rejuice: 2 steps have rollouts and figures, besides the first 2; give a run of at least 6 steps\n")  # fmt: skip
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    more = [lines[-1].replace('"step": 4', f'"step": {n}') for n in range(5, 9)]
+    (run / "metrics.jsonl").write_text("".join([*lines, *more]))
+    for number in range(5, 9):
+        shutil.copytree(run / "steps" / "000004", run / "steps" / f"{number:06d}")
+    code, out, _ = rejuice("simulate", "run", "--max-age", "2")
+    assert code == 0
+    first, second, ages = out.splitlines()[1:]
+    assert first.split()[0] == "sync"
+    assert second.split()[:2] == ["separate_async", "2"]
+    assert ages.startswith("mean age in separate_async, max_age 2: x ")
 
 
 def test_modes_are_those_of_the_profile():

@@ -9,6 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_stage import PLAIN, Stage
 
+from rejuice.operators.sampling.protocol import Group
+from rejuice.pipelines.engine.steps import run_in_memory
+from rejuice.pipelines.recipe.recipe import load
+
 pytestmark = pytest.mark.slow  # Imports verl.
 
 WEIGHTS = [*PLAIN, {"importance_weight_mapper": {"max": 1.05}}]
@@ -135,13 +139,48 @@ def test_the_order_in_which_groups_finish_changes_nothing(verl, tmp_path_factory
     assert found[0] == found[1]
 
 
-def test_rows_that_a_checkpoint_has_trained_on_are_cleared(ahead, queue):
+def test_a_step_without_signal_does_not_come_again(ahead, queue, verl):
+    """Whose checkpoint is saved before verl clears its rows."""
+    from rejuice.trainer.verl.verl_trainer import StepSkippedError
+
+    stage = ahead([*PLAIN[:-1], {"reward_std_filter": None}, PLAIN[-1]])
+    stage.answer({0: ["1"] * 4, 1: ["0"] * 4, 2: RIGHT_AND_WRONG, 3: RIGHT_AND_WRONG})
+    with pytest.raises(StepSkippedError) as skipped:
+        stage.sample(1, 2)
+    left = {key for key, tag in queue.kv_list("train")["train"].items() if tag.get("is_prompt")}
+    assert left == {"000000002", "000000003"}
+    assert len(skipped.value.batch.keys) == 8
+
+
+def test_prompts_that_fail_are_visits(ahead):
     stage = ahead()
-    stage.answer(dict.fromkeys([0, 1], RIGHT_AND_WRONG))
-    queue.kv_clear(["000000000"], "train")  # As verl leaves it in a checkpoint.
-    stage.sample(1, 1)
-    assert prompts_of(stage, 1) == [1]
-    assert not [key for key in queue.kv_list("train")["train"] if key.startswith("000000000")]
+    stage.answer({0: RIGHT_AND_WRONG})
+    stage.fail([1])
+    stage.sample(1, 2)
+    history = stage.saved("history").select(["prompt_id", "n", "reason"]).to_pylist()
+    assert [(row["n"], row["reason"]) for row in history] == [(4, None), (0, "failed_prompt")]
+    assert history[1]["prompt_id"] == stage.prompts[1]["prompt_id"]
+
+
+def test_the_recipe_of_a_step_gives_the_same_weights_again(ahead):
+    stage = ahead(WEIGHTS)
+    stage.trainer.log_ratio = 0.04
+    stage.answer(dict.fromkeys([0, 1], RIGHT_AND_WRONG), step=1)
+    stage.sample(2, 2)
+    rollouts, recipe = stage.saved("rollouts", 2), stage.run.folder / "steps/000002/recipe.yaml"
+    again = run_in_memory([step.operator for step in load(recipe).steps], rollouts)
+    names = ["response_id", "advantage", "token_weight"]
+    assert again.select(names).to_pylist() == stage.saved("curated", 2).select(names).to_pylist()
+
+
+def test_replayed_groups_are_older_than_they_were(ahead):
+    after = [*PLAIN[:-1], {"reward_std_filter": None}, {"replay_selector": {"max_share": 1.0}}, *PLAIN[-1:], WEIGHTS[-1]]  # fmt: skip
+    stage = ahead(after)
+    stage.answer({0: RIGHT_AND_WRONG, 1: RIGHT_AND_WRONG}, step=1)
+    stage.sample(2, 2)
+    stage.answer({2: ["1"] * 4, 3: ["1"] * 4}, step=3)
+    stage.sample(3, 2)
+    assert set(stage.saved("replayed/curated", 3)["policy_age"].to_pylist()) == {2}
 
 
 # --- verl's trainer -------------------------------------------------------------------
@@ -184,9 +223,11 @@ def batch_of(prompts):
 
 def test_requests_have_numbers(trainer, handle, queue, tmp_path):
     from rejuice.trainer.verl.ahead import Ahead, rows_of_prompts
+    from rejuice.trainer.verl.sampled import SampledGroups
 
-    config = SimpleNamespace(max_age=1, sync_every=1, profile="gpu", save_every=1, steps=9, wait_for_slow=True)  # fmt: skip
+    config = SimpleNamespace(max_age=1, sync_every=1, profile="cpu", save_every=1)
     run = SimpleNamespace(config=config, folder=tmp_path)
+    stored = SampledGroups(tmp_path)
     Ahead(run, handle)
     for _ in range(2):
         trainer._submit_batch_to_rollout(batch_of(3))
@@ -195,16 +236,23 @@ def test_requests_have_numbers(trainer, handle, queue, tmp_path):
     assert [list(batch["uid"]) for batch in trainer.done] == [keys[:3], keys[3:]]
     assert rows_of_prompts() == [0, 1, 2, 0, 1, 2]
     # After a resume, they go on after those that are there.
+    for key in (*keys, "000000007"):
+        stored.keep(key, "id", 1, Group("p", 0, 0, (1,), ()))
     queue.kv_clear(keys[:5], "train")
+    queue.kv_batch_put(["000000004_0_0"], "train", tags=[{}])  # As verl leaves it in a checkpoint.
     Ahead(run, handle)
     trainer._submit_batch_to_rollout(batch_of(1))
     assert sorted(queue.kv_list("train")["train"]) == ["000000005", "000000006"]
+    # What was finished after the checkpoint is needed, what was trained on before it is not.
+    assert sorted(stored.uids()) == ["000000005", "000000007"]
+    # There may be nothing to request.
+    assert trainer._submit_batch_to_rollout(None) == 0
 
 
 def test_nothing_is_requested_beyond_the_last_step(trainer, handle):
     asked = []
     trainer._next_train_batch = lambda: asked.append(trainer.global_steps) or batch_of(1)
-    handle.request_ahead(2)
+    handle.stop_requests(2)
     for trainer.global_steps in range(1, 7):
         assert trainer.prepare_step() == {}
     assert asked == [1, 2, 3, 4]

@@ -45,7 +45,7 @@ NEAR = st.lists(st.lists(st.sampled_from([-0.2, -0.01, -1e-4, 0.0, 1e-4, 0.01, 0
 
 @given(st.data(), NEAR)
 def test_presets_are_verls(verl, data, moves):
-    """Of each preset of verl's that recomputes log-probabilities, by its own code and its defaults."""
+    """All that recompute log-probabilities, by its own code and with its defaults."""
     from verl.trainer.config.algorithm import RolloutCorrectionConfig as Config
     from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 
