@@ -420,7 +420,7 @@ def _check_transport(run: TrainingRun) -> None:
     if apart and find_spec("cupy") is None:
         raise RejuiceError(
             "mode separate_async sends weights by NCCL, for which verl needs cupy",
-            "pip install cupy-cuda12x, or choose mode colocate_async",
+            "install the package cupy for its CUDA, or choose mode colocate_async",
         )
 
 

@@ -89,7 +89,7 @@ def _fit(
     return float(found[0]), float(found[1])
 
 
-class Setup(NamedTuple):
+class SimulatedMode(NamedTuple):
     """A mode and its hardware, relative to that of the run."""
 
     max_age: int  # 0: sync
@@ -168,7 +168,7 @@ def _stored(file: Path, point: metrics.Point, right: str) -> StoredStep:
 
 
 def simulate(
-    steps: Sequence[StoredStep], costs: Costs, setup: Setup, repeats: int = 1
+    steps: Sequence[StoredStep], costs: Costs, setup: SimulatedMode, repeats: int = 1
 ) -> Simulated:
     """Return what training on these prompts would take with a setup.
 
@@ -181,10 +181,10 @@ def simulate(
     return _Simulation([*steps] * repeats, costs, setup).run()
 
 
-class _Sampler:
+class _Requests:
     """Requests that are sampled: of each row the tokens that are left, one less per iteration."""
 
-    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: Setup) -> None:
+    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: SimulatedMode) -> None:
         self._steps, self._costs, self._setup = steps, costs, setup
         self._calls = deque[tuple[int, int]]()  # steps, and the first number of their requests
         self._numbers = 0
@@ -234,10 +234,10 @@ class _Sampler:
 
 
 class _Simulation:
-    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: Setup) -> None:
+    def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: SimulatedMode) -> None:
         self._steps, self._costs, self._setup = steps, costs, setup
         self._now, self._version = 0.0, 0
-        self._sampler = _Sampler(steps, costs, setup)
+        self._sampler = _Requests(steps, costs, setup)
 
     def run(self) -> Simulated:
         setup, steps, sampler = self._setup, self._steps, self._sampler
@@ -312,7 +312,7 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-class Line(NamedTuple):
+class ModeLine(NamedTuple):
     """A line of the table: a mode, and what was found."""
 
     mode: str
@@ -322,7 +322,7 @@ class Line(NamedTuple):
 
 def setups(
     config: Train, ages: Sequence[int], gpus: int | None, rollout_gpus: int | None, cores: int
-) -> list[tuple[str, Setup]]:
+) -> list[tuple[str, SimulatedMode]]:
     """Return the modes that a run could be trained in.
 
     Args:
@@ -332,23 +332,23 @@ def setups(
         rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
         cores: of the machine, of profile `cpu`.
     """
-    found = [("sync", Setup(0, "turns"))]
+    found = [("sync", SimulatedMode(0, "turns"))]
     if config.profile == "cpu":
         sampling = max(1, cores // 2)
         share, slower = sampling / cores, (cores + sampling) / cores
-        setup = Setup(0, "cores", share, 1.0, slower, joins=False)
+        setup = SimulatedMode(0, "cores", share, 1.0, slower, joins=False)
         return found + [("separate_async", setup._replace(max_age=age)) for age in ages]
-    found += [("colocate_async", Setup(age, "turns")) for age in ages]
+    found += [("colocate_async", SimulatedMode(age, "turns")) for age in ages]
     if rollout_gpus is None:
         return found
     there = config.gpu.gpus
     speeds = rollout_gpus / there, (gpus or there) / there
-    return found + [("separate_async", Setup(age, "apart", *speeds)) for age in ages]
+    return found + [("separate_async", SimulatedMode(age, "apart", *speeds)) for age in ages]
 
 
 def lines(
-    steps: Sequence[StoredStep], modes: Sequence[tuple[str, Setup]], repeats: int
-) -> list[Line]:
+    steps: Sequence[StoredStep], modes: Sequence[tuple[str, SimulatedMode]], repeats: int
+) -> list[ModeLine]:
     """Simulate the steps of a run in some modes.
 
     Raises:
@@ -356,10 +356,10 @@ def lines(
     """
     costs = Costs.of(steps)
     found = ((mode, setup, simulate(steps, costs, setup, repeats)) for mode, setup in modes)
-    return [Line(mode, setup.max_age, each) for mode, setup, each in found]
+    return [ModeLine(mode, setup.max_age, each) for mode, setup, each in found]
 
 
-def show_lines(found: Sequence[Line], console: Console) -> None:
+def show_lines(found: Sequence[ModeLine], console: Console) -> None:
     """Print what was simulated, in a table; the first line is what others are compared to."""
     table = Table(box=None, pad_edge=False)
     for name in _HEADINGS:

@@ -82,7 +82,9 @@ def test_nothing_is_checked_where_nothing_is_sampled(run):
 def test_weights_need_cupy_to_reach_engines_apart(run, monkeypatch):
     train = {"profile": "gpu", "mode": "separate_async", "gpu": {"rollout_gpus": 1}}
     monkeypatch.setattr(checks, "find_spec", lambda name: None)
-    with pytest.raises(RejuiceError, match="NCCL, for which verl needs cupy; pip install cupy-"):
+    with pytest.raises(
+        RejuiceError, match="NCCL, for which verl needs cupy; install the package cupy"
+    ):
         check_servers(run(**train))
     check_servers(run(**train | {"mode": "colocate_async", "gpu": {}}))
     monkeypatch.setattr(checks, "find_spec", lambda name: object())

@@ -13,7 +13,7 @@ from rejuice.operators import DataError
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.report.simulate import (
     Costs,
-    Setup,
+    SimulatedMode,
     StoredStep,
     setups,
     simulate,
@@ -35,16 +35,16 @@ STEPS = [step([2, 4], [3, 1], trained=60.0)] * 9
 @pytest.mark.parametrize(
     ("setup", "seconds", "waiting", "age"),
     [
-        (Setup(0, "turns"), 7.0, 4 / 7, 0),
+        (SimulatedMode(0, "turns"), 7.0, 4 / 7, 0),
         # Nothing is sampled while it trains: it waits 4 s for the requests of two steps at a time.
-        (Setup(1, "turns"), 5.0, 2 / 5, 0.5),
+        (SimulatedMode(1, "turns"), 5.0, 2 / 5, 0.5),
         # One after the other, sampling takes longer than the rest, which waits for it.
-        (Setup(1, "apart", joins=False), 4.0, 1 / 4, 1),
-        (Setup(1, "apart", training=0.5, joins=False), 5.0, 0, 1),
+        (SimulatedMode(1, "apart", joins=False), 4.0, 1 / 4, 1),
+        (SimulatedMode(1, "apart", training=0.5, joins=False), 5.0, 0, 1),
         # Together: each is finished 4 s after its request, every other 7 s.
-        (Setup(1, "apart"), 3.5, 1 / 7, 1),
+        (SimulatedMode(1, "apart"), 3.5, 1 / 7, 1),
         # The update takes half as long again while something is sampled.
-        (Setup(1, "cores", contention=1.5, joins=False), 5.0, 1 / 5, 1),
+        (SimulatedMode(1, "cores", contention=1.5, joins=False), 5.0, 1 / 5, 1),
     ],
 )
 def test_a_step_takes_what_it_takes_by_hand(setup, seconds, waiting, age):
@@ -58,15 +58,18 @@ def test_a_step_takes_what_it_takes_by_hand(setup, seconds, waiting, age):
 def test_rows_cost_time_and_faster_servers_less():
     costs = Costs(iteration=0.0, row=1.0, step=0.0, update=0.0, token=0.0)
     steps = [step([2, 4], [3, 1], trained=10.0)] * 6
-    assert simulate(steps, costs, Setup(0, "turns")).seconds == pytest.approx(10)
-    assert simulate(steps, costs, Setup(0, "turns", sampling=2.0)).seconds == pytest.approx(5)
+    assert simulate(steps, costs, SimulatedMode(0, "turns")).seconds == pytest.approx(10)
+    assert simulate(steps, costs, SimulatedMode(0, "turns", sampling=2.0)).seconds == pytest.approx(
+        5
+    )
 
 
 def test_slow_prompts_get_old_where_nobody_waits_for_them():
     steps = [step([1], [1], [30], sources=["short", "short", "long"], trained=3.0)] * 40
     costs = Costs(iteration=0.1, row=0.0, step=1.0, update=0.0, token=0.0)
     waits, takes = (
-        simulate(steps, costs, Setup(3, "apart", wait_for_slow=wait)) for wait in (True, False)
+        simulate(steps, costs, SimulatedMode(3, "apart", wait_for_slow=wait))
+        for wait in (True, False)
     )
     assert waits.ages.max() <= 3
     ages = takes.of_sources()
@@ -76,7 +79,8 @@ def test_slow_prompts_get_old_where_nobody_waits_for_them():
 
 def test_weights_that_come_seldom_make_responses_older():
     often, seldom = (
-        simulate(STEPS, COSTS, Setup(1, "apart", sync_every=every)).ages.mean() for every in (1, 3)
+        simulate(STEPS, COSTS, SimulatedMode(1, "apart", sync_every=every)).ages.mean()
+        for every in (1, 3)
     )
     assert (often, seldom) == (1.0, pytest.approx(2.0, abs=0.4))
 
