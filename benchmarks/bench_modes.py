@@ -5,7 +5,8 @@
 Trains by recipes/grpo_arithmetic.yaml, or with the policy of a folder by recipes/small_model/grpo.yaml,
 in each mode in turns, and prints the medians of all steps but the first four. The idle share is that
 of all cores of the machine in these steps, so nothing else may run. A mode that leaves no core idle
-can be 1 / (1 - idle share of sync) times as fast as sync.
+can be 1 / (1 - idle share of sync) times as fast as sync. What `rejuice simulate` predicts of each
+run of sync is printed beside it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,19 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
+from rejuice.operators.workers import usable_cores
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.report import metrics
+from rejuice.trainer.report.simulate import lines, setups, stored_steps
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
 MODES = {
-    "sync": ["--train.mode", "sync"],
+    "sync": [],
     "colocate_async": ["--train.mode", "colocate_async"],
-    "separate_async": ["--train.mode", "separate_async"],
+    "separate_async": ["--train.mode", "separate_async", "--train.max_age", "2"],
 }
+"""On a CPU the two that sample ahead differ in no more than what is said here."""
 _FIRST = 4  # steps that are left out: warming up, and catching up with what was sampled ahead
 
 
@@ -41,6 +46,7 @@ class Measured(NamedTuple):
     tokens: float  # trained in it
     idle: float  # share of all cores
     waited: float  # seconds of a step that it waited for responses
+    predicted: float = float("nan")  # of sync: seconds of a step, had it sampled ahead
 
 
 def measure(mode: str, steps: int, policy: str | None) -> Measured:
@@ -64,13 +70,22 @@ def measure(mode: str, steps: int, policy: str | None) -> Measured:
         began, ended = _watched(child, run, steps)
         if child.wait():
             raise SystemExit(f"{mode}: rejuice train failed")
+        predicted = predict(run) if mode == "sync" else float("nan")
         points = [each.figures for each in metrics.read(run) if _FIRST < each.step <= steps]
     cores = psutil.cpu_count() or 1
     idle = (ended.idle - began.idle) / (cores * (ended.at - began.at))
     taken = [(ended.at - began.at) / (steps - _FIRST)]
     tokens = [each["rejuice/response_tokens"] * each["rejuice/rows_trained"] for each in points]
     waited = [each["timing_s/gen"] for each in points]
-    return Measured(*map(float, (taken[0], np.median(tokens), idle, np.median(waited))))
+    return Measured(*map(float, (taken[0], np.median(tokens), idle, np.median(waited), predicted)))
+
+
+def predict(run: Path) -> float:
+    """Return the seconds of a step that would be sampled a step ahead, by a simulation."""
+    config = load(run / "recipe.yaml").head.train
+    assert config is not None
+    modes = setups(config, [1], None, None, usable_cores())
+    return lines(stored_steps(run, config), modes, repeats=3)[-1].found.seconds
 
 
 class Moment(NamedTuple):
@@ -109,13 +124,15 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for mode, runs in found.items():
-        seconds, tokens, idle, waited = (np.median(column) for column in zip(*runs, strict=True))
+        seconds, tokens, idle, waited, _ = (np.median(each) for each in zip(*runs, strict=True))
         ratio = sync / np.median([each.seconds / each.tokens for each in runs])
         print(
             f"| `{mode}` | {seconds:.2f} | {waited:.2f} | {idle:.2f} | {tokens:,.0f} | {ratio:.2f} |"
         )
     idle = np.median([each.idle for each in found["sync"]])
     print(f"The idle share of sync allows {1 / (1 - idle):.2f} times.")
+    predicted = np.median([each.predicted for each in found["sync"]])
+    print(f"Predicted of a step that is sampled ahead: {predicted:.2f} s.")
 
 
 if __name__ == "__main__":
