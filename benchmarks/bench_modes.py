@@ -35,7 +35,7 @@ MODES = {
     "colocate_async": ["--train.mode", "colocate_async"],
     "separate_async": ["--train.mode", "separate_async", "--train.max_age", "2"],
 }
-"""On a CPU the two that sample ahead differ in no more than what is said here."""
+"""On a CPU the two that sample ahead differ in no more than these words."""
 _FIRST = 4  # steps that are left out: warming up, and catching up with what was sampled ahead
 
 

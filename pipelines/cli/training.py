@@ -197,10 +197,9 @@ def simulate(
 
     By the responses of a run of mode sync, and the time that sampling and training took in it.
     """
-    from rich.console import Console
-
     from ...operators.workers import usable_cores
     from ...trainer.report.simulate import lines, setups, show_lines, stored_steps
+    from ..console import Console
     from ..recipe.trust import read_stored
 
     config = read_stored(run / "recipe.yaml", run).head.train

@@ -19,7 +19,7 @@ from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.report import metrics
-from rejuice.trainer.run import RUN_VARIABLE, WEIGHTS, TrainingRun
+from rejuice.trainer.run import RUN_VARIABLE, TrainingRun, Weights
 
 REPLAYED = pa.table(
     {
@@ -374,9 +374,9 @@ def test_a_key_that_verl_does_not_know_is_an_error_before_anything_is_made(make,
 @pytest.mark.slow
 def test_weights_on_their_way_to_the_sampler_do_not_stay(make, verl):
     run = make()
-    verl(f"import pathlib; pathlib.Path({str(run.folder / WEIGHTS)!r}).touch()")
+    verl(f"import pathlib; pathlib.Path({str(Weights.of(run.folder, 3).file)!r}).touch()")
     assert launch(run) == 0
-    assert not (run.folder / WEIGHTS).exists()
+    assert not Weights.all_in(run.folder)
 
 
 @pytest.mark.slow
