@@ -56,8 +56,9 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             write_held_out(held_out, folder)
     if not overwrite and is_prepared(run.folder):
         path = folder / "train.parquet"
-        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_at_once)
+        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
         _check_choice(run)
+        _check_ahead(run)
         return
     # Last: once train.parquet exists, the run can be launched.
     if config.replay:
@@ -82,9 +83,20 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
             source=source,
             encode=encode,
             longest=longest,
-            least=config.prompts_at_once,
+            least=config.prompts_per_step,
         )
         _check_choice(run)
+        _check_ahead(run)
+
+
+def _check_ahead(run: TrainingRun) -> None:
+    path, least = run.folder / "prompts" / "train.parquet", run.config.prompts_at_once
+    prompts = pq.read_metadata(path).num_rows
+    if run.config.samples_ahead and prompts < least:
+        raise DataError(
+            f"{path} has {prompts} prompts, and by max_age {least} are under way at a time",
+            "set max_age or prompts_per_step lower",
+        )
 
 
 def _check_choice(run: TrainingRun) -> None:

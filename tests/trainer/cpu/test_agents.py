@@ -95,7 +95,7 @@ def manager(queue, monkeypatch, tmp_path):
         config = config_of(run)
         path, kind = config.actor_rollout_ref.rollout.agent.agent_loop_manager_class.rsplit(".", 1)
         assert path == rollout.__name__
-        sampler = rollout.Sampler(config.actor_rollout_ref.model.path, 1, {})
+        sampler = rollout.Sampler(config.actor_rollout_ref.model.path, 1, 1, {})
         monkeypatch.setattr(rollout.ray, "get_actor", lambda name: Remote(sampler))
         monkeypatch.setattr(rollout.ray, "get", lambda work: work())
 

@@ -266,8 +266,8 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     [
         {"mode": "colocate_async"},
         {"mode": "colocate_async", "max_age": 3},
-        {"mode": "colocate_async", "profile": "gpu", "prompts_per_step": 8, "updates_per_step": 4},
-        {"mode": "separate_async", "profile": "gpu", "prompts_per_step": 8, "updates_per_step": 4, "gpu": {"gpus": 2, "rollout_gpus": 2}},
+        {"mode": "colocate_async", "profile": "gpu", "prompts_per_step": 4, "updates_per_step": 2},
+        {"mode": "separate_async", "profile": "gpu", "prompts_per_step": 4, "updates_per_step": 2, "gpu": {"gpus": 2, "rollout_gpus": 2}},
     ],
 )  # fmt: skip
 def test_verls_trainers_take_each_mode(composed, monkeypatch, train):

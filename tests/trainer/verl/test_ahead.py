@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_stage import PLAIN, Stage
 
+from rejuice.operators import DataError
 from rejuice.operators.sampling.protocol import Group
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
@@ -170,6 +171,12 @@ def test_a_step_without_signal_does_not_come_again(ahead, queue, verl):
     left = {key for key, tag in queue.kv_list("train")["train"].items() if tag.get("is_prompt")}
     assert left == {"000000002", "000000003"}
     assert len(skipped.value.batch.keys) == 8
+
+
+def test_a_dataset_that_is_too_small_is_refused(ahead):
+    ahead(name="small", prompts_per_step=4, max_age=1)
+    with pytest.raises(DataError, match="has 8 prompts, and by max_age 12 are under way at a time"):
+        ahead(prompts_per_step=4)
 
 
 def test_prompts_that_fail_are_visits(ahead):
