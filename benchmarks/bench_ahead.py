@@ -11,7 +11,6 @@ held-out problems are answered once. Intervals are Student's, 95%, over seeds.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from bench_curriculum import reached
+from bench_curriculum import ran, reached
 from bench_grpo import interval
 
 from rejuice.trainer.report import metrics
@@ -100,15 +99,7 @@ def table(systems: list[str], seeds: int, steps: int) -> None:
 
 def main() -> None:
     """Run, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--table", action="store_true")
-    given = parser.parse_args()
-    for seed in range(0 if given.table else given.seeds):
-        for name in given.systems:
-            train(name, seed, given.steps)
+    given = ran(__doc__, SYSTEMS, 40, train)
     table(given.systems, given.seeds, given.steps)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,17 +128,25 @@ def table(systems: list[str], steps: int) -> None:
         )
 
 
-def main() -> None:
-    """Run, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+def ran(
+    doc: str | None, systems: Collection[str], steps: int, train: Callable[[str, int, int], None]
+) -> argparse.Namespace:
+    """Run the systems that the command line names, with each seed; return what it says."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--systems", nargs="+", default=list(systems), choices=systems)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     for seed in range(0 if given.table else given.seeds):
         for name in given.systems:
             train(name, seed, given.steps)
+    return given
+
+
+def main() -> None:
+    """Run, and print the table."""
+    given = ran(__doc__, SYSTEMS, 50, train)
     there = [name for name in given.systems if any(_RUNS.glob(f"{name}-*/curves.png"))]
     table(there, given.steps)
 

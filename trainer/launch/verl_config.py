@@ -202,7 +202,7 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
     config = run.config
     if not config.samples_ahead:
         return {"trainer.v1.trainer_mode": "sync"}
-    # On a CPU, one sampler has its own cores or not; verl's trainer is the same.
+    # On a CPU there is one sampler, beside which verl's trainer for one set of hardware goes on.
     mode = "colocate_async" if config.profile == "cpu" else config.mode
     found: dict[str, Any] = {
         "trainer.v1.trainer_mode": mode,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
@@ -147,10 +148,8 @@ def _stored(file: Path, point: metrics.Point, right: str) -> StoredStep:
     columns = [n for n in ("prompt_id", "response_token_ids", "data_source") if n in schema]
     table = pq.read_table(file, columns=columns)
     groups = Groups.of(table)
-    lengths_N = np.array([len(ids or ()) for ids in table["response_token_ids"].to_pylist()])
-    lengths = tuple(
-        tuple(lengths_N[groups.codes_N == group].tolist()) for group in range(len(groups.starts_G))
-    )
+    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
+    lengths = tuple(tuple(own.tolist()) for own in np.split(lengths_N, groups.starts_G[1:]))
     sources = ("",) * len(lengths)
     if "data_source" in columns:
         named = table["data_source"].take(groups.starts_G).to_pylist()
