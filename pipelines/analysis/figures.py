@@ -22,7 +22,9 @@ import pyarrow as pa
 from ...operators.arrow_compute import pc
 from ...operators.columns import NOT_APPLICABLE, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
+from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.groups import Array, Groups
+from ...operators.importance import POLICY_AGE
 from ..console import number_text
 from ..engine.report import StepReport
 from .rows import RowTable
@@ -83,6 +85,9 @@ class SourceFigures(NamedTuple):
     pass_rate: float  # NaN: nothing was graded
     rewarded: int  # rows with a reward, over which that is the mean
     reward: float  # NaN: there is none
+    aged: int = 0  # rows with an age, where training samples ahead: over which that is the mean
+    policy_age: float = np.nan  # in training steps; NaN: there is none
+    too_old: int = 0  # rows that were dropped for it
 
 
 class Headline(NamedTuple):
@@ -175,13 +180,18 @@ def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
     table = rows.table.filter(is_own)
     own = RowTable(table, Groups.of(table), rows.components, rows.with_dropped)
     found, rewards = headline(own), _finite(column_values(table, "reward"))
+    ages = _finite(column_values(table, POLICY_AGE))
+    old = pc.sum(pc.equal(table["reason"].cast(pa.string()), TOO_OLD)).as_py()
     return SourceFigures(
         found.prompts,
         int(own.has_response_N.sum()),
         found.graded,
         found.accuracy.mean if found.accuracy else np.nan,
         len(rewards),
-        float(rewards.mean()) if len(rewards) else np.nan,
+        _mean(rewards),
+        len(ages),
+        _mean(ages),
+        old or 0,
     )
 
 
@@ -190,27 +200,40 @@ def joined_sources(sets: Sequence[Mapping[str, SourceFigures]]) -> dict[str, Sou
     found = dict[str, SourceFigures]()
     for name in sorted({name for each in sets for name in each}):
         parts = [each[name] for each in sets if name in each]
-        graded, rewarded = (sum(getattr(p, n) for p in parts) for n in ("graded", "rewarded"))
-        passed = sum(part.pass_rate * part.graded for part in parts if part.graded)
-        reward = sum(part.reward * part.rewarded for part in parts if part.rewarded)
+        prompts, responses, graded, rewarded, aged, old = (
+            sum(getattr(part, count) for part in parts)
+            for count in ("prompts", "responses", "graded", "rewarded", "aged", "too_old")
+        )
         found[name] = SourceFigures(
-            sum(part.prompts for part in parts),
-            sum(part.responses for part in parts),
+            prompts,
+            responses,
             graded,
-            passed / graded if graded else np.nan,
+            _joined_mean([(part.pass_rate, part.graded) for part in parts]),
             rewarded,
-            reward / rewarded if rewarded else np.nan,
+            _joined_mean([(part.reward, part.rewarded) for part in parts]),
+            aged,
+            _joined_mean([(part.policy_age, part.aged) for part in parts]),
+            old,
         )
     return found
 
 
+def _joined_mean(parts: Sequence[tuple[float, int]]) -> float:
+    """Return the mean over the values of parts, by the mean and the number of each."""
+    n = sum(count for _, count in parts)
+    return sum(mean * count for mean, count in parts if count) / n if n else np.nan
+
+
 def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
     """Return a line for each source; nothing where there are not several."""
-    return [
-        f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
-        f"{number_text(each.pass_rate)}, reward {number_text(each.reward)}"
-        for name, each in sources.items()
-    ]
+    found = []
+    for name, each in sources.items():
+        line = f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
+        line += f"{number_text(each.pass_rate)}, reward {number_text(each.reward)}"
+        if each.aged:
+            line += f"; policy age {number_text(each.policy_age)}, {each.too_old:,} {TOO_OLD}"
+        found.append(line)
+    return found
 
 
 def group_figures(rows: RowTable) -> GroupFigures:

@@ -25,6 +25,7 @@ from ...operators.columns import (
     share_of_zeros,
 )
 from ...operators.groups import Groups
+from ...operators.importance import POLICY_AGE
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
@@ -146,6 +147,7 @@ _FIXED = {
     "reward": pa.float64(),
     "advantage": pa.float64(),
     "loss_weight": pa.float64(),
+    POLICY_AGE: pa.float64(),
     "masked_tokens": pa.float64(),
 }
 _MADE_HERE = frozenset({"fate", "reason", "tokens", "characters", "masked_tokens"})
@@ -171,10 +173,10 @@ class RowTable(NamedTuple):
     # or `BY_TRAINING`; `reason`, why; `data_source`, that of the dataset; `verdict`, of a
     # judgement whether it is the label (`no_answer` without one); `finish_reason`; `tokens` of the
     # response, null without token ids; its `characters`, null in all rows where each response has
-    # token ids; `reward`, `advantage`; and for
-    # each component c `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to
-    # the reward, null where it is missing or nothing was summed. Where no reward is missing,
-    # contributions in the order of `weights` sum to it, from 0, to the bit.
+    # token ids; `reward`, `advantage`; `policy_age`, in training steps; and for each component c
+    # `reward_c`, `reward_c_missing` and `contribution_c`, float64: what it adds to the reward, null
+    # where it is missing or nothing was summed. Where no reward is missing, contributions in the
+    # order of `weights` sum to it, from 0, to the bit.
     table: pa.Table
     groups: Groups  # by `prompt_id`
     # names, those of the reward's weights first and in their order, then others that the steps

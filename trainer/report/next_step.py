@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...operators.columns import flat
 from ...operators.logs import visible
 from ...pipelines.console import widen_log
 from ...pipelines.recipe.recipe import Recipe
 from ..run import TrainingRun
 from ..split import split_recipe
 from ..verl.choice import PromptChoice
+from ..verl.history import read_history
 from .metrics import read as read_metrics
 
 _MOST = 10
@@ -39,6 +44,8 @@ class NextStep(NamedTuple):
     taken: pa.Table  # the prompts that it samples, in order, with what the steps wrote to them
     eligible: int  # prompts that no step has dropped
     prompts: int  # all of the run
+    # those that earlier steps have sampled ahead and none has trained on; None: it is not known
+    under_way: int | None
     dropped: Mapping[str, int]  # by reason
 
 
@@ -54,13 +61,43 @@ def next_step(run: TrainingRun) -> NextStep | None:
     number = 1 + max((point.step for point in read_metrics(run.folder) if point.trained), default=0)
     if number > run.config.steps:
         return None
-    choice = PromptChoice(run)
-    choice.take(number, run.config.prompts_per_step)
+    choice, config = PromptChoice(run), run.config
+    names, under_way = flat(choice.prompts["prompt_id"].cast(pa.string())), _under_way(run, number)
+    busy = pc.index_in(pa.array(under_way or (), pa.string()), value_set=names).drop_null()
+    batches = 1
+    if config.samples_ahead:
+        batches = (
+            config.max_age + 1 if number == 1 else int(number + config.max_age <= config.steps)
+        )
+    choice.take(number, batches * config.prompts_per_step, busy.to_pylist())
     figures = choice.figures()
     start = "choice/dropped/"
     dropped = {k.removeprefix(start): int(v) for k, v in figures.items() if k.startswith(start)}
     eligible, prompts = int(figures["choice/eligible"]), choice.prompts.num_rows
-    return NextStep(number, choice.table, eligible, prompts, dropped)
+    busy_now = None if under_way is None else len(under_way)
+    return NextStep(number, choice.table, eligible, prompts, busy_now, dropped)
+
+
+def _under_way(run: TrainingRun, number: int) -> list[str] | None:
+    """Return the ids of prompts that steps before `number` have chosen and not trained on.
+
+    Returns:
+        None: what they have chosen was not kept.
+
+    Raises:
+        DataError: the history of a step is missing.
+    """
+    if not run.config.samples_ahead or number == 1:
+        return []
+    if not run.config.keep_rollouts:
+        return None
+    left = Counter[str]()
+    for step in range(1, number):
+        file = run.step_folder(step) / "choice.parquet"
+        if file.is_file():  # The last steps of a run choose none.
+            left.update(pq.read_table(file, columns=["prompt_id"])["prompt_id"].to_pylist())
+        left.subtract(read_history(run, step)["prompt_id"].to_pylist())
+    return [name for name, times in left.items() if times > 0]
 
 
 def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
@@ -88,6 +125,10 @@ def _show(found: NextStep, console: Console) -> None:
     dropped = f"; dropped: {lost}" if lost else ""
     taken = found.taken.num_rows
     line = f"step {found.number} samples {taken:,} of {found.eligible:,} eligible prompts"
+    if found.under_way is None:
+        line += " (without regard to those under way, which are not known: keep_rollouts is false)"
+    elif found.under_way:
+        line += f", besides {found.under_way:,} under way"
     console.print(Text(f"{line}, of {found.prompts:,}{dropped}"))
     names = [name for name in _SHOWN if name in found.taken.column_names]
     table = Table("prompt_id", box=None)

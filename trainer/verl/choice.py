@@ -207,11 +207,11 @@ class PromptChoice:
     def table(self) -> pa.Table:
         """The prompts that the step has taken, in order, with what the steps wrote to them."""
         assert self._order is not None
-        rows, kept = self._taken, self._order.curated.table
+        rows, kept = pa.array(self._taken, pa.int64()), self._order.curated.table
         written = {n for step in self._run.split.choosing for n in step.operator.writes()}
-        at = pc.index_in(pa.array(rows), value_set=flat(kept[PROMPT_ROW]))
+        at = pc.index_in(rows, value_set=flat(kept[PROMPT_ROW]))
         columns = {name: flat(kept[name]).take(at) for name in kept.column_names if name in written}
-        table = pa.table({"prompt_id": self._names.take(pa.array(rows)), **columns})
+        table = pa.table({"prompt_id": self._names.take(rows), **columns})
         return table.replace_schema_metadata({_PROGRESS: repr(self._progress)})
 
     def figures(self) -> dict[str, float]:

@@ -4,8 +4,18 @@ import pyarrow as pa
 import pytest
 from command import runner
 
-from rejuice.operators import FormatRewardMapper, GrpoAdvantageMapper, RewardSumMapper
-from rejuice.pipelines.analysis.figures import SourceFigures, joined_sources, set_figures
+from rejuice.operators import (
+    FormatRewardMapper,
+    GrpoAdvantageMapper,
+    PolicyAgeFilter,
+    RewardSumMapper,
+)
+from rejuice.pipelines.analysis.figures import (
+    SourceFigures,
+    joined_sources,
+    set_figures,
+    source_lines,
+)
 from rejuice.pipelines.analysis.rows import row_table
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import iterate_steps
@@ -54,6 +64,18 @@ def test_figures_by_source():
     assert set_figures(rows_of(STEPS[:1], many), ()).sources == {}
     none = [{k: v for k, v in row.items() if k != "data_source"} for row in ROWS]
     assert set_figures(rows_of([], none), ()).sources == {}
+
+
+def test_sources_have_ages_where_training_samples_ahead():
+    aged = [{**row, "policy_age": age} for row, age in zip(ROWS, [0, 0, 3, 3, 1, 1], strict=True)]
+    found = set_figures(rows_of([*STEPS, PolicyAgeFilter(max_age=2)], aged), ()).sources
+    assert {name: (x.aged, x.policy_age, x.too_old) for name, x in found.items()} == {
+        "a": (2, 0.0, 0),
+        "b": (4, 2.0, 2),
+    }
+    joined = joined_sources([found, found])
+    assert joined["b"][-3:] == (8, 2.0, 4)
+    assert source_lines(joined)[1].endswith("reward 0.500; policy age 2.000, 4 too_old")
 
 
 def test_sources_of_several_sets_are_weighed_by_what_they_are_means_over():

@@ -193,6 +193,39 @@ def test_the_next_step_is_previewed(run, capsys):
     assert not capsys.readouterr().out
 
 
+def test_the_next_step_leaves_out_what_is_under_way(run, capsys):
+    fields = {"mode": "separate_async", "max_age": 1, "prompts_per_step": 2}
+    here = run(*CHOOSING, **fields)
+    assert next_step(here).taken.num_rows == 4  # Those of the second step, too.
+    choice, ahead = PromptChoice(here), list[int]()
+    for step in (1, 2, 3):
+        ahead += choice.take(step, 4 if step == 1 else 2, ahead)
+        now, ahead = ahead[:2], ahead[2:]
+        folder = here.step_folder(step)
+        history = visits(step, dict.fromkeys(now, 0.5))
+        write_history(folder, history)
+        pq.write_table(choice.table, folder / "choice.parquet")
+        with (here.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, "data": {"timing_s/step": 1.0}}) + "\n")
+        choice.add(step, history)
+    found, wanted = next_step(here), choice.take(4, 2, ahead)
+    assert (found.number, found.under_way, len(ahead)) == (4, 2, 2)
+    assert found.taken["prompt_id"].to_pylist() == [f"p{row}" for row in wanted]
+    assert not {*wanted} & {*ahead}
+    show_next_step(here.folder, here.recipe, Console(width=200))
+    assert "step 4 samples 2 of 12 eligible prompts, besides 2 under way, of 12" in (
+        capsys.readouterr().out
+    )
+    last = run(*CHOOSING, **fields, steps=4)
+    assert next_step(last).taken.num_rows == 0  # The step before has requested its prompts.
+    show_next_step(last.folder, last.recipe, Console(width=200))
+    assert "step 4 samples 0 of 12" in capsys.readouterr().out
+    unknown = run(*CHOOSING, **fields, keep_rollouts=False)
+    assert next_step(unknown).under_way is None
+    show_next_step(unknown.folder, unknown.recipe, Console(width=200))
+    assert "not known: keep_rollouts is false" in capsys.readouterr().out
+
+
 def test_refills_take_the_next_as_long_as_there_are_some(run):
     choice = PromptChoice(run(*CHOOSING))
     first, more = choice.take(1, 8), choice.take(1, 6)

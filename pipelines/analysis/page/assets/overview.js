@@ -44,13 +44,17 @@ function overviewSection({ head, columns }) {
 function sourcesPanel(sources) {
   const names = Object.keys(sources || {});
   if (!names.length) return null;
+  // Only where training samples ahead.
+  const ages = names.some((name) => sources[name].aged);
   const rows = names.map((name) => {
     const each = sources[name];
-    return [name, each.prompts, each.responses, each.pass_rate, each.reward];
+    const age = ages ? [each.policy_age, each.too_old] : [];
+    return [name, each.prompts, each.responses, each.pass_rate, each.reward, ...age];
   });
+  const ageColumns = ages ? ["policy age", ["too old", "count"]] : [];
   const panel = make("div", { class: "panel" }, make("h3", { text: "By source" }),
     make("div", { class: "hint", text: "The pass rate is the mean over prompts of the share of right responses." }),
-    figureTable(["data_source", ["prompts", "count"], ["responses", "count"], ["pass rate", "share"], "reward"], rows));
+    figureTable(["data_source", ["prompts", "count"], ["responses", "count"], ["pass rate", "share"], "reward", ...ageColumns], rows));
   panel.dataset.figure = "By source";
   return panel;
 }

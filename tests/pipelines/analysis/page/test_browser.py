@@ -751,6 +751,13 @@ def test_sources_have_a_table_where_there_are_several(page, tmp_path):
         ["math", "4", "32", "0.5", "0.75"],
         ["<b>judged", "4", "30", "null", "-0.25"],
     ]
+    sources["math"] |= {"aged": 32, "policy_age": 1.25, "too_old": 8}
+    build_page(data._replace(sets=(changed, *data.sets[1:])), tmp_path / "p.html")
+    page.open(tmp_path / "p.html")
+    assert page.table("By source") == [
+        ["math", "4", "32", "0.5", "0.75", "1.25", "8"],
+        ["<b>judged", "4", "30", "null", "-0.25", "null", "0"],
+    ]
     assert "<b>judged" in page.run(
         "return document.querySelector('[data-figure=\"By source\"]').textContent"
     )
