@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import transfer_queue as tq
 from tensordict import NonTensorStack
 
-from ...operators.columns import flat, numbers
+from ...operators.columns import BoolArray, flat, numbers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
 from ...pipelines.analysis.figures import few_sources
@@ -74,9 +74,11 @@ class Ahead:
         for uid in done:
             del self._taken[uid]
 
-    def take(self, step: int, uids: Collection[str]) -> None:
-        """Note the prompts that a step has taken."""
+    def take(self, step: int, uids: Collection[str], too_old: str | None) -> None:
+        """Note the prompts that a step has taken, and print what of them it drops for its age."""
         self._taken.update(dict.fromkeys(uids, step))
+        if too_old:
+            print(f"step {step}: {too_old}")
 
     def turn(self, under_way: set[str], ended: set[str], wanted: int) -> set[str]:
         """Return the prompts that a step may take now or waits for; none: there are no others.
@@ -130,10 +132,29 @@ def age_figures(rollouts: pa.Table, curated: Curated) -> dict[str, float]:
     found = {"policy_age/mean": float(age_N.mean()), "policy_age/max": float(age_N.max())}
     if curated.table.num_rows:
         found["policy_age/trained"] = float(numbers(curated.table, POLICY_AGE).mean())
-    old = curated.decisions.filter(pc.equal(curated.decisions["reason"], TOO_OLD))["row_id"]
-    old_N = np.asarray(pc.is_in(rollouts["response_id"], value_set=flat(old)))
+    old_N = _too_old(rollouts, curated)
     for name, is_own in few_sources(rollouts).items():
         own_N = np.asarray(is_own)
         found[f"source/{name}/policy_age"] = float(age_N[own_N].mean())
         found[f"source/{name}/{TOO_OLD}"] = float(old_N[own_N].mean())
     return found
+
+
+def too_old_line(rollouts: pa.Table, curated: Curated) -> str | None:
+    """Return what a step drops for its age, and how long these responses are; None: nothing."""
+    old_N = _too_old(rollouts, curated)
+    if not old_N.any():
+        return None
+    line = f"{old_N.sum():,} of {len(old_N):,} responses were {TOO_OLD}"
+    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(rollouts["response_token_ids"]), 0))
+    if old_N.all():
+        return line
+    old, others = lengths_N[old_N].mean(), lengths_N[~old_N].mean()
+    return f"{line}; they have {old:,.0f} tokens on average, the others {others:,.0f}"
+
+
+def _too_old(rollouts: pa.Table, curated: Curated) -> BoolArray:
+    """Return which rollouts were dropped for their age."""
+    is_old = pc.equal(curated.decisions["reason"], TOO_OLD)
+    old = curated.decisions.filter(is_old)["row_id"]
+    return np.asarray(pc.is_in(rollouts["response_id"], value_set=flat(old)))

@@ -44,7 +44,7 @@ from ..split import (
 )
 from . import judging
 from .advantage import TrajectoryKey
-from .ahead import Ahead, age_figures, rows_of_prompts
+from .ahead import Ahead, age_figures, rows_of_prompts, too_old_line
 from .choice import PromptChoice
 from .credit import CreditEstimator
 from .curation import (
@@ -437,7 +437,7 @@ class TrainingStep:
         if groups.failed_responses:
             print(f"step {self.number}: {_counted(groups.failed_responses, 'response')} failed")
         if ahead is not None:
-            ahead.take(self.number, groups.uids)
+            ahead.take(self.number, groups.uids, too_old_line(rollouts, curated))
         if plan.answers:
             curated, rollouts = self._finally(trainable, curated, rollouts, groups, wanted)
         with self._clock("close"):

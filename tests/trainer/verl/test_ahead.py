@@ -66,14 +66,20 @@ def test_it_waits_for_slow_ones_or_not(ahead):
         assert not ahead_of.turn(set(), set(), 2)
 
 
-def test_responses_have_ages_and_old_ones_are_dropped(ahead):
+def test_responses_have_ages_and_old_ones_are_dropped(ahead, capsys):
     rows = [
         {"question": f"What is {n}?", "answer": "1", "data_source": "ab"[n % 2]} for n in range(8)
     ]
     stage = ahead(FRESH, rows=rows)
     for number, asked in ((0, 1), (1, 2), (2, 3)):
-        stage.answer({number: RIGHT_AND_WRONG}, step=asked)
+        texts = RIGHT_AND_WRONG if number else ["1 and no more", *RIGHT_AND_WRONG[1:]]
+        stage.answer({number: texts}, step=asked)
     _, figures = stage.sample(3, 3)
+    lengths = pc.list_value_length(stage.saved("rollouts", 3)["response_token_ids"]).to_pylist()
+    old, others = np.mean(lengths[:4]), np.mean(lengths[4:])
+    assert old > others
+    line = f"4 of 12 responses were too_old; they have {old:,.0f} tokens on average, the others "
+    assert f"step 3: {line}{others:,.0f}\n" in capsys.readouterr().out
     rollouts = stage.saved("rollouts", 3)
     assert rollouts["policy_age"].to_pylist() == [2] * 4 + [1] * 4 + [0] * 4
     assert rollouts["last_policy_version"].to_pylist() == [0] * 4 + [1] * 4 + [2] * 4
