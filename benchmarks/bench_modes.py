@@ -1,9 +1,9 @@
 """Seconds of a training step: sampled before its update, or ahead of it (`train.mode`).
 
-    python benchmarks/bench_modes.py [--rounds 3] [--steps 14] [--policy FOLDER]
+    python benchmarks/bench_modes.py [--rounds 3] [--steps 14] [--policy FOLDER | --tool-seconds 1]
 
-Trains by recipes/grpo_arithmetic.yaml, or with the policy of a folder by recipes/small_model/grpo.yaml,
-in each mode in turns, and prints the medians of all steps but the first four. The idle share is that
+Trains by recipes/grpo_arithmetic.yaml, with the policy of a folder by recipes/small_model/grpo.yaml, or
+agents by recipes/flow_lookup.yaml whose search takes some seconds; in each mode in turns, and prints the medians of all steps but the first four. The idle share is that
 of all cores of the machine in these steps, so nothing else may run. A mode that leaves no core idle
 can be 1 / (1 - idle share of sync) times as fast as sync. What `rejuice simulate` predicts of each
 run of sync is printed beside it.
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import psutil
+import yaml
 
 from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.recipe.recipe import load
@@ -49,22 +50,49 @@ class Measured(NamedTuple):
     predicted: float = float("nan")  # of sync: seconds of a step, had it sampled ahead
 
 
-def measure(mode: str, steps: int, policy: str | None) -> Measured:
+_TOOLS = """
+import asyncio
+from rejuice.operators.agents.tools.search import Search
+
+
+class SlowSearch(Search):
+    '''Search, and take a while.'''
+
+    seconds: float
+
+    async def call(self, query: str, *, task) -> str:
+        await asyncio.sleep(self.seconds)
+        return await super().call(query, task=task)
+"""
+
+
+def with_slow_search(folder: Path, seconds: float) -> Path:
+    """Write a recipe of agents whose search takes some seconds."""
+    document = yaml.safe_load((_ROOT / "recipes" / "flow_lookup.yaml").read_text("utf-8"))
+    (folder / "slow_search.py").write_text(_TOOLS, "utf-8")
+    document["custom_operator_paths"] = [str(folder / "slow_search.py")]
+    agent = next(
+        s["agent_rollout_mapper"] for s in document["process"] if "agent_rollout_mapper" in s
+    )
+    agent["flow"]["react"]["actions"] = {"search": "slow_search", "calculate": "calculator"}
+    search = {"documents": "documents", "k": 1, "seconds": seconds}
+    agent["tools"] = [{"slow_search": search}, "calculator"]
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
+    return path
+
+
+def measure(mode: str, given: argparse.Namespace) -> Measured:
     """Train in a mode, and return what it took."""
-    recipe = "recipes/small_model/grpo.yaml" if policy else "recipes/grpo_arithmetic.yaml"
-    words = ["--train.policy", policy] if policy else []
+    steps, words = given.steps, ["--train.policy", given.policy] if given.policy else []
+    recipe = (
+        _ROOT / "recipes" / ("small_model/grpo.yaml" if given.policy else "grpo_arithmetic.yaml")
+    )
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        command = [
-            _REJUICE,
-            "train",
-            _ROOT / recipe,
-            "--output",
-            run,
-            "--quiet",
-            *words,
-            *MODES[mode],
-        ]
+        if given.tool_seconds is not None:
+            recipe = with_slow_search(Path(folder), given.tool_seconds)
+        command = [_REJUICE, "train", recipe, "--output", run, "--quiet", *words, *MODES[mode]]
         last = ["--train.steps", steps, "--train.validate_every", 0, "--train.save_every", 0]
         child = subprocess.Popen([*map(str, command), *map(str, last)], cwd=_ROOT)
         began, ended = _watched(child, run, steps)
@@ -112,11 +140,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=14)
     parser.add_argument("--policy", help="folder of a policy; by default the embedded one")
+    parser.add_argument(
+        "--tool-seconds", type=float, help="train agents whose search takes so long"
+    )
     given = parser.parse_args()
     found: dict[str, list[Measured]] = defaultdict(list)
     for _ in range(given.rounds):
         for mode in MODES:
-            found[mode].append(measure(mode, given.steps, given.policy))
+            found[mode].append(measure(mode, given))
             print(mode, found[mode][-1], flush=True)
     sync = np.median([each.seconds / each.tokens for each in found["sync"]])
     print(

@@ -123,7 +123,7 @@ class TimeLimit:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._left = seconds
+        self._seconds = self._left = seconds
         self._over: Callable[[], None] | None = None
         self._stops = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -141,6 +141,11 @@ class TimeLimit:
         """Let nothing happen any more."""
         self._over = None
         self._halt()
+
+    @property
+    def taken(self) -> float:
+        """The seconds that were taken until time was stopped last."""
+        return self._seconds - self._left
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

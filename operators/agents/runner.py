@@ -306,7 +306,14 @@ async def play_trajectory(
     answer = _answer(flow, running, play)
     end = play.ended or TrajectoryEnd("stop")
     response = None if end.reason in FAILURES else as_utf8(answer or "")
-    return Trajectory(tuple(play.turns), response, end.reason, end.detail, play.first_failure)
+    return Trajectory(
+        tuple(play.turns),
+        response,
+        end.reason,
+        end.detail,
+        play.first_failure,
+        time_limit.taken,
+    )
 
 
 class AgentRunner:

@@ -76,6 +76,8 @@ POLICY = "policy"
 """Role of the turns of the policy itself, the only ones that are trained."""
 TOOL = "tool"
 """Role of a tool's turns."""
+TOOL_SECONDS = "tool_seconds"
+"""Column of float64 in training: `Trajectory.tool_seconds`."""
 
 POLICY_ENDS = {
     "stop": "the flow returned an answer, or decided that there is none",
@@ -137,6 +139,8 @@ class Trajectory(NamedTuple):
         finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
         detail: what failed, in one line; it is logged and not stored.
         first_failure: why the first turn could not be sampled, if so; not stored.
+        tool_seconds: that tools, frozen models and the flow took, without the policy's turns; not
+            stored, as it is another one each time. None: it is not known.
     """
 
     turns: tuple[Turn, ...]
@@ -144,6 +148,7 @@ class Trajectory(NamedTuple):
     finish_reason: str
     detail: str = ""
     first_failure: Failure | None = None
+    tool_seconds: float | None = None
 
     @property
     def actions(self) -> list[Turn]:

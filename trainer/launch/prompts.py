@@ -280,7 +280,7 @@ _REPLAYED = (
     "prompt_id", "prompt", "prompt_token_ids", "response", "response_token_ids",
     "response_logprobs", "reward",
 )  # fmt: skip
-_OF_TRAJECTORIES = ("turns", "turn_count", "tool_calls", "tool_errors")
+_OF_TRAJECTORIES = ("turns", "turn_count", "tool_calls", "tool_errors", "tool_seconds")
 _REPLAYED_TURNS = ("prompt_id", "prompt", "response", "finish_reason", "turns", "reward")
 
 

@@ -5,8 +5,9 @@
 
 Sampling n rows for an iteration takes a + b n seconds, the rest of a step c + d m for m trained
 tokens: a, b, c and d are fitted to the steps of the run by least squares. A response ends after as
-many iterations as it has tokens. Servers take requests as they come; profile `cpu` samples those of
-one step after those of another.
+many iterations as it has tokens. A trajectory of agents has turns of equal length, and its tools
+take equally long after each, whatever else happens. Servers take requests as they come; profile
+`cpu` samples those of one step after those of another.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -23,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...operators.agents.trajectory import TOOL_SECONDS
+from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
@@ -47,6 +50,17 @@ class StoredStep(NamedTuple):
     waiting: float  # seconds until it had its responses
     updating: float  # seconds of the update, in which all cores compute
     seconds: float  # of the whole step
+    # of trajectories, as `lengths`: turns of the policy, and seconds of tools; else empty
+    turns: tuple[tuple[int, ...], ...] = ()
+    tools: tuple[tuple[float, ...], ...] = ()
+
+    def rows(self) -> Array:
+        """Return the tokens of a turn, its seconds of tools, and the turns, of each row, [R, 3]."""
+        tokens_R = np.concatenate(self.lengths).astype(float)
+        turns_R = np.concatenate(self.turns or (np.ones(len(tokens_R)),))
+        tools_R = np.concatenate(self.tools or (np.zeros(len(tokens_R)),))
+        turns_R = np.maximum(turns_R, 1)
+        return np.stack([np.maximum(tokens_R, 1) / turns_R, tools_R / turns_R, turns_R], axis=1)
 
 
 class Costs(NamedTuple):
@@ -70,7 +84,10 @@ class Costs(NamedTuple):
             raise DataError(found, f"give a run of at least {_FIRST + _LEAST} steps")
         longest = [max(map(max, step.lengths)) for step in steps]
         tokens = [sum(map(sum, step.lengths)) for step in steps]
-        iteration, row = _fit(longest, tokens, [each.waiting for each in steps])
+        # The longest tools are waited for, too.
+        tools = [max(map(max, step.tools), default=0.0) for step in steps]
+        sampling = [max(0.0, s.waiting - own) for s, own in zip(steps, tools, strict=True)]
+        iteration, row = _fit(longest, tokens, sampling)
         trained, updating = ([getattr(s, n) for s in steps] for n in ("trained", "updating"))
         update, token = _fit(np.ones(len(steps)), trained, updating)
         rest = float(np.median([s.seconds - s.waiting - s.updating for s in steps]))
@@ -127,9 +144,9 @@ def stored_steps(run: Path, config: Train) -> list[StoredStep]:
         config: its `train:` section.
 
     Raises:
-        DataError: it was not trained in mode `sync`, or samples trajectories of agents.
+        DataError: it was not trained in mode `sync`, or what its tools took was not kept.
     """
-    right = "give a run of mode sync that samples responses: it waits for sampling alone"
+    right = "give a run of mode sync, without replay: it waits for sampling alone"
     if config.samples_ahead or config.replay is not None:
         what = "replays" if config.replay is not None else "samples ahead"
         raise DataError(f"{run} {what}", right)
@@ -137,19 +154,27 @@ def stored_steps(run: Path, config: Train) -> list[StoredStep]:
     for point in metrics.read(run):
         file = step_folder(run, point.step) / "rollouts.parquet"
         if point.trained and point.step > _FIRST and file.is_file():
-            found.append(_stored(file, point, right))
+            found.append(_stored(file, point))
     return found
 
 
-def _stored(file: Path, point: metrics.Point, right: str) -> StoredStep:
+def _stored(file: Path, point: metrics.Point) -> StoredStep:
     schema = pq.read_schema(file).names
-    if "turns" in schema:
-        raise DataError(f"{file} has trajectories of agents", right)
-    columns = [n for n in ("prompt_id", "response_token_ids", "data_source") if n in schema]
+    wanted = ("prompt_id", "response_token_ids", "data_source", "turn_count", TOOL_SECONDS)
+    columns = [name for name in wanted if name in schema]
     table = pq.read_table(file, columns=columns)
     groups = Groups.of(table)
     lengths_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
-    lengths = tuple(tuple(own.tolist()) for own in np.split(lengths_N, groups.starts_G[1:]))
+    lengths = _split(lengths_N, groups)
+    turns = tools = tuple[tuple[Any, ...], ...]()
+    if "turns" in schema:
+        seconds_N = numbers(table, TOOL_SECONDS) if TOOL_SECONDS in columns else np.zeros(0)
+        known_N = np.isfinite(seconds_N)
+        if not known_N.any():
+            found = f"{file} has trajectories, and not what their tools took"
+            raise DataError(found, f"train again: rollouts have {TOOL_SECONDS} now")
+        tools = _split(np.where(known_N, seconds_N, seconds_N[known_N].mean()), groups)
+        turns = _split(np.asarray(table["turn_count"]), groups)
     sources = ("",) * len(lengths)
     if "data_source" in columns:
         named = table["data_source"].take(groups.starts_G).to_pylist()
@@ -163,7 +188,13 @@ def _stored(file: Path, point: metrics.Point, right: str) -> StoredStep:
         figures["timing_s/gen"],
         figures.get("timing_s/update_actor", 0.0),
         figures["timing_s/step"],
+        turns,
+        tools,
     )
+
+
+def _split(values_N: Array, groups: Groups) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(own.tolist()) for own in np.split(values_N, groups.starts_G[1:]))
 
 
 def simulate(
@@ -181,13 +212,16 @@ def simulate(
 
 
 class _Requests:
-    """Requests that are sampled: of each row the tokens that are left, one less per iteration."""
+    """Requests that are sampled: a row samples its turns, and waits for tools after each."""
 
     def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: SimulatedMode) -> None:
         self._steps, self._costs, self._setup = steps, costs, setup
         self._calls = deque[tuple[int, int]]()  # steps, and the first number of their requests
         self._numbers = 0
-        self._left_R, self._number_R = np.zeros(0), np.zeros(0, np.int64)
+        # of each row: the request it belongs to; the tokens of a turn, its seconds of tools and the
+        # turns that are left; tokens that are left of this turn, and seconds of its tools
+        self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 3))
+        self._left_R, self._tools_R = np.zeros(0), np.zeros(0)
         self._open: dict[int, int] = {}  # rows that are left of each request
         self._version_of: dict[int, int] = {}
         self.finished: dict[int, int] = {}  # by number of the request, the version of its policy
@@ -199,35 +233,54 @@ class _Requests:
 
     @property
     def busy(self) -> bool:
-        """Whether there is anything to sample."""
+        """Whether anything is under way."""
         return bool(len(self._left_R) or self._calls)
 
-    def advance(self, version: int, most: float = np.inf) -> float:
-        """Sample until the next row is finished, or for some seconds; return the seconds."""
+    def admit(self, version: int) -> bool:
+        """Begin with what can begin now; return whether any row samples, and not all wait."""
         while self._calls and (self._setup.joins or not len(self._left_R)):
             self._admit(*self._calls.popleft(), version)
-        costs, rows = self._costs, len(self._left_R)
-        iteration = costs.iteration + costs.row * rows / self._setup.sampling
-        seconds = float(self._left_R.min() * iteration)
-        if seconds > most:
-            self._left_R -= most / iteration
-            return most
-        self._left_R -= self._left_R.min()
-        done_R = self._left_R <= _NOTHING
+        return bool((self._left_R > 0).any())
+
+    def advance(self, most: float = np.inf, slower: float = 1.0) -> float:
+        """Sample until the next turn or tool has ended, or for some seconds; return the seconds.
+
+        Args:
+            most: the seconds.
+            slower: how much longer one of them takes, as something else computes.
+        """
+        samples_R, costs = self._left_R > 0, self._costs
+        rate = costs.iteration + costs.row * samples_R.sum() / self._setup.sampling
+        ends_R = np.where(samples_R, self._left_R * rate, self._tools_R / slower)
+        seconds = min(float(ends_R.min()), most)
+        share = seconds / rate if rate else np.inf
+        self._left_R = np.where(samples_R, np.maximum(self._left_R - share, 0), 0)
+        self._left_R[self._left_R <= _NOTHING] = 0
+        self._tools_R = np.where(samples_R, self._tools_R, self._tools_R - seconds * slower)
+        ended_R = (self._left_R == 0) & (self._tools_R <= _NOTHING)
+        self._row_R[ended_R, 2] -= 1
+        done_R = ended_R & (self._row_R[:, 2] <= 0)
+        self._left_R = np.where(ended_R, self._row_R[:, 0], self._left_R)
+        self._tools_R = np.where(ended_R, self._row_R[:, 1], self._tools_R)
         for number in self._number_R[done_R].tolist():
             self._open[number] -= 1
             if not self._open[number]:
                 self.finished[number] = self._version_of[number]
-        self._left_R, self._number_R = self._left_R[~done_R], self._number_R[~done_R]
+        self._keep(~done_R)
         return seconds
 
+    def _keep(self, kept_R: Array) -> None:
+        self._number_R, self._row_R = self._number_R[kept_R], self._row_R[kept_R]
+        self._left_R, self._tools_R = self._left_R[kept_R], self._tools_R[kept_R]
+
     def _admit(self, index: int, first: int, version: int) -> None:
-        lengths = self._steps[index].lengths
+        lengths, rows = self._steps[index].lengths, self._steps[index].rows()
         numbers = range(first, first + len(lengths))
         self._open |= {n: len(group) for n, group in zip(numbers, lengths, strict=True)}
         self._version_of |= dict.fromkeys(numbers, version)
-        more = [float(max(1, tokens)) for group in lengths for tokens in group]
-        self._left_R = np.concatenate([self._left_R, more])
+        self._row_R = np.concatenate([self._row_R, rows])
+        self._left_R = np.concatenate([self._left_R, rows[:, 0]])
+        self._tools_R = np.concatenate([self._tools_R, rows[:, 1]])
         of_rows = np.repeat(list(numbers), [len(group) for group in lengths])
         self._number_R = np.concatenate([self._number_R, of_rows])
 
@@ -251,7 +304,8 @@ class _Simulation:
                 sampler.request(number + setup.max_age)
             began, wanted = self._now, len(step.lengths)
             while not (turn := self._turn(taken, wanted)):
-                self._now += sampler.advance(self._version)
+                sampler.admit(self._version)
+                self._now += sampler.advance()
             waited.append(self._now - began)
             ages += [number - sampler.finished.pop(each) for each in turn]
             sources += [source_of[each] for each in turn]
@@ -298,9 +352,11 @@ class _Simulation:
             if not self._sampler.busy:
                 self._now += work
                 return
-            seconds = self._sampler.advance(self._version, work)
+            # Waiting for tools takes nothing from the update.
+            own = slower if self._sampler.admit(self._version) else 1.0
+            seconds = self._sampler.advance(work, own)
             work -= seconds
-            self._now += seconds * slower
+            self._now += seconds * own
 
 
 # --- For the command line -------------------------------------------------------------

@@ -16,7 +16,7 @@ from ...operators.agents.play import Limits
 from ...operators.agents.runner import play_trajectory
 from ...operators.agents.tool import ToolError
 from ...operators.agents.toolbox import Toolbox
-from ...operators.agents.trajectory import FAILURES, Trajectory, Turn
+from ...operators.agents.trajectory import FAILURES, TOOL_SECONDS, Trajectory, Turn
 from ...operators.errors import FirstFailures
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Failure, Group, Prompt, Sample, prompt_seed
@@ -176,12 +176,12 @@ def _open_flow(run: str) -> _OpenFlow:
 def _outputs(trajectory: Trajectory) -> list[AgentLoopOutput]:
     turns = trajectory.actions
     return [
-        _output(turn, trajectory.to_json().decode() if at == 0 else "", len(trajectory.turns))
+        _output(turn, trajectory.to_json().decode() if at == 0 else "", trajectory)
         for at, turn in enumerate(turns or [NO_ACTION])
     ]
 
 
-def _output(turn: Turn, stored: str, turns: int) -> AgentLoopOutput:
+def _output(turn: Turn, stored: str, trajectory: Trajectory) -> AgentLoopOutput:
     trained = 0 if turn is NO_ACTION else 1
     ids = list(turn.token_ids or ())
     version = turn.policy_version
@@ -190,7 +190,7 @@ def _output(turn: Turn, stored: str, turns: int) -> AgentLoopOutput:
         response_ids=ids,
         response_mask=[trained] * len(ids),
         response_logprobs=list(turn.logprobs or ()),
-        num_turns=1 + turns,
+        num_turns=1 + len(trajectory.turns),
         metrics={},
         # The recipe gives the reward. If that were ever left out, training must not learn from a
         # number that no reward function gave.
@@ -199,6 +199,7 @@ def _output(turn: Turn, stored: str, turns: int) -> AgentLoopOutput:
         extra_fields={
             "reward_extra_info": {},
             TRAJECTORY: stored,
+            TOOL_SECONDS: trajectory.tool_seconds,
             "min_global_steps": version,
             "max_global_steps": version,
         },

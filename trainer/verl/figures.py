@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ...operators.agents.trajectory import FAILURES, TOOL
+from ...operators.agents.trajectory import FAILURES, TOOL, TOOL_SECONDS
 from ...operators.arrow_compute import pc
 from ...operators.columns import (
     NOT_APPLICABLE,
@@ -106,15 +106,17 @@ def source_figures(rollouts: pa.Table, values: pa.Table) -> dict[str, float]:
 def agent_figures(rollouts: pa.Table) -> dict[str, float]:
     """Return the figures of trajectories as they were sampled, for `rejuice/agent/...`.
 
-    `turns` and `tool_calls` are means over trajectories, `tool_errors` is the share of calls that
-    did not work, where a malformed action counts as a call, too; `finish/*` and `failed/*` count
-    trajectories by their `finish_reason`, which is the policy's doing or not.
+    `turns`, `tool_calls` and `tool_seconds` are means over trajectories, `tool_errors` is the share
+    of calls that did not work, where a malformed action counts as a call, too; `finish/*` and
+    `failed/*` count trajectories by their `finish_reason`, which is the policy's doing or not.
     """
-    found = {
+    found: dict[str, float] = {
         "agent/trajectories": float(rollouts.num_rows),
         "agent/turns": float(np.asarray(rollouts["turn_count"]).mean()),
         "agent/tool_calls": float(np.asarray(rollouts["tool_calls"]).mean()),
     }
+    if (seconds := _mean(rollouts, TOOL_SECONDS)) is not None:
+        found["agent/tool_seconds"] = seconds
     roles = pc.struct_field(pc.list_flatten(rollouts["turns"]), "role")
     if tried := pc.sum(pc.equal(roles, TOOL)).as_py():  # Calls, and malformed actions.
         found["agent/tool_errors"] = pc.sum(rollouts["tool_errors"]).as_py() / tried

@@ -17,7 +17,14 @@ import transfer_queue as tq
 from tensordict import NonTensorStack, TensorDict
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from ...operators.agents.trajectory import POLICY, Trajectory, TrajectoryGroup, Turn, columns_of
+from ...operators.agents.trajectory import (
+    POLICY,
+    TOOL_SECONDS,
+    Trajectory,
+    TrajectoryGroup,
+    Turn,
+    columns_of,
+)
 from ...operators.columns import CREDIT, ROW_CONTRACT, content_ids
 from ...operators.groups import Array
 from ...operators.importance import LAST_VERSION, POLICY_AGE, POLICY_LOGPROBS, REPLAYED_FROM
@@ -155,7 +162,11 @@ def put_trajectories(
                 stored = "" if at else trajectory.to_json().decode()
                 fields: dict[str, Any] = {
                     "num_turns": 1 + len(trajectory.turns),
-                    "extra_fields": {"reward_extra_info": {}, TRAJECTORY: stored},
+                    "extra_fields": {
+                        "reward_extra_info": {},
+                        TRAJECTORY: stored,
+                        TOOL_SECONDS: trajectory.tool_seconds,
+                    },
                 }
                 if rewards is not None:
                     fields["rm_scores"] = _on_last_token(turn, rewards[nth][k])
@@ -319,8 +330,11 @@ def read_trajectories(
     """Fetch the trajectories of agents, one row each, as `read` fetches responses."""
     firsts = [key for key in tags if key == key.first]
     data, order_N, rollouts = _fetch(firsts, partition, ["extra_fields"], prompts)
-    stored = [plain(each)[TRAJECTORY] for each in data["extra_fields"]]
-    columns = columns_of([Trajectory.from_json(stored[row]) for row in order_N])
+    fields = [plain(each) for each in data["extra_fields"]]
+    found = [fields[row] for row in order_N]
+    columns = columns_of([Trajectory.from_json(each[TRAJECTORY]) for each in found])
+    # Data that were put before this was measured have none.
+    columns[TOOL_SECONDS] = pa.array([each.get(TOOL_SECONDS) for each in found], pa.float64())
     return _with_columns(rollouts, columns, tags, policy, sampling, step)
 
 

@@ -179,6 +179,7 @@ def test_time_in_which_the_engine_is_busy_does_not_count(naps, end):
     found = played(React(**LINES, seconds=20), policy=policy, tools=[Naps()])
     assert found.finish_reason == end
     assert len(policy.prompts) == {"stop": 3, "time_limit": 2}[end]
+    assert found.tool_seconds == pytest.approx({"stop": 18, "time_limit": 20}[end], abs=0.5)
 
 
 def test_time_of_a_flow_that_samples_two_turns_at_once():

@@ -20,7 +20,7 @@ from rejuice.trainer.launch.training import of_run
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("KILLS", "1"))
-PROMPTS, N, AGE = 8, 4, 2
+PROMPTS, N, AGE, SAVE_EVERY = 8, 4, 2, 2
 STEPS = 4 + 3 * KILLS
 PROCESS = [
     {"prompt_template_mapper": {"question": "question", "reference": "answer", "reference_pattern": "#### (.*)"}},
@@ -88,7 +88,7 @@ def recipe(home):
     document["process"] = PROCESS
     document["train"] = {
         "steps": STEPS, "prompts_per_step": PROMPTS, "learning_rate": 1e-4, "max_age": AGE,
-        "max_prompt_tokens": 128, "save_every": 2, "validate_every": 0, "loggers": [],
+        "max_prompt_tokens": 128, "save_every": SAVE_EVERY, "validate_every": 0, "loggers": [],
     }  # fmt: skip
     (home / "ahead.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return home / "ahead.yaml"
@@ -107,7 +107,10 @@ def test_no_sample_is_lost_and_none_trains_twice(home, recipe, ended, mode):
     child = started(recipe, folder, "--train.mode", mode, "--resume")
     assert child.wait(LONGEST_S * 4) == 0, child.stderr.read()[-2000:]
 
-    assert ended(folder).trained == list(range(1, STEPS + 1))
+    # verl logs the figures of a step after its checkpoint: a run that is killed between has none.
+    lost = {*range(1, STEPS + 1)} - {*ended(folder).trained}
+    assert len(lost) <= KILLS
+    assert not {step % SAVE_EVERY for step in lost} - {0}
     trained = {step: responses(folder, step) for step in range(1, STEPS + 1)}
     assert {len(found) for found in trained.values()} == {PROMPTS}
     counts = Counter(prompt for found in trained.values() for prompt in found)

@@ -21,10 +21,10 @@ from rejuice.trainer.report.simulate import (
 )
 
 
-def step(*lengths, sources=None, trained=0.0, waiting=0.0, updating=0.0, seconds=0.0):
+def step(*lengths, sources=None, trained=0.0, waiting=0.0, updating=0.0, seconds=0.0, **agents):
     lengths = tuple(tuple(each) for each in lengths)
     sources = tuple(sources or [""] * len(lengths))
-    return StoredStep(lengths, sources, trained, waiting, updating, seconds)
+    return StoredStep(lengths, sources, trained, waiting, updating, seconds, **agents)
 
 
 # Sampling a step takes 4 s, its update 2 s and the rest of it 1 s; 60 tokens train.
@@ -62,6 +62,33 @@ def test_rows_cost_time_and_faster_servers_less():
     assert simulate(steps, costs, SimulatedMode(0, "turns", sampling=2.0)).seconds == pytest.approx(
         5
     )
+
+
+@pytest.mark.parametrize(
+    ("turns", "tools", "setup", "seconds"),
+    [
+        # 2 s of sampling and 1.5 s of tools, twice, before 3 s of training.
+        (2, 3.0, SimulatedMode(0, "turns"), 10.0),
+        (1, 0.0, SimulatedMode(0, "turns"), 7.0),
+        # Tools take nothing from the update beside them: 4 s of sampling, of which the first second
+        # is beside the step and 2 s make the update, of 2 s, take 3; then a second, and tools.
+        (1, 3.0, SimulatedMode(1, "cores", contention=1.5, joins=False), 8.0),
+        # 6 s of tools in each turn, after a second of sampling.
+        (4, 24.0, SimulatedMode(1, "apart", joins=False), 28.0),
+    ],
+)
+def test_agents_wait_for_their_tools(turns, tools, setup, seconds):
+    steps = [step([4], trained=60.0, turns=((turns,),), tools=((tools,),))] * 9
+    assert simulate(steps, COSTS, setup).seconds == pytest.approx(seconds)
+
+
+def test_others_are_sampled_while_tools_run():
+    rows = {"turns": ((2, 1),), "tools": ((2.0, 0.0),)}
+    steps = [step([2, 3], trained=60.0, **rows)] * 9
+    costs = Costs(iteration=0.0, row=1.0, step=0.0, update=0.0, token=0.0)
+    # 2 s for a token of both; 1 s for one of the second, while the first waits for its tool; 2 s for
+    # both again; and 1 s of the tool.
+    assert simulate(steps, costs, SimulatedMode(0, "turns")).seconds == pytest.approx(6.0)
 
 
 def test_slow_prompts_get_old_where_nobody_waits_for_them():
@@ -115,6 +142,21 @@ def run(tmp_path):
 def test_steps_are_read_from_the_folder_of_a_run(run):
     found = stored_steps(run, Train())
     assert found == [step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)] * 2  # fmt: skip
+
+
+def test_trajectories_have_turns_and_tools(run):
+    for file in run.glob("steps/*/rollouts.parquet"):
+        table = pq.read_table(file).append_column("turns", pa.array([[]] * 4))
+        table = table.append_column("turn_count", pa.array([1, 2, 1, 0]))
+        pq.write_table(table, file)
+    with pytest.raises(DataError, match="has trajectories, and not what their tools took; train"):
+        stored_steps(run, Train())
+    for file in run.glob("steps/*/rollouts.parquet"):
+        seconds = pa.array([1.0, None, 3.0, 2.0])  # Of one that an earlier process has sampled.
+        pq.write_table(pq.read_table(file).append_column("tool_seconds", seconds), file)
+    found = stored_steps(run, Train())[0]
+    assert (found.turns, found.tools) == (((1, 2), (1, 0)), ((1.0, 2.0), (3.0, 2.0)))
+    assert found.rows().tolist() == [[1, 1, 1], [1, 1, 2], [3, 3, 1], [4, 2, 1]]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,8 @@ def test_what_is_logged_of_agents(agents):
             turn._replace(status=turn.status and "bad_arguments") for turn in wrong_call.turns
         )
     )
-    stage.play({**MIXED, 2: [trajectory("1", (1,)), wrong_call, failed((2,)), failed(())]})
+    slow = trajectory("1", (1,))._replace(tool_seconds=2.5)  # Of others it is not known.
+    stage.play({**MIXED, 2: [slow, wrong_call, failed((2,)), failed(())]})
     batch, figures = stage.sample(1, 3)
     logged = {
         name.removeprefix("rejuice/agent/"): value
@@ -90,11 +91,13 @@ def test_what_is_logged_of_agents(agents):
     }
     assert logged == {
         "trajectories": 10, "turns": pytest.approx(1.4), "tool_calls": pytest.approx(0.5),
-        "tool_errors": pytest.approx(0.2), "finish/stop": 7, "finish/turn_limit": 1,
+        "tool_seconds": 2.5, "tool_errors": pytest.approx(0.2), "finish/stop": 7, "finish/turn_limit": 1,
         "failed/tool_failed": 2, "turn_rows": 13,
     }  # fmt: skip
     assert len(batch.keys) == 13
     assert figures["rejuice/rows_trained"] == 8
+    seconds = stage.saved("rollouts")["tool_seconds"].to_pylist()
+    assert seconds == [None] * 6 + [2.5, None, None, None]
 
 
 def test_malformed_actions_are_calls_that_did_not_work(agents):
