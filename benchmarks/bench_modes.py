@@ -47,7 +47,9 @@ class Measured(NamedTuple):
     tokens: float  # trained in it
     idle: float  # share of all cores
     waited: float  # seconds of a step that it waited for responses
-    predicted: float = float("nan")  # of sync: seconds of a step, had it sampled ahead
+    # of sync: seconds of a step, had it sampled 1 or 2 steps ahead
+    predicted_1: float = float("nan")
+    predicted_2: float = float("nan")
 
 
 _TOOLS = """
@@ -98,22 +100,22 @@ def measure(mode: str, given: argparse.Namespace) -> Measured:
         began, ended = _watched(child, run, steps)
         if child.wait():
             raise SystemExit(f"{mode}: rejuice train failed")
-        predicted = predict(run) if mode == "sync" else float("nan")
+        predicted = predict(run) if mode == "sync" else []
         points = [each.figures for each in metrics.read(run) if _FIRST < each.step <= steps]
     cores = psutil.cpu_count() or 1
     idle = (ended.idle - began.idle) / (cores * (ended.at - began.at))
-    taken = [(ended.at - began.at) / (steps - _FIRST)]
+    taken = (ended.at - began.at) / (steps - _FIRST)
     tokens = [each["rejuice/response_tokens"] * each["rejuice/rows_trained"] for each in points]
     waited = [each["timing_s/gen"] for each in points]
-    return Measured(*map(float, (taken[0], np.median(tokens), idle, np.median(waited), predicted)))
+    return Measured(*map(float, (taken, np.median(tokens), idle, np.median(waited), *predicted)))
 
 
-def predict(run: Path) -> float:
-    """Return the seconds of a step that would be sampled a step ahead, by a simulation."""
-    config = load(run / "recipe.yaml").head.train
-    assert config is not None
-    modes = setups(config, [1], None, None, usable_cores())
-    return lines(stored_steps(run, config), modes, repeats=3)[-1].found.seconds
+def predict(run: Path) -> list[float]:
+    """Return the seconds of a step that would be sampled 1 and 2 steps ahead, by a simulation."""
+    recipe = load(run / "recipe.yaml")
+    assert recipe.head.train is not None
+    modes = setups(recipe.head.train, [1, 2], None, None, usable_cores())
+    return [each.found.seconds for each in lines(stored_steps(run, recipe), modes, repeats=3)[1:]]
 
 
 class Moment(NamedTuple):
@@ -139,10 +141,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=14)
-    parser.add_argument("--policy", help="folder of a policy; by default the embedded one")
-    parser.add_argument(
-        "--tool-seconds", type=float, help="train agents whose search takes so long"
-    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--policy", help="folder of a policy; by default the embedded one")
+    which.add_argument("--tool-seconds", type=float, help="train agents whose search takes so long")
     given = parser.parse_args()
     found: dict[str, list[Measured]] = defaultdict(list)
     for _ in range(given.rounds):
@@ -155,15 +156,15 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for mode, runs in found.items():
-        seconds, tokens, idle, waited, _ = (np.median(each) for each in zip(*runs, strict=True))
+        seconds, tokens, idle, waited, *_ = (np.median(each) for each in zip(*runs, strict=True))
         ratio = sync / np.median([each.seconds / each.tokens for each in runs])
         print(
             f"| `{mode}` | {seconds:.2f} | {waited:.2f} | {idle:.2f} | {tokens:,.0f} | {ratio:.2f} |"
         )
     idle = np.median([each.idle for each in found["sync"]])
     print(f"The idle share of sync allows {1 / (1 - idle):.2f} times.")
-    predicted = np.median([each.predicted for each in found["sync"]])
-    print(f"Predicted of a step that is sampled ahead: {predicted:.2f} s.")
+    of_one, of_two = (np.median([x[-n] for x in found["sync"]]) for n in (2, 1))
+    print(f"Predicted by `rejuice simulate`: max_age 1 {of_one:.2f} s, 2 {of_two:.2f} s.")
 
 
 if __name__ == "__main__":

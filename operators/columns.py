@@ -164,7 +164,6 @@ ROW_CONTRACT: dict[str, pa.DataType] = {
     "turn_count": pa.int32(),  # turns of the policy itself
     "tool_calls": pa.int32(),
     "tool_errors": pa.int32(),  # calls that did not work, and malformed actions
-    "tool_seconds": pa.float64(),  # in training: that tools, frozen models and the flow took
 }
 
 ADVANTAGES = ("advantage", "turn_advantage")

@@ -123,7 +123,7 @@ class TimeLimit:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = self._left = seconds
+        self._left = seconds
         self._over: Callable[[], None] | None = None
         self._stops = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -141,11 +141,6 @@ class TimeLimit:
         """Let nothing happen any more."""
         self._over = None
         self._halt()
-
-    @property
-    def taken(self) -> float:
-        """The seconds that were taken until time was stopped last."""
-        return self._seconds - self._left
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -246,6 +241,7 @@ class Play:
         first_failure: why the first prompt of the policy could not be sampled, if so.
         ended: why nothing more happens in this trajectory, if so.
         broken: the engine's own error, if it has failed; that ends the run.
+        tool_seconds: in which a tool or a frozen model was at work for it.
     """
 
     def __init__(
@@ -267,6 +263,8 @@ class Play:
         self.first_failure: Failure | None = None
         self.ended: TrajectoryEnd | None = None
         self.broken: EngineError | None = None
+        self.tool_seconds = 0.0
+        self._calls_under_way, self._began = 0, 0.0
         most = (budgets.max_prompt_tokens, limits.max_prompt_tokens)
         self._max_prompt_tokens = min((each for each in most if each is not None), default=None)
         self._task, self._budgets, self._limits = task, budgets, limits
@@ -346,7 +344,8 @@ class Play:
         """
         self._go_on(frozen=True)
         try:
-            text = await self._models[role].ask(tuple(messages))
+            with self._timed():
+                text = await self._models[role].ask(tuple(messages))
         except ModelError as error:
             raise self._ended("model_failed", f"{role}: {error}") from error
         self.turns.append(Turn(role, text))
@@ -386,7 +385,8 @@ class Play:
             raise self._ended("call_limit")
         self._called += 1
         try:
-            found = await call(tool, arguments, self._task.columns)
+            with self._timed():
+                found = await call(tool, arguments, self._task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
@@ -394,6 +394,20 @@ class Play:
         except Exception as error:  # A bug of the tool, which is not the policy's fault.
             raise self._ended("tool_failed", f"{tool}: {error!r}") from error
         return self._observed(found, tool, given)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Add the seconds of a call to `tool_seconds`; those of calls at the same time, once."""
+        clock = asyncio.get_running_loop().time
+        if not self._calls_under_way:
+            self._began = clock()
+        self._calls_under_way += 1
+        try:
+            yield
+        finally:
+            self._calls_under_way -= 1
+            if not self._calls_under_way:
+                self.tool_seconds += clock() - self._began
 
     def refuse(self, text: str) -> Observation:
         """Tell the policy that its action is none, and what an action is.

@@ -312,7 +312,7 @@ async def play_trajectory(
         end.reason,
         end.detail,
         play.first_failure,
-        time_limit.taken,
+        play.tool_seconds,
     )
 
 

@@ -139,8 +139,8 @@ class Trajectory(NamedTuple):
         finish_reason: a key of `POLICY_ENDS` or of `FAILURES`.
         detail: what failed, in one line; it is logged and not stored.
         first_failure: why the first turn could not be sampled, if so; not stored.
-        tool_seconds: that tools, frozen models and the flow took, without the policy's turns; not
-            stored, as it is another one each time. None: it is not known.
+        tool_seconds: in which a tool or a frozen model was at work for it; not stored, as they are
+            others each time. None: they are not known.
     """
 
     turns: tuple[Turn, ...]

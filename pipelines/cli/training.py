@@ -202,11 +202,11 @@ def simulate(
     from ..console import Console
     from ..recipe.trust import read_stored
 
-    config = read_stored(run / "recipe.yaml", run).head.train
-    if config is None:
+    recipe = read_stored(run / "recipe.yaml", run)
+    if recipe.head.train is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
-    modes = setups(config, max_age or [1, 2, 4], gpus, rollout_gpus, usable_cores())
-    show_lines(lines(stored_steps(run, config), modes, repeats=3), Console())
+    modes = setups(recipe.head.train, max_age or [1, 2, 4], gpus, rollout_gpus, usable_cores())
+    show_lines(lines(stored_steps(run, recipe), modes, repeats=3), Console())
 
 
 def checkpoint(

@@ -18,6 +18,7 @@ from ...operators.columns import flat
 from ...operators.logs import visible
 from ...pipelines.console import widen_log
 from ...pipelines.recipe.recipe import Recipe
+from ...pipelines.recipe.train import Train
 from ..run import TrainingRun
 from ..split import split_recipe
 from ..verl.choice import PromptChoice
@@ -58,24 +59,34 @@ def next_step(run: TrainingRun) -> NextStep | None:
     Raises:
         RejuiceError: what a step raised, or a file of the run is missing or damaged.
     """
-    number = 1 + max((point.step for point in read_metrics(run.folder) if point.trained), default=0)
-    if number > run.config.steps:
+    trained = [point.step for point in read_metrics(run.folder) if point.trained]
+    # A step of which a run was killed after its checkpoint may have no figures.
+    number = 1 + max(*trained, run.last_saved() or 0, 0)
+    config = run.config
+    if number > config.steps:
         return None
-    choice, config = PromptChoice(run), run.config
-    names, under_way = flat(choice.prompts["prompt_id"].cast(pa.string())), _under_way(run, number)
+    choice, under_way = PromptChoice(run), _under_way(run, number)
+    names = flat(choice.prompts["prompt_id"].cast(pa.string()))
     busy = pc.index_in(pa.array(under_way or (), pa.string()), value_set=names).drop_null()
-    batches = 1
-    if config.samples_ahead:
-        batches = (
-            config.max_age + 1 if number == 1 else int(number + config.max_age <= config.steps)
-        )
-    choice.take(number, batches * config.prompts_per_step, busy.to_pylist())
+    choice.take(number, _requested(config, number, len(busy)), busy.to_pylist())
     figures = choice.figures()
     start = "choice/dropped/"
     dropped = {k.removeprefix(start): int(v) for k, v in figures.items() if k.startswith(start)}
     eligible, prompts = int(figures["choice/eligible"]), choice.prompts.num_rows
     busy_now = None if under_way is None else len(under_way)
     return NextStep(number, choice.table, eligible, prompts, busy_now, dropped)
+
+
+def _requested(config: Train, number: int, under_way: int) -> int:
+    """Return how many prompts a step requests, if training is resumed before it.
+
+    It fills up what is under way to the steps that are sampled ahead, as verl does at every start,
+    and requests those of one step more, unless it is one of the last steps.
+    """
+    batch, left = config.prompts_per_step, config.steps - number + 1
+    ahead = config.max_age if config.samples_ahead else 0
+    missing = max(0, min(ahead, left) * batch - under_way)
+    return missing + (batch if number + ahead <= config.steps else 0)
 
 
 def _under_way(run: TrainingRun, number: int) -> list[str] | None:

@@ -7,7 +7,8 @@ Sampling n rows for an iteration takes a + b n seconds, the rest of a step c + d
 tokens: a, b, c and d are fitted to the steps of the run by least squares. A response ends after as
 many iterations as it has tokens. A trajectory of agents has turns of equal length, and its tools
 take equally long after each, whatever else happens. Servers take requests as they come; profile
-`cpu` samples those of one step after those of another.
+`cpu` samples those of one step after those of another, and turns of agents in waves: the next one
+begins when all responses of the last one are there.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
+from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.train import Train
 from ..run import step_folder
+from ..split import split_recipe
 from . import metrics
 
 Sharing = Literal["turns", "cores", "apart"]
@@ -38,6 +41,9 @@ Sharing = Literal["turns", "cores", "apart"]
 takes some cores while all train. `apart`: each has its own."""
 _LEAST = 4  # steps to fit
 _FIRST = 2  # of a run, which warm up
+_MOST = 40  # the last ones are simulated
+_ROUNDS = 6
+"""Of a fit to steps with tools, in which sampling overlaps with them."""
 _NOTHING = 1e-9
 
 
@@ -73,8 +79,12 @@ class Costs(NamedTuple):
     token: float  # and for each token
 
     @classmethod
-    def of(cls, steps: Sequence[StoredStep]) -> Costs:
-        """Fit them to the steps of a run in mode `sync`.
+    def of(cls, steps: Sequence[StoredStep], sync: SimulatedMode) -> Costs:
+        """Fit them to the steps of a run.
+
+        Args:
+            steps: of the run.
+            sync: its mode, `sync`.
 
         Raises:
             DataError: there are too few steps.
@@ -84,10 +94,14 @@ class Costs(NamedTuple):
             raise DataError(found, f"give a run of at least {_FIRST + _LEAST} steps")
         longest = [max(map(max, step.lengths)) for step in steps]
         tokens = [sum(map(sum, step.lengths)) for step in steps]
-        # The longest tools are waited for, too.
-        tools = [max(map(max, step.tools), default=0.0) for step in steps]
-        sampling = [max(0.0, s.waiting - own) for s, own in zip(steps, tools, strict=True)]
-        iteration, row = _fit(longest, tokens, sampling)
+        waiting: Array = np.array([each.waiting for each in steps])
+        iteration, row = _fit(longest, tokens, waiting)
+        for _ in range(_ROUNDS if any(step.tools for step in steps) else 0):
+            # What tools add to the wait, by a simulation with the costs so far.
+            costs = cls(iteration, row, 0.0, 0.0, 0.0)
+            whole = [simulate([step], costs, sync).seconds for step in steps]
+            tools = np.array(whole) - iteration * np.array(longest) - row * np.array(tokens)
+            iteration, row = _fit(longest, tokens, waiting - tools)
         trained, updating = ([getattr(s, n) for s in steps] for n in ("trained", "updating"))
         update, token = _fit(np.ones(len(steps)), trained, updating)
         rest = float(np.median([s.seconds - s.waiting - s.updating for s in steps]))
@@ -95,7 +109,7 @@ class Costs(NamedTuple):
 
 
 def _fit(
-    first: Sequence[float] | Array, second: Sequence[float], seconds: Sequence[float]
+    first: Sequence[float] | Array, second: Sequence[float], seconds: Sequence[float] | Array
 ) -> tuple[float, float]:
     """Return what a unit of each costs, by least squares; neither is below 0."""
     both = np.column_stack([first, second]).astype(float)
@@ -116,7 +130,8 @@ class SimulatedMode(NamedTuple):
     training: float = 1.0  # and of training
     # how much slower each is while both compute, where they share cores
     contention: float = 1.0
-    joins: bool = True  # whether requests are sampled together with earlier ones
+    # whether requests are sampled together with earlier ones, and turns with those of others
+    joins: bool = True
     wait_for_slow: bool = True
     sync_every: int = 1
 
@@ -124,7 +139,7 @@ class SimulatedMode(NamedTuple):
 class Simulated(NamedTuple):
     """What a simulation has found, of the steps after the first ones."""
 
-    seconds: float  # of a step, median
+    seconds: float  # of a step, mean
     tokens_per_second: float  # trained
     waiting: float  # share of the time that training waits for responses
     ages: Array  # int64[G], of the groups that trained
@@ -136,29 +151,34 @@ class Simulated(NamedTuple):
         return {each: float(self.ages[names == each].mean()) for each in sorted({*self.sources})}
 
 
-def stored_steps(run: Path, config: Train) -> list[StoredStep]:
-    """Return the steps of a run whose rollouts were kept, without the first ones.
+def stored_steps(run: Path, recipe: Recipe) -> list[StoredStep]:
+    """Return the last steps of a run whose rollouts were kept, and not its first ones.
+
+    Steps whose trajectories do not say what their tools took are left out.
 
     Args:
         run: its folder.
-        config: its `train:` section.
+        recipe: its recipe, which trains.
 
     Raises:
-        DataError: it was not trained in mode `sync`, or what its tools took was not kept.
+        DataError: it was not trained in mode `sync`.
     """
+    config, of_agents = recipe.head.train, split_recipe(recipe).agents is not None
+    assert config is not None
     right = "give a run of mode sync, without replay: it waits for sampling alone"
     if config.samples_ahead or config.replay is not None:
         what = "replays" if config.replay is not None else "samples ahead"
         raise DataError(f"{run} {what}", right)
-    found = []
+    found = deque[StoredStep](maxlen=_MOST)
     for point in metrics.read(run):
         file = step_folder(run, point.step) / "rollouts.parquet"
         if point.trained and point.step > _FIRST and file.is_file():
-            found.append(_stored(file, point))
-    return found
+            step = _stored(file, point, of_agents)
+            found += [] if step is None else [step]
+    return [*found]
 
 
-def _stored(file: Path, point: metrics.Point) -> StoredStep:
+def _stored(file: Path, point: metrics.Point, of_agents: bool) -> StoredStep | None:
     schema = pq.read_schema(file).names
     wanted = ("prompt_id", "response_token_ids", "data_source", "turn_count", TOOL_SECONDS)
     columns = [name for name in wanted if name in schema]
@@ -167,12 +187,11 @@ def _stored(file: Path, point: metrics.Point) -> StoredStep:
     lengths_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
     lengths = _split(lengths_N, groups)
     turns = tools = tuple[tuple[Any, ...], ...]()
-    if "turns" in schema:
+    if of_agents:
         seconds_N = numbers(table, TOOL_SECONDS) if TOOL_SECONDS in columns else np.zeros(0)
         known_N = np.isfinite(seconds_N)
-        if not known_N.any():
-            found = f"{file} has trajectories, and not what their tools took"
-            raise DataError(found, f"train again: rollouts have {TOOL_SECONDS} now")
+        if not known_N.any():  # Of an earlier version.
+            return None
         tools = _split(np.where(known_N, seconds_N, seconds_N[known_N].mean()), groups)
         turns = _split(np.asarray(table["turn_count"]), groups)
     sources = ("",) * len(lengths)
@@ -219,9 +238,11 @@ class _Requests:
         self._calls = deque[tuple[int, int]]()  # steps, and the first number of their requests
         self._numbers = 0
         # of each row: the request it belongs to; the tokens of a turn, its seconds of tools and the
-        # turns that are left; tokens that are left of this turn, and seconds of its tools
+        # turns that are left; tokens that are left of this turn, and seconds of its tools; whether
+        # its next turn is due
         self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 3))
         self._left_R, self._tools_R = np.zeros(0), np.zeros(0)
+        self._due_R = np.zeros(0, bool)
         self._open: dict[int, int] = {}  # rows that are left of each request
         self._version_of: dict[int, int] = {}
         self.finished: dict[int, int] = {}  # by number of the request, the version of its policy
@@ -240,6 +261,10 @@ class _Requests:
         """Begin with what can begin now; return whether any row samples, and not all wait."""
         while self._calls and (self._setup.joins or not len(self._left_R)):
             self._admit(*self._calls.popleft(), version)
+        if self._setup.joins or not (self._left_R > 0).any():
+            self._left_R = np.where(self._due_R, self._row_R[:, 0], self._left_R)
+            self._tools_R = np.where(self._due_R, self._row_R[:, 1], self._tools_R)
+            self._due_R[:] = False
         return bool((self._left_R > 0).any())
 
     def advance(self, most: float = np.inf, slower: float = 1.0) -> float:
@@ -252,16 +277,16 @@ class _Requests:
         samples_R, costs = self._left_R > 0, self._costs
         rate = costs.iteration + costs.row * samples_R.sum() / self._setup.sampling
         ends_R = np.where(samples_R, self._left_R * rate, self._tools_R / slower)
+        ends_R[self._due_R] = np.inf
         seconds = min(float(ends_R.min()), most)
         share = seconds / rate if rate else np.inf
         self._left_R = np.where(samples_R, np.maximum(self._left_R - share, 0), 0)
         self._left_R[self._left_R <= _NOTHING] = 0
-        self._tools_R = np.where(samples_R, self._tools_R, self._tools_R - seconds * slower)
-        ended_R = (self._left_R == 0) & (self._tools_R <= _NOTHING)
+        self._run_tools(~samples_R, seconds * slower)
+        ended_R = (self._left_R == 0) & (self._tools_R <= _NOTHING) & ~self._due_R
         self._row_R[ended_R, 2] -= 1
         done_R = ended_R & (self._row_R[:, 2] <= 0)
-        self._left_R = np.where(ended_R, self._row_R[:, 0], self._left_R)
-        self._tools_R = np.where(ended_R, self._row_R[:, 1], self._tools_R)
+        self._due_R |= ended_R
         for number in self._number_R[done_R].tolist():
             self._open[number] -= 1
             if not self._open[number]:
@@ -269,9 +294,17 @@ class _Requests:
         self._keep(~done_R)
         return seconds
 
+    def pause(self, seconds: float) -> None:
+        """Sample nothing for some seconds; tools go on."""
+        self._run_tools(self._left_R == 0, seconds)
+
+    def _run_tools(self, which_R: Array, seconds: float) -> None:
+        self._tools_R = np.where(which_R, np.maximum(self._tools_R - seconds, 0), self._tools_R)
+
     def _keep(self, kept_R: Array) -> None:
         self._number_R, self._row_R = self._number_R[kept_R], self._row_R[kept_R]
         self._left_R, self._tools_R = self._left_R[kept_R], self._tools_R[kept_R]
+        self._due_R = self._due_R[kept_R]
 
     def _admit(self, index: int, first: int, version: int) -> None:
         lengths, rows = self._steps[index].lengths, self._steps[index].rows()
@@ -281,6 +314,7 @@ class _Requests:
         self._row_R = np.concatenate([self._row_R, rows])
         self._left_R = np.concatenate([self._left_R, rows[:, 0]])
         self._tools_R = np.concatenate([self._tools_R, rows[:, 1]])
+        self._due_R = np.concatenate([self._due_R, np.zeros(len(rows), bool)])
         of_rows = np.repeat(list(numbers), [len(group) for group in lengths])
         self._number_R = np.concatenate([self._number_R, of_rows])
 
@@ -321,7 +355,7 @@ class _Simulation:
         groups = slice(ends[kept.start], ends[kept.stop])
         seconds, trained = np.array(took[kept]), sum(step.trained for step in steps[kept])
         return Simulated(
-            float(np.median(seconds)),
+            float(seconds.mean()),
             float(trained / seconds.sum()),
             float(sum(waited[kept]) / seconds.sum()),
             np.array(ages[groups], np.int64),
@@ -343,6 +377,7 @@ class _Simulation:
         for work, slower in ((costs.step, 1.0), (update, setup.contention)):
             if setup.sharing == "turns":
                 self._now += work
+                self._sampler.pause(work)
             else:
                 self._beside(work, slower if setup.sharing == "cores" else 1.0)
 
@@ -387,11 +422,12 @@ def setups(
         rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
         cores: of the machine, of profile `cpu`.
     """
-    found = [("sync", SimulatedMode(0, "turns"))]
+    joins = config.profile != "cpu"
+    found = [("sync", SimulatedMode(0, "turns", joins=joins))]
     if config.profile == "cpu":
         sampling = max(1, cores // 2)
         share, slower = sampling / cores, (cores + sampling) / cores
-        setup = SimulatedMode(0, "cores", share, 1.0, slower, joins=False)
+        setup = SimulatedMode(0, "cores", share, 1.0, slower, joins)
         return found + [("separate_async", setup._replace(max_age=age)) for age in ages]
     found += [("colocate_async", SimulatedMode(age, "turns")) for age in ages]
     if rollout_gpus is None:
@@ -409,7 +445,7 @@ def lines(
     Raises:
         DataError: as `Costs.of`.
     """
-    costs = Costs.of(steps)
+    costs = Costs.of(steps, modes[0][1])
     found = ((mode, setup, simulate(steps, costs, setup, repeats)) for mode, setup in modes)
     return [ModeLine(mode, setup.max_age, each) for mode, setup, each in found]
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import transfer_queue as tq
 from tensordict import NonTensorStack
 
+from ...operators.agents.trajectory import TOOL_SECONDS
 from ...operators.columns import BoolArray, flat, numbers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
@@ -150,7 +151,12 @@ def too_old_line(rollouts: pa.Table, curated: Curated) -> str | None:
     if old_N.all():
         return line
     old, others = lengths_N[old_N].mean(), lengths_N[~old_N].mean()
-    return f"{line}; they have {old:,.0f} tokens on average, the others {others:,.0f}"
+    line += f"; they have {old:,.0f} tokens on average, the others {others:,.0f}"
+    if TOOL_SECONDS in rollouts.column_names:
+        seconds_N = np.nan_to_num(numbers(rollouts, TOOL_SECONDS))
+        old, others = seconds_N[old_N].mean(), seconds_N[~old_N].mean()
+        line += f"; {old:.1f} seconds of tools, the others {others:.1f}"
+    return line
 
 
 def _too_old(rollouts: pa.Table, curated: Curated) -> BoolArray:

@@ -197,6 +197,9 @@ def test_the_next_step_leaves_out_what_is_under_way(run, capsys):
     fields = {"mode": "separate_async", "max_age": 1, "prompts_per_step": 2}
     here = run(*CHOOSING, **fields)
     assert next_step(here).taken.num_rows == 4  # Those of the second step, too.
+    for number, wanted in ((1, 2), (2, 4), (3, 6)):  # Of a run that has no more steps.
+        short = run(*CHOOSING, **{**fields, "max_age": 2, "steps": number})
+        assert next_step(short).taken.num_rows == wanted
     choice, ahead = PromptChoice(here), list[int]()
     for step in (1, 2, 3):
         ahead += choice.take(step, 4 if step == 1 else 2, ahead)
@@ -220,6 +223,12 @@ def test_the_next_step_leaves_out_what_is_under_way(run, capsys):
     assert next_step(last).taken.num_rows == 0  # The step before has requested its prompts.
     show_next_step(last.folder, last.recipe, Console(width=200))
     assert "step 4 samples 0 of 12" in capsys.readouterr().out
+    # Saved and not logged: what it has trained on is not under way, and is not trained again.
+    (here.folder / "checkpoints").mkdir()
+    (here.folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+    lines = (here.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (here.folder / "metrics.jsonl").write_text("".join(lines[:-1]))
+    assert next_step(run(*CHOOSING, **fields)).number == 4
     unknown = run(*CHOOSING, **fields, keep_rollouts=False)
     assert next_step(unknown).under_way is None
     show_next_step(unknown.folder, unknown.recipe, Console(width=200))
