@@ -43,7 +43,7 @@ _LEAST = 4  # steps to fit
 _FIRST = 2  # of a run, which warm up
 _MOST = 40  # the last ones are simulated
 _ROUNDS = 6
-"""Of a fit to steps with tools, in which sampling overlaps with them."""
+"""A fit to steps with tools takes so many: sampling overlaps with them."""
 _NOTHING = 1e-9
 
 
