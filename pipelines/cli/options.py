@@ -147,13 +147,14 @@ def warn(line: str) -> None:
 
 
 def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
-    """Warn of steps that may not do what is meant, see `group_warnings` and `weight_warnings`."""
+    """Warn of what is rarely meant: `group_warnings`, `weight_warnings` and `age_warnings`."""
     from ..recipe.columns import group_warnings
-    from ..recipe.steps import weight_warnings
+    from ..recipe.steps import age_warnings, weight_warnings
 
     of_groups = group_warnings(recipe, columns, training=training)
     together = recipe.in_training() if training else recipe.offline()
-    for line in (*weight_warnings(together.steps, recipe.where), *of_groups):
+    of_ages = [] if recipe.head.train is None else age_warnings(together.steps, recipe.head.train)
+    for line in (*weight_warnings(together.steps, recipe.where), *of_groups, *of_ages):
         warn(line)
 
 

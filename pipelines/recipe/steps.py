@@ -27,6 +27,7 @@ from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
+from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
@@ -511,6 +512,29 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
                 "the same, unless that is meant"
             )
     return lines
+
+
+def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
+    """Return a line if training samples several steps ahead and nothing corrects for that.
+
+    By docs/results.md ("Asynchronous training"), such a policy learns later or not at all.
+
+    Args:
+        steps: those that run together.
+        train: how training samples.
+    """
+    oldest = train.max_age + train.sync_every - 1 if train.samples_ahead else 0
+    corrects = any(isinstance(step.operator, ImportanceWeightMapper) for step in steps)
+    if oldest < _OLD or corrects or any(_CORRECTION in key for key in train.verl_keys):
+        return []
+    return [
+        f"train.mode: {train.mode} trains on responses by policies of up to {oldest} steps before, "
+        "and nothing corrects for that: put importance_weight_mapper after the advantage"
+    ]
+
+
+_OLD = 2  # steps
+_CORRECTION = "rollout_correction.rollout_is"  # a key of verl
 
 
 def _weighed(operator: Operator) -> dict[str, str]:

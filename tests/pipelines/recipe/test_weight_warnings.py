@@ -1,10 +1,12 @@
-"""Weights of GDPO that are not those of the sum beside it."""
+"""Warnings of a recipe: weights of GDPO that are not those of the sum beside it; older policies."""
 
 import pytest
 from command import runner
 
+from rejuice.operators import GrpoAdvantageMapper, ImportanceWeightMapper
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.pipelines.recipe.steps import weight_warnings
+from rejuice.pipelines.recipe.steps import age_warnings, number_steps, weight_warnings
+from rejuice.pipelines.recipe.train import Train
 
 ROWS = [{"prompt_id": "p", "response": text, "task": "generate", "source": "a"} for text in "xy"]
 GRADED = ["format_reward_mapper", {"length_reward_mapper": {"style": "shorter"}}]
@@ -91,3 +93,28 @@ def test_check_and_run_print_it_once(recipe_file, monkeypatch, capsys, tmp_path)
     assert (code, err.count(expected)) == (0, 1)
     whatif = rejuice("whatif", path, "--gdpo_advantage_mapper.weights.format", "3")
     assert (whatif[0], whatif[2].count("(format 3, not 1)")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("train", "corrects", "steps"),
+    [
+        ({}, False, None),
+        ({"mode": "colocate_async", "max_age": 1}, False, None),
+        ({"mode": "colocate_async", "max_age": 2}, False, 2),
+        ({"mode": "colocate_async", "max_age": 2}, True, None),
+        ({"mode": "separate_async", "max_age": 1, "sync_every": 3}, False, 3),
+        (
+            {
+                "mode": "separate_async",
+                "max_age": 4,
+                "verl": {"algorithm": {"rollout_correction": {"rollout_is": "token"}}},
+            },
+            False,
+            None,
+        ),
+    ],
+)
+def test_older_policies_without_correction_are_warned_of(train, corrects, steps):
+    own = [GrpoAdvantageMapper(), *([ImportanceWeightMapper()] if corrects else [])]
+    found = age_warnings(number_steps(own), Train(**train))
+    assert [f"of up to {steps} steps before, and" in line for line in found] == [True] * bool(steps)
