@@ -515,9 +515,9 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
 
 
 def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
-    """Return a line if training samples several steps ahead and nothing corrects for that.
+    """Return a line if training samples several steps ahead and has no importance weights.
 
-    By docs/results.md ("Asynchronous training"), such a policy learns later or not at all.
+    By docs/results.md ("Asynchronous training"), the clipped ratio alone then learns less.
 
     Args:
         steps: those that run together.
@@ -529,7 +529,7 @@ def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
         return []
     return [
         f"train.mode: {train.mode} trains on responses by policies of up to {oldest} steps before, "
-        "and nothing corrects for that: put importance_weight_mapper after the advantage"
+        "without importance weights: put importance_weight_mapper after the advantage"
     ]
 
 
