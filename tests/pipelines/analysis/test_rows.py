@@ -38,7 +38,7 @@ def test_each_row_as_sampled_has_its_line(tiny):
     rows = stored_rows(set_of(tiny))
     assert rows.table.column_names == [
         "response_id", "prompt_id", "fate", "reason", "data_source", "verdict", "finish_reason", "tokens",
-        "characters", "reward", "advantage", "loss_weight", "masked_tokens", "reward_accuracy",
+        "characters", "reward", "advantage", "loss_weight", "policy_age", "masked_tokens", "reward_accuracy",
         "reward_accuracy_missing", "contribution_accuracy", "reward_format", "reward_format_missing",
         "contribution_format",
     ]  # fmt: skip

@@ -117,4 +117,6 @@ def test_check_and_run_print_it_once(recipe_file, monkeypatch, capsys, tmp_path)
 def test_older_policies_without_correction_are_warned_of(train, corrects, steps):
     own = [GrpoAdvantageMapper(), *([ImportanceWeightMapper()] if corrects else [])]
     found = age_warnings(number_steps(own), Train(**train))
-    assert [f"of up to {steps} steps before, without" in line for line in found] == [True] * bool(steps)
+    assert [f"of up to {steps} steps before, without" in line for line in found] == [True] * bool(
+        steps
+    )
