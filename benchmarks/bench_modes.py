@@ -2,11 +2,12 @@
 
     python benchmarks/bench_modes.py [--rounds 3] [--steps 14] [--policy FOLDER | --tool-seconds 1]
 
-Trains by recipes/grpo_arithmetic.yaml, with the policy of a folder by recipes/small_model/grpo.yaml, or
-agents by recipes/flow_lookup.yaml whose search takes some seconds; in each mode in turns, and prints the medians of all steps but the first four. The idle share is that
-of all cores of the machine in these steps, so nothing else may run. A mode that leaves no core idle
-can be 1 / (1 - idle share of sync) times as fast as sync. What `rejuice simulate` predicts of each
-run of sync is printed beside it.
+Trains by recipes/grpo_arithmetic.yaml, with the policy of a folder by
+recipes/small_model/grpo.yaml, or agents by recipes/flow_lookup.yaml whose search takes some
+seconds; in each mode in turns, and prints the medians of all steps but the first four. The idle
+share is that of all cores of the machine in these steps, so nothing else may run. A mode that
+leaves no core idle can be 1 / (1 - idle share of sync) times as fast as sync. What
+`rejuice simulate` predicts from each run of sync is printed beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import yaml
 from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.report import metrics
-from rejuice.trainer.report.simulate import lines, setups, stored_steps
+from rejuice.trainer.report.simulate import Hardware, lines, setups, stored_steps
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
@@ -47,7 +48,7 @@ class Measured(NamedTuple):
     tokens: float  # trained in it
     idle: float  # share of all cores
     waited: float  # seconds of a step that it waited for responses
-    # of sync: seconds of a step, had it sampled 1 or 2 steps ahead
+    # of sync: how much faster it would train, had it sampled 1 or 2 steps ahead
     predicted_1: float = float("nan")
     predicted_2: float = float("nan")
 
@@ -111,11 +112,13 @@ def measure(mode: str, given: argparse.Namespace) -> Measured:
 
 
 def predict(run: Path) -> list[float]:
-    """Return the seconds of a step that would be sampled 1 and 2 steps ahead, by a simulation."""
+    """Return how much faster a run would train 1 and 2 steps ahead, per token, by a simulation."""
     recipe = load(run / "recipe.yaml")
     assert recipe.head.train is not None
-    modes = setups(recipe.head.train, [1, 2], None, None, usable_cores())
-    return [each.found.seconds for each in lines(stored_steps(run, recipe), modes, repeats=3)[1:]]
+    steps = stored_steps(run, recipe)
+    modes = setups(recipe.head.train, [1, 2], Hardware(None, None, usable_cores()), steps)
+    sync, *ahead = (each.found.tokens_per_second for each in lines(steps, modes, repeats=3))
+    return [each / sync for each in ahead]
 
 
 class Moment(NamedTuple):
@@ -164,7 +167,7 @@ def main() -> None:
     idle = np.median([each.idle for each in found["sync"]])
     print(f"The idle share of sync allows {1 / (1 - idle):.2f} times.")
     of_one, of_two = (np.median([x[-n] for x in found["sync"]]) for n in (2, 1))
-    print(f"Predicted by `rejuice simulate`: max_age 1 {of_one:.2f} s, 2 {of_two:.2f} s.")
+    print(f"`rejuice simulate` predicts {of_one:.2f} times for max_age 1, {of_two:.2f} for 2.")
 
 
 if __name__ == "__main__":

@@ -198,15 +198,17 @@ def simulate(
     By the responses of a run of mode sync, and the time that sampling and training took in it.
     """
     from ...operators.workers import usable_cores
-    from ...trainer.report.simulate import lines, setups, show_lines, stored_steps
+    from ...trainer.report.simulate import Hardware, lines, setups, show_lines, stored_steps
     from ..console import Console
     from ..recipe.trust import read_stored
 
     recipe = read_stored(run / "recipe.yaml", run)
     if recipe.head.train is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
-    modes = setups(recipe.head.train, max_age or [1, 2, 4], gpus, rollout_gpus, usable_cores())
-    show_lines(lines(stored_steps(run, recipe), modes, repeats=3), Console())
+    steps = stored_steps(run, recipe)
+    there = Hardware(gpus, rollout_gpus, usable_cores())
+    modes = setups(recipe.head.train, max_age or [1, 2, 4], there, steps)
+    show_lines(lines(steps, modes, repeats=3), Console())
 
 
 def checkpoint(

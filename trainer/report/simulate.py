@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -44,29 +44,56 @@ _FIRST = 2  # of a run, which warm up
 _MOST = 40  # the last ones are simulated
 _ROUNDS = 6
 """A fit to steps with tools takes so many: sampling overlaps with them."""
+_ON_HALF = 0.75
+"""Speed of sampling on half of the cores, with profile `cpu`: fewer processes decode more rows in
+an iteration. Measured: 0.67 to 0.84 (docs/benchmarks.md, "Sampling ahead")."""
 _NOTHING = 1e-9
+
+
+TOKENS, TOOLS, LAST_TOOLS, TURNS = range(4)
+"""Columns of the rows of a step: tokens of a turn, seconds of tools after it and after the last
+one, and turns."""
 
 
 class StoredStep(NamedTuple):
     """What a step of a run has sampled and trained on, and how long it took."""
 
-    lengths: tuple[tuple[int, ...], ...]  # tokens of the responses of each group
+    rows: Array  # float64[R, 4], as TOKENS and the others say
+    sizes: Array  # int64[G], rows of each group
     sources: tuple[str, ...]  # of each group
     trained: float  # tokens
-    waiting: float  # seconds until it had its responses
-    updating: float  # seconds of the update, in which all cores compute
+    waiting: float  # seconds until it had its last response
+    updating: float  # seconds of the update
     seconds: float  # of the whole step
-    # of trajectories, as `lengths`: turns of the policy, and seconds of tools; else empty
-    turns: tuple[tuple[int, ...], ...] = ()
-    tools: tuple[tuple[float, ...], ...] = ()
+    cores: float = float("nan")  # that were used after it had its responses
 
-    def rows(self) -> Array:
-        """Return the tokens of a turn, its seconds of tools, and the turns, of each row, [R, 3]."""
-        tokens_R = np.concatenate(self.lengths).astype(float)
-        turns_R = np.concatenate(self.turns or (np.ones(len(tokens_R)),))
-        tools_R = np.concatenate(self.tools or (np.zeros(len(tokens_R)),))
-        turns_R = np.maximum(turns_R, 1)
-        return np.stack([np.maximum(tokens_R, 1) / turns_R, tools_R / turns_R, turns_R], axis=1)
+    @property
+    def longest(self) -> float:
+        """Tokens of its longest response."""
+        return float((self.rows[:, TOKENS] * self.rows[:, TURNS]).max())
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of all responses."""
+        return float(self.rows[:, TOKENS] @ self.rows[:, TURNS])
+
+
+def step_rows(tokens_R: Array, turns_R: Array | None = None, tools_R: Array | None = None) -> Array:
+    """Return the rows of a step, float64[R, 4].
+
+    Args:
+        tokens_R: of whole responses.
+        turns_R: of trajectories, turns of the policy.
+        tools_R: of trajectories, seconds of tools, those of all turns.
+    """
+    rows = np.zeros((len(tokens_R), 4))
+    rows[:, TURNS] = 1 if turns_R is None else np.maximum(turns_R, 1)
+    rows[:, TOKENS] = np.maximum(tokens_R, 1) / rows[:, TURNS]
+    if tools_R is not None:
+        several_R = rows[:, TURNS] > 1  # The last of them is the answer.
+        rows[several_R, TOOLS] = tools_R[several_R] / (rows[several_R, TURNS] - 1)
+        rows[~several_R, LAST_TOOLS] = tools_R[~several_R]
+    return rows
 
 
 class Costs(NamedTuple):
@@ -92,32 +119,31 @@ class Costs(NamedTuple):
         if len(steps) < _LEAST:
             found = f"{len(steps)} steps have rollouts and figures, besides the first {_FIRST}"
             raise DataError(found, f"give a run of at least {_FIRST + _LEAST} steps")
-        longest = [max(map(max, step.lengths)) for step in steps]
-        tokens = [sum(map(sum, step.lengths)) for step in steps]
-        waiting: Array = np.array([each.waiting for each in steps])
+        longest, tokens, waiting, trained, updating = (
+            np.array([getattr(step, name) for step in steps])
+            for name in ("longest", "tokens", "waiting", "trained", "updating")
+        )
         iteration, row = _fit(longest, tokens, waiting)
-        for _ in range(_ROUNDS if any(step.tools for step in steps) else 0):
+        has_tools = any((step.rows[:, (TOOLS, LAST_TOOLS)] > 0).any() for step in steps)
+        for _ in range(_ROUNDS if has_tools else 0):
             # What tools add to the wait, by a simulation with the costs so far.
             costs = cls(iteration, row, 0.0, 0.0, 0.0)
             whole = [simulate([step], costs, sync).seconds for step in steps]
-            tools = np.array(whole) - iteration * np.array(longest) - row * np.array(tokens)
+            tools = np.array(whole) - iteration * longest - row * tokens
             iteration, row = _fit(longest, tokens, waiting - tools)
-        trained, updating = ([getattr(s, n) for s in steps] for n in ("trained", "updating"))
         update, token = _fit(np.ones(len(steps)), trained, updating)
         rest = float(np.median([s.seconds - s.waiting - s.updating for s in steps]))
         return cls(iteration, row, max(0.0, rest), update, token)
 
 
-def _fit(
-    first: Sequence[float] | Array, second: Sequence[float], seconds: Sequence[float] | Array
-) -> tuple[float, float]:
+def _fit(first: Array, second: Array, seconds: Array) -> tuple[float, float]:
     """Return what a unit of each costs, by least squares; neither is below 0."""
-    both = np.column_stack([first, second]).astype(float)
-    found = np.linalg.lstsq(both, np.asarray(seconds, float), rcond=None)[0]
+    both = np.column_stack([first, second])
+    found = np.linalg.lstsq(both, seconds, rcond=None)[0]
     for below in np.flatnonzero(found < 0):
         own = both[:, 1 - below]
         found = np.zeros(2)
-        found[1 - below] = max(0.0, own @ np.asarray(seconds) / (own @ own))
+        found[1 - below] = max(0.0, own @ seconds / (own @ own))
     return float(found[0]), float(found[1])
 
 
@@ -184,36 +210,32 @@ def _stored(file: Path, point: metrics.Point, of_agents: bool) -> StoredStep | N
     columns = [name for name in wanted if name in schema]
     table = pq.read_table(file, columns=columns)
     groups = Groups.of(table)
-    lengths_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
-    lengths = _split(lengths_N, groups)
-    turns = tools = tuple[tuple[Any, ...], ...]()
+    tokens_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
+    rows = step_rows(tokens_N)
     if of_agents:
         seconds_N = numbers(table, TOOL_SECONDS) if TOOL_SECONDS in columns else np.zeros(0)
         known_N = np.isfinite(seconds_N)
         if not known_N.any():  # Of an earlier version.
             return None
-        tools = _split(np.where(known_N, seconds_N, seconds_N[known_N].mean()), groups)
-        turns = _split(np.asarray(table["turn_count"]), groups)
-    sources = ("",) * len(lengths)
+        tools_N = np.where(known_N, seconds_N, seconds_N[known_N].mean())
+        rows = step_rows(tokens_N, np.asarray(table["turn_count"]), tools_N)
+    sources = ("",) * len(groups.sizes_G)
     if "data_source" in columns:
         named = table["data_source"].take(groups.starts_G).to_pylist()
         sources = tuple(str(each) for each in named)
     figures = point.figures
-    share = figures.get("rejuice/rows_trained", len(lengths_N)) / max(1, len(lengths_N))
+    share = figures.get("rejuice/rows_trained", len(tokens_N)) / max(1, len(tokens_N))
     return StoredStep(
-        lengths,
+        rows,
+        groups.sizes_G,
         sources,
-        float(lengths_N.sum() * share),
-        figures["timing_s/gen"],
+        float(tokens_N.sum() * share),
+        # The recipe's steps on the last responses are no sampling.
+        figures["timing_s/gen"] - figures.get("rejuice/seconds/after_sampling", 0.0),
         figures.get("timing_s/update_actor", 0.0),
         figures["timing_s/step"],
-        turns,
-        tools,
+        figures.get("rejuice/cores/update", float("nan")),
     )
-
-
-def _split(values_N: Array, groups: Groups) -> tuple[tuple[Any, ...], ...]:
-    return tuple(tuple(own.tolist()) for own in np.split(values_N, groups.starts_G[1:]))
 
 
 def simulate(
@@ -237,10 +259,10 @@ class _Requests:
         self._steps, self._costs, self._setup = steps, costs, setup
         self._calls = deque[tuple[int, int]]()  # steps, and the first number of their requests
         self._numbers = 0
-        # of each row: the request it belongs to; the tokens of a turn, its seconds of tools and the
-        # turns that are left; tokens that are left of this turn, and seconds of its tools; whether
-        # its next turn is due
-        self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 3))
+        # of each row: the request it belongs to; what a step has of it, where TURNS are those that
+        # are left; tokens that are left of this turn, and seconds of its tools; whether its next
+        # turn is due
+        self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 4))
         self._left_R, self._tools_R = np.zeros(0), np.zeros(0)
         self._due_R = np.zeros(0, bool)
         self._open: dict[int, int] = {}  # rows that are left of each request
@@ -250,7 +272,7 @@ class _Requests:
     def request(self, index: int) -> None:
         """Request the groups of a step."""
         self._calls.append((index, self._numbers))
-        self._numbers += len(self._steps[index].lengths)
+        self._numbers += len(self._steps[index].sizes)
 
     @property
     def busy(self) -> bool:
@@ -262,8 +284,10 @@ class _Requests:
         while self._calls and (self._setup.joins or not len(self._left_R)):
             self._admit(*self._calls.popleft(), version)
         if self._setup.joins or not (self._left_R > 0).any():
-            self._left_R = np.where(self._due_R, self._row_R[:, 0], self._left_R)
-            self._tools_R = np.where(self._due_R, self._row_R[:, 1], self._tools_R)
+            due = self._row_R[self._due_R]
+            self._left_R[self._due_R] = due[:, TOKENS]
+            is_last = due[:, TURNS] == 1
+            self._tools_R[self._due_R] = np.where(is_last, due[:, LAST_TOOLS], due[:, TOOLS])
             self._due_R[:] = False
         return bool((self._left_R > 0).any())
 
@@ -284,8 +308,8 @@ class _Requests:
         self._left_R[self._left_R <= _NOTHING] = 0
         self._run_tools(~samples_R, seconds * slower)
         ended_R = (self._left_R == 0) & (self._tools_R <= _NOTHING) & ~self._due_R
-        self._row_R[ended_R, 2] -= 1
-        done_R = ended_R & (self._row_R[:, 2] <= 0)
+        self._row_R[ended_R, TURNS] -= 1
+        done_R = ended_R & (self._row_R[:, TURNS] <= 0)
         self._due_R |= ended_R
         for number in self._number_R[done_R].tolist():
             self._open[number] -= 1
@@ -307,16 +331,16 @@ class _Requests:
         self._due_R = self._due_R[kept_R]
 
     def _admit(self, index: int, first: int, version: int) -> None:
-        lengths, rows = self._steps[index].lengths, self._steps[index].rows()
-        numbers = range(first, first + len(lengths))
-        self._open |= {n: len(group) for n, group in zip(numbers, lengths, strict=True)}
+        rows, sizes = self._steps[index].rows, self._steps[index].sizes
+        numbers = range(first, first + len(sizes))
+        self._open |= dict(zip(numbers, sizes.tolist(), strict=True))
         self._version_of |= dict.fromkeys(numbers, version)
+        none = np.zeros(len(rows))
         self._row_R = np.concatenate([self._row_R, rows])
-        self._left_R = np.concatenate([self._left_R, rows[:, 0]])
-        self._tools_R = np.concatenate([self._tools_R, rows[:, 1]])
-        self._due_R = np.concatenate([self._due_R, np.zeros(len(rows), bool)])
-        of_rows = np.repeat(list(numbers), [len(group) for group in lengths])
-        self._number_R = np.concatenate([self._number_R, of_rows])
+        self._left_R = np.concatenate([self._left_R, none])
+        self._tools_R = np.concatenate([self._tools_R, none])
+        self._due_R = np.concatenate([self._due_R, np.ones(len(rows), bool)])
+        self._number_R = np.concatenate([self._number_R, np.repeat(numbers, sizes)])
 
 
 class _Simulation:
@@ -336,7 +360,7 @@ class _Simulation:
         for number, step in enumerate(steps):
             if number + setup.max_age < len(steps):
                 sampler.request(number + setup.max_age)
-            began, wanted = self._now, len(step.lengths)
+            began, wanted = self._now, len(step.sizes)
             while not (turn := self._turn(taken, wanted)):
                 sampler.admit(self._version)
                 self._now += sampler.advance()
@@ -351,7 +375,7 @@ class _Simulation:
         # At first it catches up, and at last nothing is sampled.
         first = min(len(steps) - 1, setup.max_age + 1)
         kept = slice(first, max(first + 1, len(steps) - setup.max_age))
-        ends = np.cumsum([0, *(len(step.lengths) for step in steps)])
+        ends = np.cumsum([0, *(len(step.sizes) for step in steps)])
         groups = slice(ends[kept.start], ends[kept.stop])
         seconds, trained = np.array(took[kept]), sum(step.trained for step in steps[kept])
         return Simulated(
@@ -374,12 +398,12 @@ class _Simulation:
         """Train, while others are sampled, if both can be done at once."""
         costs, setup = self._costs, self._setup
         update = (costs.update + costs.token * step.trained) / setup.training
-        for work, slower in ((costs.step, 1.0), (update, setup.contention)):
-            if setup.sharing == "turns":
-                self._now += work
-                self._sampler.pause(work)
-            else:
-                self._beside(work, slower if setup.sharing == "cores" else 1.0)
+        work = costs.step + update
+        if setup.sharing == "turns":
+            self._now += work
+            self._sampler.pause(work)
+        else:
+            self._beside(work, setup.contention)
 
     def _beside(self, work: float, slower: float) -> None:
         """Do some seconds of work, which take longer while something is sampled, as that does."""
@@ -410,30 +434,44 @@ class ModeLine(NamedTuple):
     found: Simulated
 
 
+class Hardware(NamedTuple):
+    """What a run could be trained on, in other modes.
+
+    Attributes:
+        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
+        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
+        cores: of the machine, of profile `cpu`.
+    """
+
+    gpus: int | None
+    rollout_gpus: int | None
+    cores: int
+
+
 def setups(
-    config: Train, ages: Sequence[int], gpus: int | None, rollout_gpus: int | None, cores: int
+    config: Train, ages: Sequence[int], there: Hardware, steps: Sequence[StoredStep]
 ) -> list[tuple[str, SimulatedMode]]:
     """Return the modes that a run could be trained in.
 
     Args:
         config: the `train:` section of the run.
         ages: the values of `max_age`.
-        gpus: of each node that train in mode `separate_async`; None: as many as the run has.
-        rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
-        cores: of the machine, of profile `cpu`.
+        there: what it would be trained on.
+        steps: of the run.
     """
     joins = config.profile != "cpu"
     found = [("sync", SimulatedMode(0, "turns", joins=joins))]
     if config.profile == "cpu":
-        sampling = max(1, cores // 2)
-        share, slower = sampling / cores, (cores + sampling) / cores
-        setup = SimulatedMode(0, "cores", share, 1.0, slower, joins)
+        used = np.array([each.cores for each in steps if np.isfinite(each.cores)])
+        both = (used.mean() if len(used) else there.cores) + max(1, there.cores // 2)
+        slower = max(1.0, float(both) / there.cores)
+        setup = SimulatedMode(0, "cores", _ON_HALF, contention=slower, joins=joins)
         return found + [("separate_async", setup._replace(max_age=age)) for age in ages]
     found += [("colocate_async", SimulatedMode(age, "turns")) for age in ages]
-    if rollout_gpus is None:
+    if there.rollout_gpus is None:
         return found
-    there = config.gpu.gpus
-    speeds = rollout_gpus / there, (gpus or there) / there
+    of_run = config.gpu.gpus
+    speeds = there.rollout_gpus / of_run, (there.gpus or of_run) / of_run
     return found + [("separate_async", SimulatedMode(age, "apart", *speeds)) for age in ages]
 
 

@@ -401,6 +401,36 @@ class Clock:
         return spent
 
 
+class UsedCores:
+    """Counts the cores that the processes of a run use: those of Ray's node, this one included."""
+
+    def __init__(self) -> None:
+        self._at, self._spent_of = time.perf_counter(), self._spent()
+
+    def read(self) -> float:
+        """Return how many were used, on average, since the last reading."""
+        at, spent_of = time.perf_counter(), self._spent()
+        spent = sum(spent - self._spent_of.get(pid, 0.0) for pid, spent in spent_of.items())
+        seconds, self._at, self._spent_of = at - self._at, at, spent_of
+        return spent / seconds
+
+    @staticmethod
+    def _spent() -> dict[int, float]:
+        """Return the processor seconds of each process so far."""
+        import psutil
+
+        found = dict[int, float]()
+        # Ray's workers are children of its node, as this one is; samplers are children of theirs.
+        node = psutil.Process().parent()
+        for each in [node, *node.children(recursive=True)] if node else ():
+            try:
+                times = each.cpu_times()
+            except psutil.Error:
+                continue  # It has ended.
+            found[each.pid] = times.user + times.system
+        return found
+
+
 class StepFiles:
     """Rollouts, decisions and rewards of each step, as files.
 

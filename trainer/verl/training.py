@@ -62,6 +62,7 @@ from .figures import (
     Clock,
     SampleTables,
     StepFiles,
+    UsedCores,
     agent_figures,
     figure_name,
     response_figures,
@@ -112,6 +113,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
         self.trainer.allow_skips()
+        self._cores = UsedCores() if self.run.config.profile == "cpu" else None
+        if self._cores is not None:
+            used = self._cores.read
+            self.trainer.add_figures(lambda: {"rejuice/cores/update": used()})
         with errors_recorded(folder):
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
@@ -135,12 +140,16 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._set_loss()
             if partition_id == "val":
                 return self._validate(global_steps, batch_size)
+            if self._cores is not None:
+                self._cores.read()
             if self.run.config.replay:
                 batch, figures = self._replay(
                     global_steps, super().sample(global_steps, partition_id, batch_size)
                 )
             else:
                 batch, figures = self._train(global_steps, batch_size)
+            if self._cores is not None:
+                figures["rejuice/cores/gen"] = self._cores.read()
         if batch.extra_info.get(SKIPS):
             raise StepSkippedError(batch, figures)
         return batch, figures

@@ -197,6 +197,20 @@ class VerlTrainer:
         settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
+    def add_figures(self, figures: Callable[[], Mapping[str, float]]) -> None:
+        """Log figures that are known once a step has updated the policy."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
+        trainer = self._trainer
+        step = trainer.step
+
+        def step_and_figures(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+            batch: KVBatchMeta = step(metrics, timing_raw)
+            metrics.update(figures())
+            return batch
+
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
+        trainer.step = step_and_figures
+
     def allow_skips(self) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop

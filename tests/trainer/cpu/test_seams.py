@@ -343,6 +343,33 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n + 1, updates=4) == 2
 
 
+def test_verl_logs_figures_of_an_update(verl, composed):
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from rejuice.trainer.verl.verl_trainer import VerlTrainer
+
+    class Trainer:
+        config = composed(prompts_per_step=8)
+        parameter_sync_step, step, updated = 1, PPOTrainer.step, False
+
+        def refill(self, prompts):
+            return prompts
+
+        def prepare_step(self):
+            return {}
+
+        def _step_once(self, metrics, timing_raw, sample_batch_size):
+            self.updated = True
+            metrics["actor/loss"] = 1.0
+            return SimpleNamespace(keys=[], tags=[], partition_id="train")
+
+    trainer, metrics = Trainer(), {}
+    VerlTrainer(trainer.refill).add_figures(lambda: {"rejuice/updated": float(trainer.updated)})
+    trainer.step(metrics, {})
+    assert metrics == {"actor/loss": 1.0, "rejuice/updated": 1.0}
+    assert "batch = self.step(metrics, self.timing_raw)" in inspect.getsource(PPOTrainer.fit)
+
+
 def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 

@@ -186,6 +186,11 @@ def test_groups_without_signal_are_those_of_the_stored_rows(run, step, part):
     assert not any("/missing/" in each for each in run.figures(step))
 
 
+def test_the_cores_that_a_step_uses_are_measured(run):
+    for name in ("gen", "update"):
+        assert all(run.figures(step)[f"rejuice/cores/{name}"] > 0 for step in run.trained)
+
+
 def test_the_stored_run_has_every_row_as_sampled_and_what_each_step_wrote(run):
     stored = open_training(run.folder)
     # Answers are sampled at every step, and judged at every second one.

@@ -14,18 +14,21 @@ from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.report.simulate import (
     Costs,
+    Hardware,
     SimulatedMode,
     StoredStep,
     setups,
     simulate,
+    step_rows,
     stored_steps,
 )
 
 
-def step(*lengths, sources=None, trained=0.0, waiting=0.0, updating=0.0, seconds=0.0, **agents):
-    lengths = tuple(tuple(each) for each in lengths)
-    sources = tuple(sources or [""] * len(lengths))
-    return StoredStep(lengths, sources, trained, waiting, updating, seconds, **agents)
+def step(*lengths, sources=None, turns=None, tools=None, trained=0.0, waiting=0.0, updating=0.0, seconds=0.0):  # fmt: skip
+    """A step with responses of so many tokens, group by group."""
+    sizes = np.array([len(group) for group in lengths])
+    rows = step_rows(*(each and np.concatenate(each) for each in (lengths, turns, tools)))
+    return StoredStep(rows, sizes, tuple(sources or [""] * len(sizes)), trained, waiting, updating, seconds)  # fmt: skip
 
 
 SYNC = SimulatedMode(0, "turns")
@@ -45,8 +48,8 @@ STEPS = [step([2, 4], [3, 1], trained=60.0)] * 9
         (SimulatedMode(1, "apart", training=0.5, joins=False), 5.0, 0, 1),
         # Together: each is finished 4 s after its request, every other 7 s.
         (SimulatedMode(1, "apart"), 3.5, 1 / 7, 1),
-        # The update takes half as long again while something is sampled.
-        (SimulatedMode(1, "cores", contention=1.5, joins=False), 5.0, 1 / 5, 1),
+        # Each takes half as long again while the other computes: 3 s of both take 4.5 s.
+        (SimulatedMode(1, "cores", contention=1.5, joins=False), 5.5, 1 / 5.5, 1),
     ],
 )
 def test_a_step_takes_what_it_takes_by_hand(setup, seconds, waiting, age):
@@ -69,15 +72,15 @@ def test_rows_cost_time_and_faster_servers_less():
 @pytest.mark.parametrize(
     ("turns", "tools", "setup", "seconds"),
     [
-        # 2 s of sampling and 1.5 s of tools, twice, before 3 s of training.
+        # 2 s of sampling, 3 s of tools and 2 s of sampling, before 3 s of training.
         (2, 3.0, SimulatedMode(0, "turns"), 10.0),
         (1, 0.0, SimulatedMode(0, "turns"), 7.0),
-        # Tools take nothing from the update beside them: 4 s of sampling, of which the first second
-        # is beside the step and 2 s make the update, of 2 s, take 3; then a second, and tools.
-        (1, 3.0, SimulatedMode(1, "cores", contention=1.5, joins=False), 8.0),
+        # Tools take nothing from the training beside them: 4 s of sampling take 6 s if training goes
+        # on as long. It ends after 4.5 s, in which 3 s are sampled; then a second, and tools.
+        (1, 3.0, SimulatedMode(1, "cores", contention=1.5, joins=False), 8.5),
         # Tools go on while nothing is sampled: sampling in 4 s, tools in 5, of which 3 are training.
         (1, 5.0, SimulatedMode(1, "turns"), (9.0 + 6.0) / 2),
-        # 6 s of tools in each turn, after a second of sampling.
+        # 8 s of tools after each turn but the last, each a second of sampling.
         (4, 24.0, SimulatedMode(1, "apart", joins=False), 28.0),
     ],
 )
@@ -90,13 +93,13 @@ def test_others_are_sampled_while_tools_run():
     rows = {"turns": ((2, 1),), "tools": ((2.0, 0.0),)}
     steps = [step([2, 3], trained=60.0, **rows)] * 9
     costs = Costs(iteration=0.0, row=1.0, step=0.0, update=0.0, token=0.0)
-    # 2 s for a token of both; 1 s for one of the second, while the first waits for its tool; 2 s for
-    # both again; and 1 s of the tool.
-    assert simulate(steps, costs, SimulatedMode(0, "turns")).seconds == pytest.approx(6.0)
+    # 2 s for a token of both; 2 s for two of the second, while the first waits for its tool; and 1 s
+    # for its answer.
+    assert simulate(steps, costs, SimulatedMode(0, "turns")).seconds == pytest.approx(5.0)
 
 
 def test_turns_are_sampled_in_waves_or_join_others():
-    # After a second, one waits 1 s for its tool, while the other samples 3 tokens more.
+    # After a second, one waits 2 s for its tool, while the other samples 3 tokens more.
     rows = {"turns": ((2, 1),), "tools": ((2.0, 0.0),)}
     steps = [step([2, 4], trained=60.0, **rows)] * 9
     costs = COSTS._replace(step=0.0, update=0.0)
@@ -104,8 +107,8 @@ def test_turns_are_sampled_in_waves_or_join_others():
         simulate(steps, costs, SimulatedMode(0, "turns", joins=each)).seconds
         for each in (True, False)
     )
-    assert joins == pytest.approx(4.0)  # 1 s, 1 s of its tool, 1 s and 1 s of its tool
-    assert waves == pytest.approx(6.0)  # 4 s of the other; then 1 s and 1 s of its tool
+    assert joins == pytest.approx(4.0)  # 1 s, 2 s of its tool and 1 s
+    assert waves == pytest.approx(5.0)  # 4 s of the other, and 1 s
 
 
 def test_slow_prompts_get_old_where_nobody_waits_for_them():
@@ -144,9 +147,9 @@ def test_costs_are_found_again():
     for sync in (SYNC, SYNC._replace(joins=False)):
         of_agents = []
         for each in steps:
-            turns = tuple(tuple(draw.integers(1, 5, 4).tolist()) for _ in each.lengths)
-            tools = tuple(tuple(draw.exponential(2.0, 4).tolist()) for _ in each.lengths)
-            one = each._replace(turns=turns, tools=tools)
+            n = len(each.rows)
+            rows = step_rows(each.rows[:, 0], draw.integers(1, 5, n), draw.exponential(2.0, n))
+            one = each._replace(rows=rows)
             wait = simulate([one], found._replace(step=0.0, update=0.0, token=0.0), sync).seconds
             of_agents.append(one._replace(waiting=wait, seconds=wait + one.updating + 0.25))
         again = Costs.of(of_agents, sync)
@@ -177,8 +180,9 @@ def recipe_of(run, sampling=None, **train):
 
 
 def test_steps_are_read_from_the_folder_of_a_run(run):
-    found = stored_steps(run, recipe_of(run))
-    assert found == [step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)] * 2  # fmt: skip
+    first, second = stored_steps(run, recipe_of(run))
+    by_hand = step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)  # fmt: skip
+    assert str(first) == str(second) == str(by_hand)
 
 
 def test_trajectories_have_turns_and_tools(run):
@@ -190,8 +194,8 @@ def test_trajectories_have_turns_and_tools(run):
             table = table.append_column("tool_seconds", seconds)
         pq.write_table(table, file)
     (found,) = stored_steps(run, recipe_of(run, agents))
-    assert (found.turns, found.tools) == (((1, 2), (1, 0)), ((1.0, 2.0), (3.0, 2.0)))
-    assert found.rows().tolist() == [[1, 1, 1], [1, 1, 2], [3, 3, 1], [4, 2, 1]]
+    # Tokens of a turn, seconds of tools after it and after the last one, turns.
+    assert found.rows.tolist() == [[1, 0, 1, 1], [1, 2, 0, 2], [3, 0, 3, 1], [4, 0, 2, 1]]
 
 
 @pytest.mark.parametrize(
@@ -221,9 +225,17 @@ def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_p
 
 
 def test_modes_are_those_of_the_profile():
-    names = [(name, setup.max_age, setup.sharing) for name, setup in setups(Train(), [1, 2], None, None, 4)]  # fmt: skip
+    cores = Hardware(None, None, 4)
+    names = [(name, setup.max_age, setup.sharing) for name, setup in setups(Train(), [1, 2], cores, STEPS)]  # fmt: skip
     assert names == [("sync", 0, "turns"), ("separate_async", 1, "cores"), ("separate_async", 2, "cores")]  # fmt: skip
     gpu = Train(profile="gpu", gpu={"gpus": 8})
-    found = setups(gpu, [2], 6, 2, 4)
+    found = setups(gpu, [2], Hardware(6, 2, 4), STEPS)
     assert [name for name, _ in found] == ["sync", "colocate_async", "separate_async"]
     assert (found[2][1].sampling, found[2][1].training) == (0.25, 0.75)
+
+
+@pytest.mark.parametrize(("used", "slower"), [([3.0, 2.0, np.nan], 4.5 / 4), ([1.0], 1.0), ([np.nan], 1.5)])  # fmt: skip
+def test_sampling_and_training_take_cores_that_the_other_used(used, slower):
+    steps = [STEPS[0]._replace(cores=each) for each in used]
+    _, (_, ahead) = setups(Train(), [1], Hardware(None, None, 4), steps)
+    assert ahead.contention == slower
