@@ -26,7 +26,7 @@ import psutil
 import yaml
 
 from rejuice.operators.workers import usable_cores
-from rejuice.pipelines.recipe.recipe import load
+from rejuice.pipelines.recipe.recipe import load_without_code
 from rejuice.trainer.report import metrics
 from rejuice.trainer.report.simulate import Hardware, lines, setups, stored_steps
 
@@ -113,10 +113,10 @@ def measure(mode: str, given: argparse.Namespace) -> Measured:
 
 def predict(run: Path) -> list[float]:
     """Return how much faster a run would train 1 and 2 steps ahead, per token, by a simulation."""
-    recipe = load(run / "recipe.yaml")
-    assert recipe.head.train is not None
-    steps = stored_steps(run, recipe)
-    modes = setups(recipe.head.train, [1, 2], Hardware(None, None, usable_cores()), steps)
+    config = load_without_code(run / "recipe.yaml").head.train
+    assert config is not None
+    steps = stored_steps(run, config)
+    modes = setups(config, [1, 2], Hardware(None, None, usable_cores()), steps)
     sync, *ahead = (each.found.tokens_per_second for each in lines(steps, modes, repeats=3))
     return [each / sync for each in ahead]
 

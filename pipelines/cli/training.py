@@ -200,14 +200,15 @@ def simulate(
     from ...operators.workers import usable_cores
     from ...trainer.report.simulate import Hardware, lines, setups, show_lines, stored_steps
     from ..console import Console
-    from ..recipe.trust import read_stored
+    from ..recipe.recipe import load_without_code
 
-    recipe = read_stored(run / "recipe.yaml", run)
-    if recipe.head.train is None:
+    # Its own operators and tools are not needed.
+    config = load_without_code(run / "recipe.yaml").head.train
+    if config is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
-    steps = stored_steps(run, recipe)
+    steps = stored_steps(run, config)
     there = Hardware(gpus, rollout_gpus, usable_cores())
-    modes = setups(recipe.head.train, max_age or [1, 2, 4], there, steps)
+    modes = setups(config, max_age or [1, 2, 4], there, steps)
     show_lines(lines(steps, modes, repeats=3), Console())
 
 

@@ -30,10 +30,8 @@ from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
-from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.train import Train
 from ..run import step_folder
-from ..split import split_recipe
 from . import metrics
 
 Sharing = Literal["turns", "cores", "apart"]
@@ -177,20 +175,18 @@ class Simulated(NamedTuple):
         return {each: float(self.ages[names == each].mean()) for each in sorted({*self.sources})}
 
 
-def stored_steps(run: Path, recipe: Recipe) -> list[StoredStep]:
+def stored_steps(run: Path, config: Train) -> list[StoredStep]:
     """Return the last steps of a run whose rollouts were kept, and not its first ones.
 
     Steps whose trajectories do not say what their tools took are left out.
 
     Args:
         run: its folder.
-        recipe: its recipe, which trains.
+        config: the `train:` section of its recipe.
 
     Raises:
         DataError: it was not trained in mode `sync`.
     """
-    config, of_agents = recipe.head.train, split_recipe(recipe).agents is not None
-    assert config is not None
     right = "give a run of mode sync, without replay: it waits for sampling alone"
     if config.samples_ahead or config.replay is not None:
         what = "replays" if config.replay is not None else "samples ahead"
@@ -199,23 +195,25 @@ def stored_steps(run: Path, recipe: Recipe) -> list[StoredStep]:
     for point in metrics.read(run):
         file = step_folder(run, point.step) / "rollouts.parquet"
         if point.trained and point.step > _FIRST and file.is_file():
-            step = _stored(file, point, of_agents)
+            step = _stored(file, point)
             found += [] if step is None else [step]
     return [*found]
 
 
-def _stored(file: Path, point: metrics.Point, of_agents: bool) -> StoredStep | None:
+def _stored(file: Path, point: metrics.Point) -> StoredStep | None:
     schema = pq.read_schema(file).names
     wanted = ("prompt_id", "response_token_ids", "data_source", "turn_count", TOOL_SECONDS)
     columns = [name for name in wanted if name in schema]
     table = pq.read_table(file, columns=columns)
+    if not table.num_rows:
+        return None
     groups = Groups.of(table)
     tokens_N = np.asarray(pc.fill_null(pc.list_value_length(table["response_token_ids"]), 0))
     rows = step_rows(tokens_N)
-    if of_agents:
-        seconds_N = numbers(table, TOOL_SECONDS) if TOOL_SECONDS in columns else np.zeros(0)
+    if TOOL_SECONDS in columns:  # Trajectories of agents.
+        seconds_N = numbers(table, TOOL_SECONDS)
         known_N = np.isfinite(seconds_N)
-        if not known_N.any():  # Of an earlier version.
+        if not known_N.any():
             return None
         tools_N = np.where(known_N, seconds_N, seconds_N[known_N].mean())
         rows = step_rows(tokens_N, np.asarray(table["turn_count"]), tools_N)
@@ -224,7 +222,7 @@ def _stored(file: Path, point: metrics.Point, of_agents: bool) -> StoredStep | N
         named = table["data_source"].take(groups.starts_G).to_pylist()
         sources = tuple(str(each) for each in named)
     figures = point.figures
-    share = figures.get("rejuice/rows_trained", len(tokens_N)) / max(1, len(tokens_N))
+    share = figures.get("rejuice/rows_trained", len(tokens_N)) / len(tokens_N)
     return StoredStep(
         rows,
         groups.sizes_G,

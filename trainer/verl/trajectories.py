@@ -387,7 +387,9 @@ def _with_columns(
     others |= {POLICY_LOGPROBS, REPLAYED_FROM, POLICY_AGE, LAST_VERSION}
     rows = rows.drop_columns([name for name in rows.column_names if name in others])
     for name, column in columns.items():
-        if not isinstance(column, pa.Array):
+        if isinstance(column, pa.Array):
+            column = column.cast(ROW_CONTRACT.get(name, column.type))
+        else:
             column = pa.array(column, ROW_CONTRACT.get(name, pa.int64()))
         rows = rows.append_column(name, column)
     return rollouts._replace(table=rows)

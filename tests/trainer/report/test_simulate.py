@@ -7,10 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import runner
-from fake_run import PROCESS, line, write_recipe, write_run
+from fake_run import line, write_run
 
 from rejuice.operators import DataError
-from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.report.simulate import (
     Costs,
@@ -172,28 +171,21 @@ def run(tmp_path):
     return folder
 
 
-def recipe_of(run, sampling=None, **train):
-    """The recipe of a run, whose policy samples by another step."""
-    process = [sampling if "policy_rollout_mapper" in each else each for each in PROCESS]
-    given = {"process": process} if sampling else {}
-    return load(write_recipe(run / "recipe.yaml", train, run.with_name("data.jsonl"), **given))
-
-
 def test_steps_are_read_from_the_folder_of_a_run(run):
-    first, second = stored_steps(run, recipe_of(run))
+    first, second = stored_steps(run, Train())
     by_hand = step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)  # fmt: skip
     assert str(first) == str(second) == str(by_hand)
 
 
 def test_trajectories_have_turns_and_tools(run):
-    agents = {"agent_rollout_mapper": {"n": 2, "max_tokens": 16, "flow": "react"}}
     for file in run.glob("steps/*/rollouts.parquet"):
         table = pq.read_table(file).append_column("turn_count", pa.array([1, 2, 1, 0]))
         seconds = pa.array([1.0, None, 3.0, 2.0])  # Of one that a killed process has sampled.
-        if "000003" not in str(file):  # One of an earlier version.
-            table = table.append_column("tool_seconds", seconds)
+        if "000003" in str(file):  # Of all of them it is not known.
+            seconds = pa.nulls(4, pa.float64())
+        table = table.append_column("tool_seconds", seconds)
         pq.write_table(table, file)
-    (found,) = stored_steps(run, recipe_of(run, agents))
+    (found,) = stored_steps(run, Train())
     # Tokens of a turn, seconds of tools after it and after the last one, turns.
     assert found.rows.tolist() == [[1, 0, 1, 1], [1, 2, 0, 2], [3, 0, 3, 1], [4, 0, 2, 1]]
 
@@ -204,7 +196,7 @@ def test_trajectories_have_turns_and_tools(run):
 )
 def test_a_run_that_waits_for_other_things_is_refused(run, train, what):
     with pytest.raises(DataError, match=f"{what}; give a run of mode sync"):
-        stored_steps(run, recipe_of(run, **train))
+        stored_steps(run, Train(**train))
 
 
 def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_path):
@@ -216,6 +208,8 @@ def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_p
     (run / "metrics.jsonl").write_text("".join([*lines, *more]))
     for number in range(5, 9):
         shutil.copytree(run / "steps" / "000004", run / "steps" / f"{number:06d}")
+    with (run / "recipe.yaml").open("a") as recipe:
+        recipe.write("custom_operator_paths: [gone.py]\n")  # Nothing of it is needed.
     code, out, _ = rejuice("simulate", "run", "--max-age", "2")
     assert code == 0
     first, second, ages = out.splitlines()[1:]
