@@ -166,7 +166,8 @@ def main() -> None:
         )
     idle = np.median([each.idle for each in found["sync"]])
     print(f"The idle share of sync allows {1 / (1 - idle):.2f} times.")
-    of_one, of_two = (np.median([x[-n] for x in found["sync"]]) for n in (2, 1))
+    of_one = np.median([each.predicted_1 for each in found["sync"]])
+    of_two = np.median([each.predicted_2 for each in found["sync"]])
     print(f"`rejuice simulate` predicts {of_one:.2f} times for max_age 1, {of_two:.2f} for 2.")
 
 

@@ -207,8 +207,8 @@ def simulate(
     if config is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
     steps = stored_steps(run, config)
-    there = Hardware(gpus, rollout_gpus, usable_cores())
-    modes = setups(config, max_age or [1, 2, 4], there, steps)
+    hardware = Hardware(gpus, rollout_gpus, usable_cores())
+    modes = setups(config, max_age or [1, 2, 4], hardware, steps)
     show_lines(lines(steps, modes, repeats=3), Console())
 
 

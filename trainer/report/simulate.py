@@ -5,10 +5,12 @@
 
 Sampling n rows for an iteration takes a + b n seconds, the rest of a step c + d m for m trained
 tokens: a, b, c and d are fitted to the steps of the run by least squares. A response ends after as
-many iterations as it has tokens. A trajectory of agents has turns of equal length, and its tools
-take equally long after each, whatever else happens. Servers take requests as they come; profile
-`cpu` samples those of one step after those of another, and turns of agents in waves: the next one
-begins when all responses of the last one are there.
+many iterations as it has tokens. A trajectory of agents is taken to have turns of equal length,
+and tools that take equally long after each but the last, whatever else happens. Servers take
+requests as they come; profile `cpu` samples those of one step after those of another, and turns of
+agents in waves: the next one begins when all responses of the last one are there. There, both are
+slower while the other computes, if sampling and training, which needs the cores that it used in the
+run (`rejuice/cores/update`), need more than there are.
 """
 
 from __future__ import annotations
@@ -34,36 +36,34 @@ from ...pipelines.recipe.train import Train
 from ..run import step_folder
 from . import metrics
 
-Sharing = Literal["turns", "cores", "apart"]
-"""How sampling and training share the hardware. `turns`: one of them at a time. `cores`: sampling
-takes some cores while all train. `apart`: each has its own."""
+Sharing = Literal["turns", "beside"]
+"""How sampling and training share the hardware: one of them at a time, or both at once."""
 _LEAST = 4  # steps to fit
 _FIRST = 2  # of a run, which warm up
 _MOST = 40  # the last ones are simulated
 _ROUNDS = 6
-"""A fit to steps with tools takes so many: sampling overlaps with them."""
-_ON_HALF = 0.75
-"""Speed of sampling on half of the cores, with profile `cpu`: fewer processes decode more rows in
-an iteration. Measured: 0.67 to 0.84 (docs/benchmarks.md, "Sampling ahead")."""
+"""A fit to trajectories of agents takes so many: sampling overlaps with tools."""
+_ON_HALF_THE_CORES = 0.75
+"""Speed of sampling rows there, with profile `cpu`: fewer processes decode more rows in an
+iteration. On one core of two, 0.67 to 0.84 were measured (docs/benchmarks.md, "Sampling ahead")."""
 _NOTHING = 1e-9
 
 
-TOKENS, TOOLS, LAST_TOOLS, TURNS = range(4)
-"""Columns of the rows of a step: tokens of a turn, seconds of tools after it and after the last
-one, and turns."""
+TOKENS, TOOLS, TURNS = range(3)
+"""Columns of the rows of a step: tokens of a turn, seconds of tools after it, and turns."""
 
 
 class StoredStep(NamedTuple):
     """What a step of a run has sampled and trained on, and how long it took."""
 
-    rows: Array  # float64[R, 4], as TOKENS and the others say
+    rows: Array  # float64[R, 3]: TOKENS, TOOLS and TURNS
     sizes: Array  # int64[G], rows of each group
     sources: tuple[str, ...]  # of each group
     trained: float  # tokens
     waiting: float  # seconds until it had its last response
     updating: float  # seconds of the update
     seconds: float  # of the whole step
-    cores: float = float("nan")  # that were used after it had its responses
+    update_cores: float = float("nan")  # that were used after it had its responses
 
     @property
     def longest(self) -> float:
@@ -77,20 +77,19 @@ class StoredStep(NamedTuple):
 
 
 def step_rows(tokens_R: Array, turns_R: Array | None = None, tools_R: Array | None = None) -> Array:
-    """Return the rows of a step, float64[R, 4].
+    """Return the rows of a step, float64[R, 3].
 
     Args:
         tokens_R: of whole responses.
         turns_R: of trajectories, turns of the policy.
         tools_R: of trajectories, seconds of tools, those of all turns.
     """
-    rows = np.zeros((len(tokens_R), 4))
+    rows = np.zeros((len(tokens_R), 3))
     rows[:, TURNS] = 1 if turns_R is None else np.maximum(turns_R, 1)
     rows[:, TOKENS] = np.maximum(tokens_R, 1) / rows[:, TURNS]
     if tools_R is not None:
-        several_R = rows[:, TURNS] > 1  # The last of them is the answer.
-        rows[several_R, TOOLS] = tools_R[several_R] / (rows[several_R, TURNS] - 1)
-        rows[~several_R, LAST_TOOLS] = tools_R[~several_R]
+        # As if the last of several turns were an answer.
+        rows[:, TOOLS] = tools_R / np.maximum(rows[:, TURNS] - 1, 1)
     return rows
 
 
@@ -122,9 +121,9 @@ class Costs(NamedTuple):
             for name in ("longest", "tokens", "waiting", "trained", "updating")
         )
         iteration, row = _fit(longest, tokens, waiting)
-        has_tools = any((step.rows[:, (TOOLS, LAST_TOOLS)] > 0).any() for step in steps)
-        for _ in range(_ROUNDS if has_tools else 0):
-            # What tools add to the wait, by a simulation with the costs so far.
+        of_agents = any((s.rows[:, TURNS] > 1).any() or s.rows[:, TOOLS].any() for s in steps)
+        for _ in range(_ROUNDS if of_agents else 0):
+            # What turns and tools add to the wait, by a simulation with the costs so far.
             costs = cls(iteration, row, 0.0, 0.0, 0.0)
             whole = [simulate([step], costs, sync).seconds for step in steps]
             tools = np.array(whole) - iteration * longest - row * tokens
@@ -152,7 +151,7 @@ class SimulatedMode(NamedTuple):
     sharing: Sharing
     sampling: float = 1.0  # speed of sampling, relative to the run's
     training: float = 1.0  # and of training
-    # how much slower each is while both compute, where they share cores
+    # how much longer each takes while both compute
     contention: float = 1.0
     # whether requests are sampled together with earlier ones, and turns with those of others
     joins: bool = True
@@ -194,7 +193,9 @@ def stored_steps(run: Path, config: Train) -> list[StoredStep]:
     found = deque[StoredStep](maxlen=_MOST)
     for point in metrics.read(run):
         file = step_folder(run, point.step) / "rollouts.parquet"
-        if point.trained and point.step > _FIRST and file.is_file():
+        # A step that had nothing to train on has no update.
+        updated = "timing_s/update_actor" in point.figures
+        if updated and point.step > _FIRST and file.is_file():
             step = _stored(file, point)
             found += [] if step is None else [step]
     return [*found]
@@ -230,7 +231,7 @@ def _stored(file: Path, point: metrics.Point) -> StoredStep | None:
         float(tokens_N.sum() * share),
         # The recipe's steps on the last responses are no sampling.
         figures["timing_s/gen"] - figures.get("rejuice/seconds/after_sampling", 0.0),
-        figures.get("timing_s/update_actor", 0.0),
+        figures["timing_s/update_actor"],
         figures["timing_s/step"],
         figures.get("rejuice/cores/update", float("nan")),
     )
@@ -251,7 +252,7 @@ def simulate(
 
 
 class _Requests:
-    """Requests that are sampled: a row samples its turns, and waits for tools after each."""
+    """Requests that are sampled: a row samples its turns, and waits for tools between them."""
 
     def __init__(self, steps: Sequence[StoredStep], costs: Costs, setup: SimulatedMode) -> None:
         self._steps, self._costs, self._setup = steps, costs, setup
@@ -260,7 +261,7 @@ class _Requests:
         # of each row: the request it belongs to; what a step has of it, where TURNS are those that
         # are left; tokens that are left of this turn, and seconds of its tools; whether its next
         # turn is due
-        self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 4))
+        self._number_R, self._row_R = np.zeros(0, np.int64), np.zeros((0, 3))
         self._left_R, self._tools_R = np.zeros(0), np.zeros(0)
         self._due_R = np.zeros(0, bool)
         self._open: dict[int, int] = {}  # rows that are left of each request
@@ -282,10 +283,8 @@ class _Requests:
         while self._calls and (self._setup.joins or not len(self._left_R)):
             self._admit(*self._calls.popleft(), version)
         if self._setup.joins or not (self._left_R > 0).any():
-            due = self._row_R[self._due_R]
-            self._left_R[self._due_R] = due[:, TOKENS]
-            is_last = due[:, TURNS] == 1
-            self._tools_R[self._due_R] = np.where(is_last, due[:, LAST_TOOLS], due[:, TOOLS])
+            self._left_R[self._due_R] = self._row_R[self._due_R, TOKENS]
+            self._tools_R[self._due_R] = self._row_R[self._due_R, TOOLS]
             self._due_R[:] = False
         return bool((self._left_R > 0).any())
 
@@ -307,6 +306,7 @@ class _Requests:
         self._run_tools(~samples_R, seconds * slower)
         ended_R = (self._left_R == 0) & (self._tools_R <= _NOTHING) & ~self._due_R
         self._row_R[ended_R, TURNS] -= 1
+        self._row_R[ended_R & (self._row_R[:, TURNS] == 1), TOOLS] = 0
         done_R = ended_R & (self._row_R[:, TURNS] <= 0)
         self._due_R |= ended_R
         for number in self._number_R[done_R].tolist():
@@ -401,19 +401,19 @@ class _Simulation:
             self._now += work
             self._sampler.pause(work)
         else:
-            self._beside(work, setup.contention)
+            self._beside(work)
 
-    def _beside(self, work: float, slower: float) -> None:
+    def _beside(self, work: float) -> None:
         """Do some seconds of work, which take longer while something is sampled, as that does."""
         while work > _NOTHING:
             if not self._sampler.busy:
                 self._now += work
                 return
             # Waiting for tools takes nothing from the update.
-            own = slower if self._sampler.admit(self._version) else 1.0
-            seconds = self._sampler.advance(work, own)
+            slower = self._setup.contention if self._sampler.admit(self._version) else 1.0
+            seconds = self._sampler.advance(work, slower)
             work -= seconds
-            self._now += seconds * own
+            self._now += seconds * slower
 
 
 # --- For the command line -------------------------------------------------------------
@@ -438,7 +438,7 @@ class Hardware(NamedTuple):
     Attributes:
         gpus: of each node that train in mode `separate_async`; None: as many as the run has.
         rollout_gpus: of each node that sample there; None: mode `separate_async` is left out.
-        cores: of the machine, of profile `cpu`.
+        cores: that it may use, with profile `cpu`: as many as the run.
     """
 
     gpus: int | None
@@ -447,30 +447,33 @@ class Hardware(NamedTuple):
 
 
 def setups(
-    config: Train, ages: Sequence[int], there: Hardware, steps: Sequence[StoredStep]
+    config: Train, ages: Sequence[int], hardware: Hardware, steps: Sequence[StoredStep]
 ) -> list[tuple[str, SimulatedMode]]:
     """Return the modes that a run could be trained in.
 
     Args:
         config: the `train:` section of the run.
         ages: the values of `max_age`.
-        there: what it would be trained on.
+        hardware: what it would be trained on.
         steps: of the run.
     """
     joins = config.profile != "cpu"
     found = [("sync", SimulatedMode(0, "turns", joins=joins))]
     if config.profile == "cpu":
-        used = np.array([each.cores for each in steps if np.isfinite(each.cores)])
-        both = (used.mean() if len(used) else there.cores) + max(1, there.cores // 2)
-        slower = max(1.0, float(both) / there.cores)
-        setup = SimulatedMode(0, "cores", _ON_HALF, contention=slower, joins=joins)
+        cores = hardware.cores
+        used = np.array([each.update_cores for each in steps])
+        used = used[np.isfinite(used)]
+        training = min(float(used.mean()), cores) if len(used) else cores
+        slower = max(1.0, (training + max(1, cores // 2)) / cores)
+        speed = _ON_HALF_THE_CORES if cores > 1 else 1.0
+        setup = SimulatedMode(0, "beside", speed, contention=slower, joins=joins)
         return found + [("separate_async", setup._replace(max_age=age)) for age in ages]
     found += [("colocate_async", SimulatedMode(age, "turns")) for age in ages]
-    if there.rollout_gpus is None:
+    if hardware.rollout_gpus is None:
         return found
     of_run = config.gpu.gpus
-    speeds = there.rollout_gpus / of_run, (there.gpus or of_run) / of_run
-    return found + [("separate_async", SimulatedMode(age, "apart", *speeds)) for age in ages]
+    speeds = hardware.rollout_gpus / of_run, (hardware.gpus or of_run) / of_run
+    return found + [("separate_async", SimulatedMode(age, "beside", *speeds)) for age in ages]
 
 
 def lines(

@@ -402,7 +402,10 @@ class Clock:
 
 
 class UsedCores:
-    """Counts the cores that the processes of a run use: those of Ray's node, this one included."""
+    """Counts the cores that the processes of a run use.
+
+    Of a process that begins and ends between two readings, such as a sandbox, it knows nothing.
+    """
 
     def __init__(self) -> None:
         self._at, self._spent_of = time.perf_counter(), self._spent()
@@ -420,9 +423,10 @@ class UsedCores:
         import psutil
 
         found = dict[int, float]()
-        # Ray's workers are children of its node, as this one is; samplers are children of theirs.
-        node = psutil.Process().parent()
-        for each in [node, *node.children(recursive=True)] if node else ():
+        # The fork server has forked this process and all others of the run, and of other runs that
+        # share it; where there is none, Ray's node has started it.
+        parent = psutil.Process().parent()
+        for each in [parent, *parent.children(recursive=True)] if parent else ():
             try:
                 times = each.cpu_times()
             except psutil.Error:

@@ -112,11 +112,11 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
-        self.trainer.allow_skips()
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         if self._cores is not None:
             used = self._cores.read
             self.trainer.add_figures(lambda: {"rejuice/cores/update": used()})
+        self.trainer.allow_skips()
         with errors_recorded(folder):
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:

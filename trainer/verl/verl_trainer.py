@@ -198,7 +198,7 @@ class VerlTrainer:
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
     def add_figures(self, figures: Callable[[], Mapping[str, float]]) -> None:
-        """Log figures that are known once a step has updated the policy."""
+        """Log figures that are known once a step has updated the policy; before `allow_skips`."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
         trainer = self._trainer
         step = trainer.step

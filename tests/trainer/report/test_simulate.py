@@ -1,5 +1,6 @@
 """What a run would take in another mode, beside numbers that were worked out by hand."""
 
+import itertools
 import shutil
 
 import numpy as np
@@ -43,12 +44,12 @@ STEPS = [step([2, 4], [3, 1], trained=60.0)] * 9
         # Nothing is sampled while it trains: it waits 4 s for the requests of two steps at a time.
         (SimulatedMode(1, "turns"), 5.0, 2 / 5, 0.5),
         # One after the other, sampling takes longer than the rest, which waits for it.
-        (SimulatedMode(1, "apart", joins=False), 4.0, 1 / 4, 1),
-        (SimulatedMode(1, "apart", training=0.5, joins=False), 5.0, 0, 1),
+        (SimulatedMode(1, "beside", joins=False), 4.0, 1 / 4, 1),
+        (SimulatedMode(1, "beside", training=0.5, joins=False), 5.0, 0, 1),
         # Together: each is finished 4 s after its request, every other 7 s.
-        (SimulatedMode(1, "apart"), 3.5, 1 / 7, 1),
+        (SimulatedMode(1, "beside"), 3.5, 1 / 7, 1),
         # Each takes half as long again while the other computes: 3 s of both take 4.5 s.
-        (SimulatedMode(1, "cores", contention=1.5, joins=False), 5.5, 1 / 5.5, 1),
+        (SimulatedMode(1, "beside", contention=1.5, joins=False), 5.5, 1 / 5.5, 1),
     ],
 )
 def test_a_step_takes_what_it_takes_by_hand(setup, seconds, waiting, age):
@@ -76,11 +77,11 @@ def test_rows_cost_time_and_faster_servers_less():
         (1, 0.0, SimulatedMode(0, "turns"), 7.0),
         # Tools take nothing from the training beside them: 4 s of sampling take 6 s if training goes
         # on as long. It ends after 4.5 s, in which 3 s are sampled; then a second, and tools.
-        (1, 3.0, SimulatedMode(1, "cores", contention=1.5, joins=False), 8.5),
+        (1, 3.0, SimulatedMode(1, "beside", contention=1.5, joins=False), 8.5),
         # Tools go on while nothing is sampled: sampling in 4 s, tools in 5, of which 3 are training.
         (1, 5.0, SimulatedMode(1, "turns"), (9.0 + 6.0) / 2),
         # 8 s of tools after each turn but the last, each a second of sampling.
-        (4, 24.0, SimulatedMode(1, "apart", joins=False), 28.0),
+        (4, 24.0, SimulatedMode(1, "beside", joins=False), 28.0),
     ],
 )
 def test_agents_wait_for_their_tools(turns, tools, setup, seconds):
@@ -114,7 +115,7 @@ def test_slow_prompts_get_old_where_nobody_waits_for_them():
     steps = [step([1], [1], [30], sources=["short", "short", "long"], trained=3.0)] * 40
     costs = Costs(iteration=0.1, row=0.0, step=1.0, update=0.0, token=0.0)
     waits, takes = (
-        simulate(steps, costs, SimulatedMode(3, "apart", wait_for_slow=wait))
+        simulate(steps, costs, SimulatedMode(3, "beside", wait_for_slow=wait))
         for wait in (True, False)
     )
     assert waits.ages.max() <= 3
@@ -125,7 +126,7 @@ def test_slow_prompts_get_old_where_nobody_waits_for_them():
 
 def test_weights_that_come_seldom_make_responses_older():
     often, seldom = (
-        simulate(STEPS, COSTS, SimulatedMode(1, "apart", sync_every=every)).ages.mean()
+        simulate(STEPS, COSTS, SimulatedMode(1, "beside", sync_every=every)).ages.mean()
         for every in (1, 3)
     )
     assert (often, seldom) == (1.0, pytest.approx(2.0, abs=0.4))
@@ -142,12 +143,13 @@ def test_costs_are_found_again():
         steps.append(step(*lengths, trained=trained, waiting=waiting, updating=updating, seconds=waiting + updating + 0.25))  # fmt: skip
     found = Costs.of(steps, SYNC)
     assert found == pytest.approx((0.02, 0.003, 0.25, 0.5, 0.004))
-    # Sampling that tools overlap with, of some rows short and slow, of others long and quick.
-    for sync in (SYNC, SYNC._replace(joins=False)):
+    # Sampling that tools overlap with, of some rows short and slow, of others long and quick; and turns
+    # alone.
+    for sync, slow in itertools.product((SYNC, SYNC._replace(joins=False)), (2.0, 0.0)):
         of_agents = []
         for each in steps:
             n = len(each.rows)
-            rows = step_rows(each.rows[:, 0], draw.integers(1, 5, n), draw.exponential(2.0, n))
+            rows = step_rows(each.rows[:, 0], draw.integers(1, 5, n), draw.exponential(slow, n))
             one = each._replace(rows=rows)
             wait = simulate([one], found._replace(step=0.0, update=0.0, token=0.0), sync).seconds
             of_agents.append(one._replace(waiting=wait, seconds=wait + one.updating + 0.25))
@@ -172,6 +174,9 @@ def run(tmp_path):
 
 
 def test_steps_are_read_from_the_folder_of_a_run(run):
+    with (run / "metrics.jsonl").open("a") as figures:
+        figures.write(line(5, accuracy=0.5))  # It had nothing to train on: verl times no update.
+    shutil.copytree(run / "steps" / "000004", run / "steps" / "000005")
     first, second = stored_steps(run, Train())
     by_hand = step([1, 2], [3, 4], sources="xy", trained=5.0, waiting=0.5, updating=1.0, seconds=2.0)  # fmt: skip
     assert str(first) == str(second) == str(by_hand)
@@ -186,8 +191,8 @@ def test_trajectories_have_turns_and_tools(run):
         table = table.append_column("tool_seconds", seconds)
         pq.write_table(table, file)
     (found,) = stored_steps(run, Train())
-    # Tokens of a turn, seconds of tools after it and after the last one, turns.
-    assert found.rows.tolist() == [[1, 0, 1, 1], [1, 2, 0, 2], [3, 0, 3, 1], [4, 0, 2, 1]]
+    # Tokens of a turn, seconds of tools after it, turns.
+    assert found.rows.tolist() == [[1, 1, 1], [1, 2, 2], [3, 3, 1], [4, 2, 1]]
 
 
 @pytest.mark.parametrize(
@@ -221,15 +226,18 @@ def test_the_command_prints_a_line_for_each_mode(run, monkeypatch, capsys, tmp_p
 def test_modes_are_those_of_the_profile():
     cores = Hardware(None, None, 4)
     names = [(name, setup.max_age, setup.sharing) for name, setup in setups(Train(), [1, 2], cores, STEPS)]  # fmt: skip
-    assert names == [("sync", 0, "turns"), ("separate_async", 1, "cores"), ("separate_async", 2, "cores")]  # fmt: skip
+    assert names == [("sync", 0, "turns"), ("separate_async", 1, "beside"), ("separate_async", 2, "beside")]  # fmt: skip
     gpu = Train(profile="gpu", gpu={"gpus": 8})
     found = setups(gpu, [2], Hardware(6, 2, 4), STEPS)
     assert [name for name, _ in found] == ["sync", "colocate_async", "separate_async"]
     assert (found[2][1].sampling, found[2][1].training) == (0.25, 0.75)
 
 
-@pytest.mark.parametrize(("used", "slower"), [([3.0, 2.0, np.nan], 4.5 / 4), ([1.0], 1.0), ([np.nan], 1.5)])  # fmt: skip
-def test_sampling_and_training_take_cores_that_the_other_used(used, slower):
-    steps = [STEPS[0]._replace(cores=each) for each in used]
-    _, (_, ahead) = setups(Train(), [1], Hardware(None, None, 4), steps)
-    assert ahead.contention == slower
+@pytest.mark.parametrize(
+    ("used", "cores", "slower"),
+    [([3.0, 2.0, np.nan], 4, 4.5 / 4), ([1.0], 4, 1.0), ([np.nan], 4, 1.5), ([20.0], 4, 1.5), ([1.0], 1, 2.0)],
+)  # fmt: skip
+def test_sampling_and_training_take_cores_that_the_other_used(used, cores, slower):
+    steps = [STEPS[0]._replace(update_cores=each) for each in used]
+    _, (_, ahead) = setups(Train(), [1], Hardware(None, None, cores), steps)
+    assert (ahead.contention, ahead.sampling) == (slower, 1.0 if cores == 1 else 0.75)
