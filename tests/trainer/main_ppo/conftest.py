@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -159,7 +160,11 @@ def resumed(home, run):
 def replayed(home, run):
     """One that trains on the answers that the first has collected, without sampling."""
     collected = home / "collected.parquet"
-    tables = [run.table(step, "curated") for step in range(1, STEPS + 1)]
+    tables, seen = [run.table(step, "curated") for step in range(1, STEPS + 1)], set()
+    for at, table in enumerate(tables):  # A prompt may be chosen again: here it has one group.
+        again = pc.is_in(table["prompt_id"], pa.array([*seen], pa.string()))
+        tables[at] = table.filter(pc.invert(again))
+        seen.update(table["prompt_id"].to_pylist())
     pq.write_table(pa.concat_tables(tables, promote_options="default"), collected)
     document = yaml.safe_load((home / "recipe.yaml").read_text())
     first = [name for step in document["process"] for name in step].index(

@@ -223,7 +223,7 @@ def test_the_step_is_repeated_by_its_own_recipe(run, rejuice):
 def test_a_run_that_was_killed_does_its_step_again_as_it_was(run, resumed):
     for name in ("curated", "decisions"):
         first, second = run.table(STEPS, name), resumed.table(STEPS, name)
-        lossy = {"response_logprobs", "turns"} & set(first.column_names)
+        lossy = {"response_logprobs", "turns", "tool_seconds"} & set(first.column_names)
         plain = [column for column in first.column_names if column not in lossy]
         assert written(second.select(plain)) == written(first.select(plain)), name
     pairs = [actions(each.table(STEPS, "rollouts")) for each in (run, resumed)]
