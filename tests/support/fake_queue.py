@@ -28,11 +28,27 @@ class FakeQueue:
 
     def __init__(self) -> None:
         self.partitions: dict[str, dict[str, Entry]] = defaultdict(dict)
+        self._readers = list[Any]()
 
     def install(self, monkeypatch: Any) -> None:
         """Take the place of the real one."""
         for name in ("kv_put", "kv_batch_put", "kv_batch_get", "kv_list", "kv_clear"):
             monkeypatch.setattr(transfer_queue, name, getattr(self, name))
+        from rejuice.trainer.verl import training
+
+        readers = self._readers
+
+        class Reader(training.NextGroups):
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                readers.append(self)
+
+        monkeypatch.setattr(training, "NextGroups", Reader)
+
+    def close(self) -> None:
+        """Stop what reads it while nobody waits: another test has another queue."""
+        for reader in self._readers:
+            reader.stop()
 
     def kv_put(
         self, key: str, partition_id: str, fields: Any = None, tag: dict[str, Any] | None = None
@@ -81,7 +97,8 @@ class FakeQueue:
 
     def kv_list(self, partition_id: str | None = None) -> dict[str, dict[str, Any]]:
         names = list(self.partitions) if partition_id is None else [partition_id]
-        return {n: {k: dict(e.tag) for k, e in self.partitions[n].items()} for n in names}
+        # A copy: another thread may put and clear meanwhile.
+        return {n: {k: dict(e.tag) for k, e in [*self.partitions[n].items()]} for n in names}
 
     def kv_clear(self, keys: Sequence[str] | str, partition_id: str) -> None:
         for key in [keys] if isinstance(keys, str) else keys:

@@ -28,7 +28,8 @@ def queue(verl, monkeypatch):
 
     queue = FakeQueue()
     queue.install(monkeypatch)
-    return queue
+    yield queue
+    queue.close()
 
 
 @pytest.fixture

@@ -5,11 +5,15 @@
 
 The key of a prompt in TransferQueue is the number of its request in the run, so that the keys are
 in the order of the requests, and those of a run that is resumed go on where they were.
+
+While a step updates the policy, the groups of the next one enter the recipe as they finish.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -24,7 +28,10 @@ from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
 from ...pipelines.analysis.figures import few_sources
 from ..run import TrainingRun
-from .curation import Curated
+from .advantage import TrajectoryKey
+from .curation import Curated, poll_interval
+from .figures import Clock
+from .groups import PendingGroups
 from .sampled import SampledGroups
 from .trajectories import plain
 from .verl_trainer import VerlTrainer
@@ -92,6 +99,75 @@ class Ahead:
         if self._config.wait_for_slow:
             return set(sorted(under_way | ended)[:wanted])
         return set(sorted(ended)[:wanted]) or under_way
+
+
+class NextGroups:
+    """The groups of the next step, which are read as they finish, while the policy is updated.
+
+    Args:
+        step: the next one, which waits for slow prompts.
+        groups: its groups, of which there are none yet.
+        wanted: how many there will be.
+        ahead: says which are its.
+    """
+
+    def __init__(self, step: int, groups: PendingGroups, wanted: int, ahead: Ahead) -> None:
+        self.step, self._groups, self._wanted, self._ahead = step, groups, wanted, ahead
+        self._clock, self._stop, self._error = Clock(), Event(), list[Exception]()
+        # Not waited for, if there is no next step.
+        self._thread = Thread(target=self._read, name="rejuice-next-groups", daemon=True)
+        self._thread.start()
+
+    def take(self, clock: Clock) -> PendingGroups:
+        """Read no more of them, and return them.
+
+        Args:
+            clock: what reading them has taken is added to it.
+
+        Raises:
+            RejuiceError: a response could not be read.
+        """
+        self.stop()
+        if self._error:
+            raise self._error[0]
+        clock.add(self._clock)
+        return self._groups
+
+    def stop(self) -> None:
+        """Read no more of them."""
+        self._stop.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        began = time.perf_counter()
+        try:
+            while self._groups.ended < self._wanted and not self._stop.is_set():
+                listed = time.perf_counter()
+                there = (tq.kv_list("train") or {}).get("train", {})
+                now = time.perf_counter()
+                if not self._add(there):
+                    self._stop.wait(poll_interval(now - began, now - listed))
+        except Exception as error:  # Of any type: it is raised where the groups are taken.
+            self._error.append(error)
+
+    def _add(self, there: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Add groups that are finished, and whole; return whether there were any.
+
+        Others, such as those that have failed, are left to the step itself.
+        """
+        added, groups = self._groups.uids, self._groups
+        status = {k: tag["status"] for k, tag in there.items() if tag.get("is_prompt")}
+        left = status.keys() - added
+        turn = self._ahead.turn(left, set(), self._wanted - groups.ended)
+        finished = {uid for uid in turn if status[uid] == "finished"}
+        rows = {key: tag for key, tag in there.items() if not tag.get("is_prompt")}
+        of_rows = TrajectoryKey.of_trajectories(rows)
+        finished -= {key.uid for key, tag in of_rows.items() if not tag}
+        if not finished:
+            return False
+        with self._clock("read"):
+            groups.add(finished, {k: dict(t) for k, t in of_rows.items() if k.uid in finished})
+        return True
 
 
 def _prompts() -> Mapping[str, Mapping[str, Any]]:

@@ -383,7 +383,7 @@ def _cell(value: str | float | None) -> str:
 
 
 class Clock:
-    """Processor seconds of this thread, by what they were spent on."""
+    """Processor seconds of a thread, by what they were spent on."""
 
     def __init__(self) -> None:
         self._spent: dict[str, float] = {}
@@ -394,6 +394,11 @@ class Clock:
         start = time.thread_time()
         yield
         self._spent[on] = self._spent.get(on, 0.0) + time.thread_time() - start
+
+    def add(self, other: Clock) -> None:
+        """Add what another one has counted since its last reading."""
+        for name, seconds in other.read().items():
+            self._spent[name] = self._spent.get(name, 0.0) + seconds
 
     def read(self) -> dict[str, float]:
         """Return the time that was spent since the last reading."""

@@ -44,7 +44,7 @@ from ..split import (
 )
 from . import judging
 from .advantage import TrajectoryKey
-from .ahead import Ahead, age_figures, rows_of_prompts, too_old_line
+from .ahead import Ahead, NextGroups, age_figures, rows_of_prompts, too_old_line
 from .choice import PromptChoice
 from .credit import CreditEstimator
 from .curation import (
@@ -122,6 +122,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if self.choice is not None:
             self.trainer.choose_prompts(self._choose)
         self.ahead = Ahead(self.run, self.trainer) if self.run.config.samples_ahead else None
+        self._next: NextGroups | None = None
         self._pool = threads()
         self.files = StepFiles(self.run)
         self.queue = AnswerQueue(self.run)
@@ -182,7 +183,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         step.write_files(last=end is not None)
         if end is not None:
             self._end(end)
+        elif number < self.run.config.steps:
+            self._begin_next(number + 1, groups_wanted)
         return batch, figures
+
+    def _begin_next(self, number: int, groups_wanted: int) -> None:
+        """Let the groups of the next step enter the recipe while the policy is updated."""
+        if self.ahead is not None and self.run.config.wait_for_slow:
+            self._next = NextGroups(number, self._new_groups(number), groups_wanted, self.ahead)
 
     def _early_end(self, number: int, has_signal: bool) -> EarlyEnd | None:
         """Return why training ends with a step: so many in a row had no signal."""
@@ -269,6 +277,20 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             step=step,
         )
         return PendingGroups(Curation(steps, self._pool), fetch, n)
+
+    def groups_of(self, number: int, clock: Clock) -> PendingGroups:
+        """Return the groups of a step as far as they were read ahead, which `clock` has counted."""
+        found, self._next = self._next, None
+        if found is not None and found.step == number:
+            return found.take(clock)
+        return self._new_groups(number)
+
+    def _new_groups(self, number: int) -> PendingGroups:
+        """Return the groups of answers of a step, of which there are none yet."""
+        run = self.run
+        grading, _ = grading_and_credit(at_progress(run.split.after, run.progress(number)))
+        step = None if self.ahead is None else number
+        return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
 
     def wait_for(
         self,
@@ -405,8 +427,7 @@ class TrainingStep:
         run, plan, grading, credit = self._run, self.plan, self._grading, self._credit
         steps = (*grading, *credit)
         choice, ahead = self._buffer.choice, self._buffer.ahead
-        step, n = None if ahead is None else self.number, run.split.rollout.n
-        groups = self._buffer.pending("train", run.prompts("train"), grading, n, step)
+        groups = self._buffer.groups_of(self.number, self._clock)
         # Ahead, others were chosen, for a later step.
         requested = wanted if choice is None or ahead is not None else choice.taken
         refills = 0

@@ -1,5 +1,6 @@
 """Prompts that are sampled ahead of the step that trains on them."""
 
+from threading import Event, current_thread, main_thread
 from types import MethodType, SimpleNamespace
 
 import numpy as np
@@ -55,6 +56,51 @@ def test_a_step_takes_the_prompts_that_were_requested_first(ahead):
     # Of the last step there are no more.
     stage.sample(3, 2)
     assert prompts_of(stage, 3) == [4]
+
+
+def test_groups_of_the_next_step_enter_the_recipe_during_the_update(ahead, monkeypatch):
+    from rejuice.trainer.verl.groups import PendingGroups
+
+    added, seen = Event(), list[set[str]]()
+    add = PendingGroups.add
+
+    def noted(groups, uids, tags):
+        add(groups, uids, tags)
+        if current_thread() is not main_thread():
+            seen.append(uids)
+            added.set()
+
+    monkeypatch.setattr(PendingGroups, "add", noted)
+    stage = ahead()
+    # The fifth is not of the second step, and the fourth is not finished.
+    slow = stage.ask([3])
+    stage.answer(dict.fromkeys([1, 2, 0, 4], RIGHT_AND_WRONG))
+    stage.sample(1, 2)
+    assert added.wait(60)
+    assert seen == [{"000000002"}]
+    stage.answer({3: RIGHT_AND_WRONG}, slots=slow)
+    stage.sample(2, 2)
+    assert prompts_of(stage, 2) == [2, 3]
+    assert stage.saved("curated", 2).num_rows == 8
+
+
+def test_what_cannot_be_read_ahead_is_raised_by_the_next_step(ahead, monkeypatch):
+    from rejuice.trainer.verl.groups import PendingGroups
+
+    stage = ahead()
+    stage.answer(dict.fromkeys([0, 1, 2, 3], RIGHT_AND_WRONG))
+    stage.sample(1, 4)
+    tried = Event()
+
+    def broken(*_):
+        tried.set()
+        raise DataError("a response is damaged")
+
+    monkeypatch.setattr(PendingGroups, "add", broken)
+    stage.answer({4: RIGHT_AND_WRONG})
+    assert tried.wait(60)
+    with pytest.raises(DataError, match="a response is damaged"):
+        stage.sample(2, 1)
 
 
 def test_it_waits_for_slow_ones_or_not(ahead):
@@ -139,6 +185,7 @@ def trained_on(folder, schedule, **train):
             if answers:
                 stage.answer(answers, step=step, slots=[slots[n] for n in finished])
             stage.sample(step, 2)
+        queue.close()
         names = ["response_id", "reward", "advantage", "token_weight", "policy_age"]
         tables = [stage.saved("curated", step) for step in (1, 2, 3)]
         return [t.select([n for n in names if n in t.column_names]).to_pylist() for t in tables]
