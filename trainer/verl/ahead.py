@@ -143,7 +143,7 @@ class NextGroups:
         try:
             while self._groups.ended < self._wanted and not self._stop.is_set():
                 listed = time.perf_counter()
-                there = (tq.kv_list("train") or {}).get("train", {})
+                there = _listed()
                 now = time.perf_counter()
                 if not self._add(there):
                     self._stop.wait(poll_interval(now - began, now - listed))
@@ -155,9 +155,9 @@ class NextGroups:
 
         Others, such as those that have failed, are left to the step itself.
         """
-        added, groups = self._groups.uids, self._groups
+        groups = self._groups
         status = {k: tag["status"] for k, tag in there.items() if tag.get("is_prompt")}
-        left = status.keys() - added
+        left = status.keys() - groups.uids
         turn = self._ahead.turn(left, set(), self._wanted - groups.ended)
         finished = {uid for uid in turn if status[uid] == "finished"}
         rows = {key: tag for key, tag in there.items() if not tag.get("is_prompt")}
@@ -170,10 +170,15 @@ class NextGroups:
         return True
 
 
+def _listed() -> Mapping[str, Mapping[str, Any]]:
+    """Return the tags of what is in TransferQueue to train on, prompts and rows."""
+    found: Mapping[str, Mapping[str, Any]] = (tq.kv_list("train") or {}).get("train", {})
+    return found
+
+
 def _prompts() -> Mapping[str, Mapping[str, Any]]:
     """Return the tags of the prompts in TransferQueue that no step has taken."""
-    there = (tq.kv_list("train") or {}).get("train", {})
-    return {key: tag for key, tag in there.items() if tag.get("is_prompt")}
+    return {key: tag for key, tag in _listed().items() if tag.get("is_prompt")}
 
 
 def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
@@ -191,7 +196,7 @@ def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
 
 def _clear_trained() -> None:
     """Clear rows of prompts that are not there: a checkpoint has those that its step trained on."""
-    there = (tq.kv_list("train") or {}).get("train", {})
+    there = _listed()
     prompts = {key for key, tag in there.items() if tag.get("is_prompt")}
     left = [key for key in there if key not in prompts and key.rsplit("_", 2)[0] not in prompts]
     if left:

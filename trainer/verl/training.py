@@ -287,10 +287,13 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _new_groups(self, number: int) -> PendingGroups:
         """Return the groups of answers of a step, of which there are none yet."""
-        run = self.run
-        grading, _ = grading_and_credit(at_progress(run.split.after, run.progress(number)))
+        run, (grading, _) = self.run, self.steps_at(number)
         step = None if self.ahead is None else number
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
+
+    def steps_at(self, number: int) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """Return the steps that grade the answers of a step, and those that give credit."""
+        return grading_and_credit(at_progress(self.run.split.after, self.run.progress(number)))
 
     def wait_for(
         self,
@@ -415,8 +418,7 @@ class TrainingStep:
         self.plan = plan_step(self._run.config, number)
         self.parts: dict[str, StepPart] = {}
         self._figures: dict[str, float] = {}
-        after = at_progress(self._run.split.after, self._run.progress(number))
-        self._grading, self._credit = grading_and_credit(after)
+        self._grading, self._credit = buffer.steps_at(number)
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
         shutil.rmtree(self._run.step_folder(number), ignore_errors=True)
 
