@@ -28,12 +28,9 @@ _DAY_S = 86_400
 _KINDS = {"source": "dataset", "step": "results", "samples": "samples, scores"}
 _USER_CACHES = {
     "scores.answers": "answers of judges",
-    "scores.sqlite": "answers of judges, of an earlier version",
     "tools.answers": "observations of tools",
-    "tools.sqlite": "observations of tools, of an earlier version",
-    "code-*.parsed": "parsed source files",
 }
-"""What the user's cache folder holds, by patterns of names."""
+"""What the user's cache folder holds, by name."""
 
 
 def show_cache(entries: Sequence[CacheEntry], console: Console) -> None:
@@ -77,11 +74,10 @@ def total_line(entries: Iterable[CacheEntry]) -> str:
 
 def user_cache_lines(folder: Path) -> Iterator[str]:
     """Yield what the user's cache folder holds, a line for each cache."""
-    for pattern, content in _USER_CACHES.items():
-        for path in sorted(folder.glob(pattern)):
-            files = path.iterdir() if path.is_dir() else [path]
-            size = size_text(sum(file.stat().st_size for file in files))
-            yield f"{path}: {size}, {content}, for all recipes"
+    for name, content in _USER_CACHES.items():
+        if (folder / name).is_dir():
+            size = size_text(sum(file.stat().st_size for file in (folder / name).iterdir()))
+            yield f"{folder / name}: {size}, {content}, for all recipes"
 
 
 def size_text(size: float) -> str:
@@ -216,7 +212,6 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
     from ..dataset.files import run_folder
     from ..dataset.write import default_cache
     from ..engine.cache import is_cache
-    from ..engine.report import Report
     from ..recipe.recipe import RECIPES, load_without_code
 
     if cache_dir is not None:
@@ -225,6 +220,7 @@ def _given(path: AnyPath | None, cache_dir: AnyPath | None) -> AnyPath:
         raise RecipeError("no cache is given", "give a recipe, an export or a cache folder")
     if isinstance(path, Path) and path.suffix in RECIPES:
         path = load_without_code(path).head.export_path
-    if (run_folder(path) / "report.json").is_file():
-        return to_path(Report.read(path).cache)
-    return path if isinstance(path, Path) and is_cache(path) else default_cache(path)
+    if isinstance(path, Path) and is_cache(path):
+        return path
+    # Not where its report says: that may be anybody's.
+    return default_cache(run_folder(path))

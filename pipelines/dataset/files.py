@@ -10,18 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import xxhash
 
 from ...operators import DataError, disk
 from ...operators.config import check_text
-from ...operators.disk import (
-    HEADER_BYTES,
-    Header,
-    key_of,
-    read_header,
-    sync,
-    temporary_path,
-    wrong_kind,
-)
+from ...operators.disk import sync, temporary_path, wrong_kind
 from .remote import AnyPath, RemotePath, errors_of_store_alone
 
 
@@ -123,7 +116,7 @@ def remove_folder(path: AnyPath) -> None:
 
 # --- Arrow files that appear complete -------------------------------------------------
 
-FORMAT = 4
+FORMAT = 5
 """Part of every cache key of a run: raise it when datasets are read, or chunks and commits written,
 in another way."""
 
@@ -152,18 +145,15 @@ def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 
 
 # --- Checked --------------------------------------------------------------------------
-# Tables that rejuice keeps in its cache: each is a record, without which it counts as absent.
+# Tables that rejuice keeps in its cache: a checksum, and an Arrow stream. A file whose checksum is
+# wrong counts as absent.
 #
 # A flipped bit in a text is still an Arrow file, and would become another export in silence. The
-# key of the record is of the names of the file and of its folder, see `operators/disk.py`: what
-# is copied or renamed into the place of another file is found out as well.
+# checksum is of the names of the file and of its folder, too: what is copied or renamed into the
+# place of another file is found out as well.
 
-TABLE, LINK = 0, 1
-"""Kinds of records: an Arrow stream, and the path of a file of the cache, from the folder of the
-record."""
-
-_FORMER = b"ARROW1"
-"""How files begin that were written before they were records."""
+_HEADER_BYTES = 64
+"""Of the checksum, and zeros after it, so that Arrow's buffers stay aligned."""
 
 _verified: dict[Path, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""
@@ -210,64 +200,43 @@ def check_own_folder(path: AnyPath) -> None:
         raise damaged(path, f"{kind}, not a folder")
 
 
-def owner(path: AnyPath) -> bytes:
-    """Return the key of what a file of the cache holds: of its name, and of that of its folder."""
-    return key_of(path.parent.name, path.name)
-
-
 def write_checked(path: AnyPath, table: pa.Table) -> None:
-    """Write a table as a record; the file appears complete."""
+    """Write a table with its checksum; the file appears complete."""
     with written(path) as temporary:
         with pa.OSFile(str(temporary), "wb") as sink:
-            sink.write(bytes(HEADER_BYTES))
+            sink.write(bytes(_HEADER_BYTES))
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
         with pa.memory_map(str(temporary)) as file:
-            payload = file.read_buffer()[HEADER_BYTES:]
-            header = Header.of(owner(path), TABLE, [payload])
+            header = _header(path, file.read_buffer()[_HEADER_BYTES:])
         with temporary.open("r+b") as file:
-            file.write(header.packed())
+            file.write(header)
 
 
 def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """Return the table in a file, over mapped memory or in memory, once its checksum is right.
+    """The table in a file, over mapped memory or in memory, once its checksum is right.
+
+    The checksum of a file on disk is computed once in each process while the file does not change.
 
     Raises:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    return table_in(path, read_content(path, mapped=mapped))
+    content = read_content(path, mapped=mapped)
+    header, stream = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
+    state = _state(path)
+    if state is None or _verified.get(Path(str(path))) != state:
+        if header.to_pybytes() != _header(path, stream):
+            raise damaged(path)
+        if state is not None:
+            _verified[Path(str(path))] = state
+    return pa.ipc.open_stream(stream).read_all()
 
 
-def table_in(path: AnyPath, content: pa.Buffer) -> pa.Table:
-    """Return the table in what `read_content` gives, without a copy.
-
-    Raises:
-        DamagedError: the file is not as it was written.
-    """
-    header = checked_header(path, content)
-    if header is None or header.kind != TABLE:
-        former = bytes(content[: len(_FORMER)]) == _FORMER
-        raise damaged(path, "of a former version of rejuice" if former else "damaged")
-    try:
-        return pa.ipc.open_stream(content[HEADER_BYTES:]).read_all()
-    except (pa.ArrowInvalid, OSError):
-        raise damaged(path) from None
-
-
-def checked_header(path: AnyPath, content: pa.Buffer) -> Header | None:
-    """The header of the record that a file is; None: it is not one, or not as it was written.
-
-    The checksum of a file on disk is computed once in each process while the file does not change.
-    """
-    header = read_header(memoryview(content))
-    if header is None or header.key != owner(path) or header.size != content.size - HEADER_BYTES:
-        return None
-    if not is_verified(path):
-        if not header.fits(content[HEADER_BYTES:]):
-            return None
-        verified(path)
-    return header
+def _header(path: AnyPath, stream: pa.Buffer) -> bytes:
+    checksum = xxhash.xxh3_128(f"{path.parent.name}/{path.name}\n".encode())
+    checksum.update(stream)
+    return checksum.digest().ljust(_HEADER_BYTES, b"\0")
 
 
 def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
@@ -285,19 +254,6 @@ def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
     # Of a mapped file, no descriptor stays open: there may be thousands.
     with open_input(path, mapped=mapped) as source:
         return source.read_buffer()
-
-
-def is_verified(path: AnyPath) -> bool:
-    """Whether this process has found a file to be undamaged, and it has not changed since."""
-    state = _state(path)
-    return state is not None and _verified.get(Path(str(path))) == state
-
-
-def verified(path: AnyPath) -> None:
-    """Note that a file is undamaged."""
-    state = _state(path)
-    if state is not None:
-        _verified[Path(str(path))] = state
 
 
 def _state(path: AnyPath) -> tuple[int, int, int] | None:
@@ -456,8 +412,9 @@ def suffix_of(path: AnyPath) -> str:
 
 RUN_SUFFIX = ".run"
 AUDIT = "audit.jsonl"
-"""The file in a run folder that `rejuice audit` writes. It stays when the folder is replaced: a
-person may have labelled it."""
+"""The file in a run folder that `rejuice audit` writes, and a person may have labelled."""
+MANIFEST = "manifest.json"
+"""The file in a run folder that is removed first and written last."""
 PART, PART_SUFFIX = "part", ".parquet"
 """How the names of the files of an export in parts begin and end."""
 
@@ -513,7 +470,8 @@ def check_finished(export: AnyPath) -> None:
     if isinstance(export, RemotePath):
         ended = unfinished_made_by(export) is None
     else:  # The working directory has no name.
-        ended = not export.name or not (run_folder(export) / export_name(export)).exists()
+        ended = not export.name or (run_folder(export) / MANIFEST).exists()
+        ended = ended or not (unfinished_run_folder(export) / export_name(export)).exists()
     if not ended:
         raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
 

@@ -1,7 +1,10 @@
-"""What a cache holds, which runs use it, and how it is removed.
+"""The cache of runs: who uses it, what it holds, and how that is removed.
 
-source-9af3…                       a dataset, cut into chunks
-math_verify_mapper-52c0…           what a step did to each chunk
+rejuice-cache                      says that this is a cache: nowhere else is anything removed
+lock                               held by all that run, shared; alone while results are removed
+runs/5d1c….export                  the export of a run, whose manifest says what it uses
+source-a31f…                       a dataset, cut into chunks
+pass_rate_filter-52c0…             what a step did to each chunk
 kept-policy_rollout_mapper-77b1…   what a resumable operator computed: samples and scores
 """
 
@@ -10,65 +13,65 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
-import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple
 
 import xxhash
 
 from ...operators import DataError, RecipeError, RejuiceError
 from ...operators.disk import NotAFileError, kind_of, open_file, read_file
-from ...operators.logs import logger
+from ...operators.kept_rows import open_kept_rows
 from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
-from .commit import counts_retries, retry_count, write_retry_count
+from .commit import count_retry, counts_retry
 from .finished_export import read_manifest
-from .report import Report
+from .plan import KEPT
 
 # --- Who uses a cache: runs share it, and removing results needs it alone -------------
-# .rejuice/lock                  held by all that run, shared; alone while failures are retried. It
-#                                names the process that had it alone last
-# .rejuice/runs/5d1c….export     the export of a run; its run folder says which results it uses. The
-#                                name is a hash of the content
-#
 # An object store knows no locks. Runs share a cache there all the same: a commit that is there
-# stays, whoever wrote it. Do not retry failures while another run uses it.
+# stays, whoever wrote it.
 
 RUNS = "runs"
-_LOCK = "lock"
-_SILENT_S = 1.0
-"""Whoever waits longer reports it."""
-_log = logger(__name__)
+_TAG, _TAGGED = "rejuice-cache", b"a cache of rejuice: see `rejuice cache --help`\n"
 
 
 @contextmanager
-def use_cache(
-    cache: AnyPath, export: AnyPath, *, alone: bool = False
-) -> Iterator[Callable[[], None]]:
-    """Keep the results of a cache for as long as a run uses it, and name the run's export in it.
-
-    Yields:
-        What lets other runs share the cache from then on.
-
-    Raises:
-        RejuiceError: it was to be held alone, and another run uses it.
-    """
+def use_cache(cache: AnyPath, export: AnyPath) -> Iterator[None]:
+    """Keep the results of a cache for as long as a run uses it, and name the run's export in it."""
     runs = cache / RUNS
     check_is_folder(runs)
     runs.mkdir(parents=True, exist_ok=True)
-    with _locked(cache, alone=alone) as share:
+    with _locked(cache, fcntl.LOCK_SH):
+        if not is_cache(cache):
+            write_file(cache / _TAG, _TAGGED)
         content = str(export.resolve()).encode()
         named = runs / _name_of(content)
-        if not isinstance(named, RemotePath) and _content_of(named) == content:
+        if isinstance(named, Path) and _content_of(named) == content:
             os.utime(named)  # When it was last used.
         else:
             write_file(named, content)
-        yield share
+        yield
+
+
+@contextmanager
+def _locked(cache: AnyPath, kind: int) -> Iterator[None]:
+    if isinstance(cache, RemotePath):
+        yield
+        return
+    # Not FileLock, which knows no lock that several hold. It ends with the process.
+    with open(open_file(cache / "lock", os.O_WRONLY | os.O_CREAT), "wb") as file:
+        try:
+            fcntl.flock(file, kind)
+        except BlockingIOError:
+            raise RejuiceError(f"a run is using {cache}", "wait until it has ended") from None
+        yield
+
+
+def is_cache(folder: AnyPath) -> bool:
+    """Whether rejuice has made a folder as a cache."""
+    return _content_of(folder / _TAG) == _TAGGED
 
 
 def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
@@ -76,18 +79,17 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
     found = dict[Path, AnyPath | None]()
     for file in (cache / RUNS).glob("*.export"):
         content = _content_of(file)
-        whole = content is not None and file.name == _name_of(content)
         found[file] = None
-        if content is not None and whole:
+        if content is not None and file.name == _name_of(content):
             with suppress(RejuiceError):  # An address that is not taken any more.
                 found[file] = to_path(content.decode())
     return found
 
 
-def _content_of(file: Path) -> bytes | None:
-    """Return what names an export; None: it is not there, or no file."""
+def _content_of(file: AnyPath) -> bytes | None:
+    """What is in a small file; None: it is not there, or no file."""
     with suppress(FileNotFoundError, NotAFileError):
-        return read_file(file)
+        return file.read_bytes() if isinstance(file, RemotePath) else read_file(file)
     return None
 
 
@@ -95,65 +97,16 @@ def _name_of(content: bytes) -> str:
     return f"{xxhash.xxh3_64_hexdigest(content)}.export"
 
 
-@contextmanager
-def sole_user(cache: AnyPath) -> Iterator[None]:
-    """Hold a cache alone.
-
-    Raises:
-        RejuiceError: a run uses it.
-    """
-    with _locked(cache, alone=True):
-        yield
-
-
-@contextmanager
-def _locked(cache: AnyPath, *, alone: bool) -> Iterator[Callable[[], None]]:
-    if isinstance(cache, RemotePath):
-        yield lambda: None
-        return
-    # Not FileLock, which knows no lock that several hold. It ends with the process.
-    number = open_file(cache / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    with open(number, "a", encoding="utf-8") as file:
-        if not alone:
-            _wait_to_share(file, cache)
-        elif _try(file, fcntl.LOCK_EX):
-            file.truncate(0)
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
-            file.flush()  # For those that wait.
-        else:
-            raise RejuiceError(f"a run is using {cache}", "wait until it has ended")
-        yield partial(fcntl.flock, file, fcntl.LOCK_SH)
-
-
-def _wait_to_share(file: TextIO, cache: Path) -> None:
-    """Share the lock, however long a process has it alone; which one is logged after a while."""
-    silent_until = time.monotonic() + _SILENT_S
-    while not _try(file, fcntl.LOCK_SH):
-        if time.monotonic() > silent_until:
-            who = read_file(cache / _LOCK).decode("utf-8", "replace") or "another process"
-            why = "which removes results or has failures retried"
-            _log.warning("%s: waiting for %s, %s", cache, who, why)
-            fcntl.flock(file, fcntl.LOCK_SH)
-            return
-        time.sleep(_SILENT_S / 20)
-
-
-def _try(file: TextIO, kind: int) -> bool:
-    """Get a lock unless another process has it; gives whether it is there now."""
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-# --- What a cache holds, which runs use it, and how it is removed ---------------------
+# --- What a cache holds, and which runs use it ----------------------------------------
 
 CacheKind = Literal["source", "step", "samples"]
-_FOLDER = re.compile(r"(?P<kept>kept-)?(?P<operator>\w+)-(?P<key>[0-9a-f]{16})")
-_REMOVED = ".removed-"
-_KEY_BYTES = 33
-"""A row takes them in a file of keys: 32 digits and a line break."""
+_FOLDER = re.compile(rf"(?P<kept>{KEPT})?(?P<operator>\w+)-(?P<key>[0-9a-f]{{16}})(-\d+)?")
+_FILE = re.compile(
+    r"(\d{6}|schema|digest-[\d-]+-of-\d+|decided-\d+-of-\d+)[.]arrow|lock|retry-\d+-[a-z]+"
+    r"|rows[.]sqlite(-wal|-shm)?|\d+-[0-9a-f]+[.]parquet|[.].*[.]\d+[.][0-9a-f]{8}"
+)
+"""What rejuice writes into these folders, unfinished files among it: nothing else is removed."""
+_CHUNK = re.compile(r"\d{6}[.]arrow")
 
 
 class CacheEntry(NamedTuple):
@@ -165,7 +118,7 @@ class CacheEntry(NamedTuple):
     key: str  # the key in the folder's name
     size: int  # bytes
     chunks: int  # finished ones
-    rows: int | None  # of these; None: it is not known without reading them
+    rows: int | None  # of samples
     used: float  # when a run last wrote or used it, in seconds since the epoch
     exports: tuple[AnyPath, ...]  # of the finished runs that use it
 
@@ -179,19 +132,13 @@ class CacheUse(NamedTuple):
     used: float  # when it last ran, in seconds since the epoch
 
 
-def is_cache(folder: Path) -> bool:
-    """Return whether a folder is a cache, and not an export that is a folder."""
-    # Earlier versions name no runs in it, but each run has a source.
-    return (folder / RUNS).is_dir() or any(folder.glob("source-*"))
-
-
 def cache_entries(cache: Path) -> list[CacheEntry]:
-    """Return the folders of a cache: datasets, then steps, then samples, by name.
+    """The folders of a cache: datasets, then steps, then samples, by name.
 
     Raises:
-        DataError: there is no cache.
+        DataError: it is no cache.
     """
-    _check_exists(cache)
+    _check_is_cache(cache)
     runs = runs_of(cache)
     folders = [path for path in cache.iterdir() if kind_of(path) == "a folder"]
     found = [_entry(path, runs) for path in folders]
@@ -202,23 +149,67 @@ def cache_entries(cache: Path) -> list[CacheEntry]:
 
 def runs_of(cache: Path) -> list[CacheUse]:
     """The runs that use a cache and whose run folders exist, as far as their names are whole."""
-    exports = dict[AnyPath, float]()
-    for file, export in named_exports(cache).items():
-        if export is not None:
-            exports[export] = file.stat().st_mtime
-    for folder in cache.resolve().parent.glob("*.run"):  # Earlier versions name none in the cache.
-        if (report := _report(folder)) is not None and _is(report.cache, cache):
-            beside = folder.with_suffix(Path(report.export_path).suffix)
-            exports.setdefault(beside, folder.stat().st_mtime)
     runs = list[CacheUse]()
-    for export, used in exports.items():
-        if not run_folder(export).is_dir():
+    for file, export in named_exports(cache).items():
+        if export is None or not run_folder(export).is_dir():
             continue
         manifest = read_manifest(run_folder(export))
-        if manifest is None or _is(manifest.cache, cache):
+        if manifest is None or Path(manifest.cache) == cache.resolve():
             folders = None if manifest is None else frozenset(manifest.uses)
-            runs.append(CacheUse(export, folders, used))
+            runs.append(CacheUse(export, folders, file.stat().st_mtime))
     return runs
+
+
+def _check_is_cache(cache: Path) -> None:
+    if not cache.is_dir():
+        raise DataError(
+            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
+        )
+    if not is_cache(cache):
+        raise DataError(
+            f"{cache} is no cache of rejuice: it has no file {_TAG}",
+            "give the recipe of a run, or its cache folder",
+        )
+
+
+def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
+    """A folder of a cache; None where it is something else, or empty but for the retries."""
+    match = _FOLDER.fullmatch(path.name)
+    if match is None:
+        return None
+    sizes = dict[str, int]()
+    for file in _own_files(path):
+        with suppress(FileNotFoundError):  # A run renames what it has written.
+            if not counts_retry(file):
+                sizes[file.name] = file.lstat().st_size
+    if not sizes:
+        return None
+    operator, kind = match["operator"], _kind(match)
+    users = [run for run in runs if run.folders is not None and path.name in run.folders]
+    return CacheEntry(
+        path=path,
+        kind=kind,
+        operator=operator,
+        key=match["key"],
+        size=sum(sizes.values()),
+        chunks=sum(bool(_CHUNK.fullmatch(name)) for name in sizes),
+        rows=len(open_kept_rows(path, writes=False)) if kind == "samples" else None,
+        used=max([path.stat().st_mtime, *(run.used for run in users)]),
+        exports=tuple(sorted((run.export for run in users), key=str)),
+    )
+
+
+def _own_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _FILE.fullmatch(path.name)]
+
+
+def _kind(match: re.Match[str]) -> CacheKind:
+    if match["kept"]:
+        return "samples"
+    return "source" if match["operator"] == "source" else "step"
+
+
+# --- How it is removed ----------------------------------------------------------------
 
 
 class Removal(NamedTuple):
@@ -230,10 +221,10 @@ class Removal(NamedTuple):
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """Return what no finished run uses.
+    """What no finished run uses.
 
     Raises:
-        DataError: there is no cache, or it is not known of each run which results it uses.
+        DataError: it is no cache, or it is not known of each run which results it uses.
     """
     every = cache_entries(cache)
     _check_runs_are_known(cache)
@@ -241,13 +232,18 @@ def select_unused(cache: Path, *, samples: bool) -> Removal:
 
 
 def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
-    """What an operator's name, a folder's name or the beginning of a key names, see `matching`.
+    """What an operator's name, a folder's name or the beginning of a key names.
 
     Raises:
-        DataError: there is no cache, or nothing in it is called so.
+        DataError: it is no cache, or nothing in it is called so.
         RecipeError: only samples and scores are, and they are to stay.
     """
-    found = matching(cache_entries(cache), wanted)
+    entries = cache_entries(cache)
+    found = [e for e in entries if wanted in (e.operator, e.path.name)]
+    found = found or [e for e in entries if wanted and e.key.startswith(wanted)]
+    if not found:
+        names = ", ".join(sorted({entry.operator for entry in entries})) or "nothing"
+        raise DataError(f"nothing in the cache is called '{wanted}'", f"it holds: {names}")
     kept = [] if samples else [entry for entry in found if entry.kind == "samples"]
     if len(kept) == len(found):
         names = ", ".join(entry.path.name for entry in kept)
@@ -268,28 +264,13 @@ def _check_runs_are_known(cache: Path) -> None:
         if run.folders is None:
             folder = run_folder(run.export)
             raise DataError(
-                f"{folder} does not say which results it uses: the run has not finished, or an "
-                "earlier version made it",
+                f"{folder} does not say which results it uses: the run has not finished",
                 f"run its recipe again, or remove {folder}",
             )
 
 
-def matching(entries: Sequence[CacheEntry], wanted: str) -> list[CacheEntry]:
-    """Return the entries that an operator's name, a folder's name or the beginning of a key names.
-
-    Raises:
-        DataError: none.
-    """
-    found = [e for e in entries if wanted in (e.operator, e.path.name)]
-    found = found or [e for e in entries if wanted and e.key.startswith(wanted)]
-    if not found:
-        names = ", ".join(sorted({entry.operator for entry in entries})) or "nothing"
-        raise DataError(f"nothing in the cache is called '{wanted}'", f"it holds: {names}")
-    return found
-
-
 def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Removal:
-    """Remove folders of a cache, while no run uses it.
+    """Remove folders of a cache, while no run uses it; what rejuice has not written stays in them.
 
     Args:
         cache: the cache.
@@ -302,99 +283,20 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
         What was removed.
 
     Raises:
-        RejuiceError: there is no cache, a run uses it, or what `select` raises.
+        RejuiceError: it is no cache, a run uses it, or what `select` raises.
     """
-    _check_exists(cache)
-    with sole_user(cache):
-        _delete_renamed(cache)  # What a process that was killed has left.
+    _check_is_cache(cache)
+    with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):
         selected = select()
-        # The last step first: should this process be killed, none is left without those before it.
-        by_time = sorted(selected.removed, key=lambda entry: entry.path.stat().st_mtime)
-        for entry in reversed(by_time):
-            removed = cache / f"{_REMOVED}{entry.path.name}"
-            if again and entry.kind != "source":
-                # First: should this process be killed, what is left is found under no later key.
-                write_retry_count(entry.path, retry_count(entry.path) + 1)
-                for file in entry.path.iterdir():
-                    if not counts_retries(file):
-                        remove_file(file)
-            else:
-                entry.path.rename(removed)
-        _delete_renamed(cache)
+        for entry in selected.removed:
+            if again and entry.kind == "step":
+                count_retry(cache / f"{entry.operator}-{entry.key}", "dropped")
+            for file in _own_files(entry.path):
+                if not (again and counts_retry(file)):
+                    remove_file(file)
+            with suppress(OSError):  # Something else is in it, or what counts its retries.
+                entry.path.rmdir()
         for file, export in named_exports(cache).items():
             if export is not None and not run_folder(export).is_dir():
                 file.unlink()
     return selected
-
-
-def _check_exists(cache: Path) -> None:
-    if not cache.is_dir():
-        raise DataError(
-            f"there is no cache in {cache}", "give the recipe of a run, or its cache folder"
-        )
-
-
-def _delete_renamed(cache: Path) -> None:
-    """Delete what was renamed to be removed."""
-    for folder in cache.glob(f"{_REMOVED}*"):
-        if kind_of(folder) == "a folder":
-            shutil.rmtree(folder)
-        else:
-            remove_file(folder)
-
-
-def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
-    """Return a folder of a cache; None where it is something else, or empty but for the retries."""
-    match = _FOLDER.fullmatch(path.name)
-    if match is None:
-        return None
-    sizes = dict[Path, int]()
-    for file in path.iterdir():
-        with suppress(FileNotFoundError):  # A run renames what it has written.
-            if not counts_retries(file):
-                sizes[file] = file.lstat().st_size
-    if not sizes:
-        return None
-    operator, kind, files = match["operator"], _kind(match), tuple(sizes)
-    users = [run for run in runs if run.folders is not None and path.name in run.folders]
-    used = max([path.stat().st_mtime, *(run.used for run in users)])
-    return CacheEntry(
-        path=path,
-        kind=kind,
-        operator=operator,
-        key=match["key"],
-        size=sum(sizes.values()),
-        chunks=sum(_is_chunk(file) for file in files),
-        rows=_rows(kind, files),
-        used=used,
-        exports=tuple(sorted((run.export for run in users), key=str)),
-    )
-
-
-def _kind(match: re.Match[str]) -> CacheKind:
-    if match["kept"]:
-        return "samples"
-    return "source" if match["operator"] == "source" else "step"
-
-
-def _is_chunk(file: Path) -> bool:
-    return file.suffix == ".arrow" and not file.name.startswith((".", "digest-", "schema"))
-
-
-def _rows(kind: CacheKind, files: Sequence[Path]) -> int | None:
-    if kind != "samples":
-        return None
-    keys = [file for file in files if file.suffix == ".keys"]
-    return sum((file.stat().st_size + 1) // _KEY_BYTES for file in keys)
-
-
-def _report(folder: Path) -> Report | None:
-    export = folder.with_suffix(".parquet")
-    try:
-        return Report.read(export)
-    except DataError:  # It is gone or damaged: the run is not finished.
-        return None
-
-
-def _is(path: str, cache: Path) -> bool:
-    return Path(path) == cache.resolve()

@@ -9,128 +9,40 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-from collections.abc import Iterable, Mapping
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import xxhash
 
-from ...operators import Change, DataError
+from ...operators import Change
 from ...operators.columns import flat
-from ...operators.disk import HEADER_BYTES, Header, NotAFileError, read_file, read_header
 from ...operators.groups import Array
-from ..dataset.files import (
-    LINK,
-    TABLE,
-    DamagedError,
-    check_is_folder,
-    checked_header,
-    damaged,
-    owner,
-    read_content,
-    table_in,
-    write_checked,
-    write_file,
-    written,
-)
-from ..dataset.remote import AnyPath, RemotePath, store_errors
+from ..dataset.files import read_checked, write_checked, write_file
+from ..dataset.remote import AnyPath
 from .steps import StepResult
 
 _PARENT = "__parent__"
 _META = b"rejuice"
 _FAILED = b"failed_rows"
-_LINKED = re.compile(r"(kept-[\w-]+)/([0-9a-f]{32}[.]arrow)")
-"""What a link names: nothing outside the cache."""
 
 
-def save(path: AnyPath, commit: StepResult, retries: int = 0) -> None:
+def save(path: AnyPath, commit: StepResult) -> None:
     """Write a commit; it is there whole or not at all."""
-    write_checked(path, as_table(commit, retries))
+    write_checked(path, as_table(commit))
 
 
 def load(path: AnyPath, *, mapped: bool = True) -> StepResult:
     """Read a commit; mapped, its columns stay on disk until they are used.
 
     Raises:
-        DamagedError: it is not as it was saved; or the counter of the retries is gone, and is
-            there again.
+        DamagedError: it is not as it was saved.
         FileNotFoundError: there is none.
     """
-    return _load(path, read_content(path, mapped=mapped))
+    return of_table(read_checked(path, mapped=mapped))
 
 
-def load_or_target(path: AnyPath) -> StepResult | AnyPath:
-    """Return what `load` gives of a commit, or `target_of` of a link; the file is read once.
-
-    Raises:
-        DamagedError: see `load`.
-        FileNotFoundError: there is none.
-    """
-    content = read_content(path)
-    return _target(path, content) or _load(path, content)
-
-
-def _load(path: AnyPath, content: pa.Buffer) -> StepResult:
-    table = table_in(path, content)
-    check_retries(path, table.schema)
-    return of_table(table)
-
-
-class RetriesGoneError(DamagedError):
-    """The counter of a step's retries was gone, and is there again; the commit itself is whole."""
-
-
-def check_retries(path: AnyPath, schema: pa.Schema) -> None:
-    """Check that the retries are counted after which a commit was written.
-
-    Else later steps would find what they made of the failures. The counter is put right.
-
-    Raises:
-        RetriesGoneError: they were not.
-    """
-    retries = json.loads(schema.metadata[_META]).get("retries", 0)
-    if not retries or (counter := counter_of(path.parent, retries)).exists():
-        return
-    if retry_count(path.parent) < retries:
-        write_retry_count(path.parent, retries)
-        raise RetriesGoneError(f"{counter} was gone, and is there again", "run again", path=path)
-
-
-def link(path: AnyPath, target: AnyPath) -> None:
-    """Put a record in place that names a chunk in another folder of the cache."""
-    payload = f"{target.parent.name}/{target.name}".encode()
-    write_file(path, Header.of(owner(path), LINK, [payload]).packed() + payload)
-
-
-def target_of(path: AnyPath) -> AnyPath | None:
-    """Return the chunk that `link` named, in the same cache; None: the file is a commit itself.
-
-    Raises:
-        DamagedError: it is not as it was written.
-        FileNotFoundError: there is none.
-    """
-    return _target(path, read_content(path))
-
-
-def _target(path: AnyPath, content: pa.Buffer) -> AnyPath | None:
-    header = checked_header(path, content)
-    if header is None:
-        raise damaged(path)
-    if header.kind != LINK:
-        return None
-    found = _LINKED.fullmatch(bytes(content[HEADER_BYTES:]).decode("ascii", "replace"))
-    if found is None:
-        raise damaged(path)
-    folder = path.parent.parent / found[1]
-    check_is_folder(folder)
-    return folder / found[2]
-
-
-def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
-    """Return a commit as it is in its file: columns and metadata."""
+def as_table(commit: StepResult) -> pa.Table:
+    """A commit as it is in its file: columns and metadata."""
     change = commit.change
     rows, slugs, codes = _dropped(change)
     meta = {
@@ -141,7 +53,6 @@ def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
         "logged": dict(change.logged),
         "without": change.without,
         "slugs": slugs,
-        "retries": retries,
     }
     schema_meta = {
         _META: json.dumps(meta).encode(),
@@ -154,7 +65,7 @@ def as_table(commit: StepResult, retries: int = 0) -> pa.Table:
 
 
 def of_table(table: pa.Table) -> StepResult:
-    """Return the commit of which `as_table` made a table."""
+    """The commit of which `as_table` made a table."""
     meta = json.loads(table.schema.metadata[_META])
     rows = np.frombuffer(table.schema.metadata[b"dropped_rows"], "<i4")
     codes = np.frombuffer(table.schema.metadata[b"dropped_slugs"], "<i4")
@@ -166,10 +77,8 @@ def of_table(table: pa.Table) -> StepResult:
     columns, parents = unpack(table)
     kept = table.schema.metadata.get(_FAILED)
     failed = None if kept is None else np.frombuffer(kept, "<i4").astype(np.int64)
-    # Version 0.4 recorded no messages.
-    logged = meta.get("logged", {})
     without = tuple(meta["without"])
-    change = Change(columns, reasons, parents, without, meta["notes"], logged, failed)
+    change = Change(columns, reasons, parents, without, meta["notes"], meta["logged"], failed)
     return StepResult(change, meta["rows_in"], meta["seconds"], meta["summary"])
 
 
@@ -197,171 +106,45 @@ def _dropped(change: Change) -> tuple[np.ndarray[Any, Any], list[str], np.ndarra
     return rows, encoded.dictionary.to_pylist(), codes
 
 
-# --- How often failures of a step were computed again: keys of later steps depend on it ---
+# --- How often failures of a step were computed again ---------------------------------
+# Each retry has a file in the step's folder, whose name says what was retried: there no damage to
+# its content matters. The results of a retry are in a folder of their own, so that exports of
+# before it stay as they are, and the keys of later steps depend on it.
 #
-# It is in the name of a file in the step's folder, where no damage to its content can change it.
+#     llm_verify_mapper-77b1…/000000.arrow, retry-1-missing
+#     llm_verify_mapper-77b1…-1/000000.arrow
 
-_COUNTER = "generation"
-_AFTER_DAMAGE = 1_000_000
-"""A number of retries that no earlier run has counted to."""
-
-
-def retry_count(folder: AnyPath) -> int:
-    """Return how often failures of the step with this folder were computed again.
-
-    Version 0.4 wrote it into a file: where that is damaged, later steps get keys that no run had
-    before.
-    """
-    numbers = (file.name.rpartition("-")[2] for file in folder.glob(f"{_COUNTER}-*"))
-    counts = [int(number) for number in numbers if number.isdecimal()]
-    old = folder / _COUNTER
-    if old.exists():
-        try:
-            content = old.read_bytes() if isinstance(old, RemotePath) else read_file(old)
-        except NotAFileError:
-            content = b""
-        text = content.decode("ascii", "replace")
-        counts.append(int(text) if text.isdecimal() else _AFTER_DAMAGE)
-    return max(counts, default=0)
+_RETRY = re.compile(r"retry-(\d+)-(missing|dropped)")
+Retried = Literal["missing", "dropped"]
 
 
-def count_retry(folder: AnyPath) -> None:
-    """Count one more retry of a step, so that later steps get other keys."""
-    write_retry_count(folder, retry_count(folder) + 1)
+class Retries(NamedTuple):
+    """What was retried of a step."""
 
-
-def write_retry_count(folder: AnyPath, number: int) -> None:
-    """Keep how often failures of a step were computed again."""
-    write_file(counter_of(folder, number), f"{number}\n")
-
-
-def counter_of(folder: AnyPath, number: int) -> AnyPath:
-    """Return the file that keeps so many retries of a step."""
-    return folder / f"{_COUNTER}-{number}"
-
-
-def counts_retries(file: AnyPath) -> bool:
-    """Return whether a file of the folder of a step keeps how often its results were retried."""
-    return file.name.partition("-")[0] == _COUNTER
-
-
-# --- Files in sections: a range is read, and checked, without the rest of the file ---
-#
-#     section | section | ... | index | size of the index
-#
-# The index is a record, see `operators/disk.py`, which belongs to this file of this folder. It
-# has the size and the checksum of each section. A file in an object store is fetched in two
-# requests: its end, where the index is, and the sections that are needed, one after the other.
-
-_SIZE = struct.Struct("<q")
-_INDEX = pa.schema({"size": pa.int64(), "checksum": pa.uint64()})
-_TAIL_BYTES = 16 << 10
-"""What is fetched from the end of a file: the index, unless it is longer."""
-
-
-def write_sections(
-    path: AnyPath, sections: Iterable[bytes | pa.Buffer], metadata: Mapping[bytes, bytes]
-) -> None:
-    """Write a file, which appears complete."""
-    sizes, checksums = [], []
-    with written(path) as temporary, pa.OSFile(str(temporary), "wb") as file:
-        for section in sections:
-            file.write(section)
-            sizes.append(len(section))
-            checksums.append(xxhash.xxh3_64_intdigest(section))
-        index = pa.table([sizes, checksums], _INDEX.with_metadata(dict(metadata)))
-        content = arrow_stream(index)
-        header = Header.of(owner(path), TABLE, [content]).packed()
-        for part in (header, content, _SIZE.pack(len(header) + len(content))):
-            file.write(part)
-
-
-class Sections(NamedTuple):
-    """A file in sections."""
-
-    path: AnyPath  # of the file
-    source: Any  # of a file in a store, what is read: a pyarrow file
-    ends: tuple[int, ...]  # where each section begins, and where the last one ends, in bytes
-    checksums: tuple[int, ...]  # of each section
-    metadata: Mapping[bytes, bytes]  # as it was written
+    times: int = 0  # how often something was
+    missing: int = 0  # which of them was the last one of what was missing; 0: none
 
     @classmethod
-    def open(cls, path: AnyPath) -> Sections:
-        """Read the index of a file.
+    def of(cls, folder: AnyPath) -> Retries:
+        """What the folder of a step says."""
+        found = [match for path in folder.glob("retry-*") if (match := _RETRY.fullmatch(path.name))]
+        missing = (int(match[1]) for match in found if match[2] == "missing")
+        return cls(max((int(match[1]) for match in found), default=0), max(missing, default=0))
 
-        Raises:
-            DamagedError: the index is not as it was written.
-            FileNotFoundError: there is no file.
-        """
-        source, size = _opened(path)
-        tail = _read(path, source, max(0, size - _TAIL_BYTES), size)
-        if tail.size < _SIZE.size:
-            raise damaged(path)
-        (index_bytes,) = _SIZE.unpack(tail[tail.size - _SIZE.size :])
-        end = size - _SIZE.size
-        start = end - index_bytes
-        if not 0 <= start <= end:
-            raise damaged(path)
-        if size - start > tail.size:
-            tail = _read(path, source, start, size)
-        record = tail[tail.size - (size - start) : tail.size - _SIZE.size]
-        header, content = read_header(memoryview(record)), record[HEADER_BYTES:]
-        if header is None or header.key != owner(path) or not header.fits(content):
-            raise damaged(path)
-        index = pa.ipc.open_stream(content).read_all()
-        ends = tuple(accumulate(index["size"].to_pylist(), initial=0))
-        if ends[-1] != start:
-            raise damaged(path)
-        checksums = tuple(index["checksum"].to_pylist())
-        return cls(path, source, ends, checksums, index.schema.metadata)
 
-    def read(self, first: int, stop: int) -> list[pa.Buffer]:
-        """Some neighbouring sections, once their checksums are right; mapped if they are on disk.
+def count_retry(folder: AnyPath, what: Retried) -> None:
+    """Count one more retry of a step."""
+    write_file(folder / f"retry-{Retries.of(folder).times + 1}-{what}", "")
 
-        Raises:
-            DamagedError: one of them is not as it was written.
-            FileNotFoundError: the file has been removed since it was opened.
-        """
-        content = _read(self.path, self.source, self.ends[first], self.ends[stop])
-        sections = []
-        for number in range(first, stop):
-            start, end = (each - self.ends[first] for each in self.ends[number : number + 2])
-            sections.append(content[start:end])  # Shorter where the file was cut off since.
-            if xxhash.xxh3_64_intdigest(sections[-1]) != self.checksums[number]:
-                raise damaged(self.path)
-        return sections
+
+def counts_retry(file: AnyPath) -> bool:
+    """Whether a file in the folder of a step counts a retry."""
+    return _RETRY.fullmatch(file.name) is not None
 
 
 def arrow_stream(table: pa.Table) -> pa.Buffer:
-    """Return a table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
+    """A table by itself, with its schema: `pa.ipc.open_stream` reads it without a copy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
-
-
-def _opened(path: AnyPath) -> tuple[Any, int]:
-    """Return what keeps a file in a store open, None of one on disk, and its size."""
-    if not isinstance(path, RemotePath):
-        return None, path.lstat().st_size
-    file = path.open_input()
-    with store_errors(path, "read"):
-        return file, file.size()
-
-
-def _read(path: AnyPath, source: Any, start: int, stop: int) -> pa.Buffer:
-    if not isinstance(path, RemotePath):
-        # What was read of a mapped file counts as memory of this process until it is unmapped, so
-        # it is mapped for each read. Nor does it stay open: there may be thousands.
-        return read_content(path)[start:stop]
-    if start == stop:
-        return pa.py_buffer(b"")  # Google's store refuses to read at the end.
-    try:
-        with store_errors(path, "read"):
-            source.seek(start)
-            return source.read_buffer(stop - start)
-    except (DataError, FileNotFoundError):
-        # A client may report nothing clear of a file that was removed after it was opened.
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist") from None
-        raise

@@ -1,19 +1,19 @@
 """Whether a run is finished: its export and its run folder are whole, and are those of its plan.
 
-    curated.run/manifest.json    the key of the run, size and xxh3 of each file; written last
+    curated.run/manifest.json    the key of the run; size, time and xxh3 of each file; written last
 
 A run whose manifest has its key, and whose files are as the manifest says, has nothing to do.
-Anything else (a flipped bit in the export, a report that is gone, a torn manifest) is no finished
-run: its files are written again, from the commits.
+Anything else (another export, a report that is gone, a torn manifest) is no finished run: its files
+are written again, from the commits. On disk a file is as it was where size and time are the same,
+or its bytes: with `--verify` they are always read, which finds what a bad disk has changed.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,9 @@ from ...operators import RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
 from ..dataset.files import (
-    AUDIT,
+    MANIFEST,
+    PART,
+    PART_SUFFIX,
     export_name,
     is_folder,
     made_by_file,
@@ -97,11 +99,8 @@ def sole_writer(export_path: AnyPath) -> Iterator[Hold]:
 # --- Place ----------------------------------------------------------------------------
 # Where a run is written: on disk under temporary names, in an object store where it belongs.
 #
-# There is no renaming in an object store. What makes a run complete is its manifest, which is
-# removed first and written last, see `read_manifest`.
-
-_OLD_EXPORT, _OLD_RUN = "old_export", "old_run"
-"""In a run folder that is about to be complete."""
+# What makes a run complete is its manifest, which is removed first and written last. Files are put
+# in place one by one, and of the others only those go that a run has written.
 
 
 class RunPlace(NamedTuple):
@@ -118,8 +117,7 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
 
     Raises:
         RejuiceError: in a store, another run has taken the export.
-        OSError: on disk, something could not be renamed: the run before is as it was, and this one
-            complete under its temporary name.
+        OSError: on disk, something could not be renamed.
     """
     export = hold.export_path
     hold.check()
@@ -127,9 +125,10 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
         marker = made_by_file(export)
         # First: this run may be killed while it removes the files of the one before.
         write_file(marker, made_by)
-        remove_folder(run_folder(export))
-        if is_folder(export):
-            remove_folder(export)  # Another run may have cut it into more parts.
+        folder = run_folder(export)
+        about = [folder / name for name in (MANIFEST, "report.json", "recipe.yaml")]
+        for file in (*about, *decision_files(folder), *_parts(export)):
+            file.unlink(missing_ok=True)  # Another run may have cut it into more parts.
         yield RunPlace(run_folder(export), export, hold)
         hold.check()
         marker.unlink(missing_ok=True)
@@ -148,7 +147,7 @@ def placed(hold: Hold, made_by: str) -> Iterator[RunPlace]:
 
 
 def written_files(export: AnyPath) -> list[AnyPath]:
-    """Return all files of a run that is in place, but for its manifest."""
+    """All files of a run that is in place, but for its manifest."""
     folder = run_folder(export)
     rows = [*parts_of(export), export / PARTS_LIST] if is_folder(export) else [export]
     about = [folder / name for name in ("recipe.yaml", "report.json")]
@@ -156,47 +155,62 @@ def written_files(export: AnyPath) -> list[AnyPath]:
 
 
 def _put_in_place(folder: Path, final: Path, export: Path) -> None:
-    """Give a complete run folder its final name, and move the export out of it.
-
-    Each is a rename. Where one fails, those before it are undone.
-
-    Raises:
-        OSError: one of them failed; or what is put in place is gone.
-    """
-    renames = [(final, folder / _OLD_RUN)] if final.exists() else []
-    renames.append((folder, final))
-    if is_folder(export) and export.exists():  # A folder cannot be replaced in one step.
-        renames.append((export, final / _OLD_EXPORT))
-    renames.append((final / export_name(export), export))
-    with ExitStack() as undone:
-        for source, target in renames:
-            source.replace(target)
-            undone.callback(target.replace, source)
-        undone.pop_all()
-    with suppress(FileNotFoundError):
-        (final / _OLD_RUN / AUDIT).rename(final / AUDIT)
-    for old in (_OLD_RUN, _OLD_EXPORT):
-        remove_folder(final / old)
+    """Move the files of a complete run where they belong, the rows last."""
+    (final / MANIFEST).unlink(missing_ok=True)
+    moving = folder / export_name(export)
+    about = [path for path in folder.rglob("*") if path.is_file() and moving not in _within(path)]
+    stale: set[AnyPath] = set(decision_files(final)) - {
+        final / path.relative_to(folder) for path in about
+    }
+    _move(about, folder, final)
+    if is_folder(export):
+        parts = sorted(moving.iterdir(), key=lambda path: path.name == PARTS_LIST)
+        stale |= set(_parts(export)) - {export / path.name for path in parts}
+        (export / PARTS_LIST).unlink(missing_ok=True)
+        _move(parts, moving, export)
+    else:
+        moving.replace(export)
+    for path in stale:
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # Of a step that the recipe no longer has.
+            Path(str(path.parent)).rmdir()
+    remove_folder(folder)
     sync(export.parent)
+
+
+def _parts(export: AnyPath) -> list[AnyPath]:
+    """The files of an export in parts, whichever run has written them."""
+    if not is_folder(export):
+        return []
+    return [export / PARTS_LIST, *export.glob(f"{PART}-*{PART_SUFFIX}")]
+
+
+def _within(path: Path) -> tuple[Path, ...]:
+    return (path, *path.parents)
+
+
+def _move(files: Iterable[Path], source: Path, target: Path) -> None:
+    for file in files:
+        place = target / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(place)
 
 
 # --- Finished -------------------------------------------------------------------------
 
-NAME = "manifest.json"
-_FORMAT = 1
+_FORMAT = 2
 """Part of every key: raise it when exports, decisions or reports are written in another way."""
+_BLOCK = 1 << 24
 _NOT_COMPARED = ("dataset_path",)
 """A dataset that is a table has another temporary file in each run."""
 
 
 class FileState(NamedTuple):
-    """What a file holds: its size in bytes, and the xxh3_128 of its content.
+    """What a file holds."""
 
-    In an object store, it is when the file was written instead of what it holds.
-    """
-
-    size: int
-    xxh3: str
+    size: int  # bytes
+    mtime_ns: int  # when it was written
+    xxh3: str  # of its content; in an object store, which changes no file, it is empty
 
 
 class Manifest(NamedTuple):
@@ -221,7 +235,7 @@ def run_key(plan: Plan) -> str:
     made_of = [
         _FORMAT,
         head.export_path.name,
-        plan.result_key,
+        plan.keys[-1],
         head.keep_stats_in_res_ds,
         head.keep_hashes_in_res_ds,
         sorted(written_columns(head.dataset_spec)),
@@ -247,19 +261,20 @@ def manifest_of(plan: Plan, files: Mapping[str, FileState]) -> Manifest:
     return Manifest(run_key(plan), recipe_mark(plan.recipe), cache, tuple(uses), files)
 
 
-def finished_report(plan: Plan, head: Mapping[str, Any]) -> Report | None:
-    """Return the report of a run that has nothing to do; None where it is not finished.
+def finished_report(plan: Plan, head: Mapping[str, Any], *, verify: bool) -> Report | None:
+    """The report of a run that has nothing to do; None where it is not finished.
 
     Args:
         plan: of the run.
         head: the fields of the report that describe the run. Where the report on disk has others,
             for the recipe now has another name or another number of workers, it is written again.
+        verify: whether the bytes of all files are read.
     """
     export = plan.recipe.head.export_path
     found = read_manifest(run_folder(export))
     if found is None or found.key != run_key(plan) or not all(map(plan.is_done, plan.steps)):
         return None
-    if not _is_whole(export, found.files) or unfinished_made_by(export) is not None:
+    if not _is_whole(export, found.files, verify) or unfinished_made_by(export) is not None:
         return None
     report = Report.read(export)
     described = report.model_copy(update=dict(head))
@@ -276,7 +291,7 @@ def describe(
     """Replace the report and the recipe of a finished run, whose rows stay as they are."""
     folder = run_folder(export)
     manifest = manifest or read_manifest(folder)
-    (folder / NAME).unlink(missing_ok=True)  # First: until all is written, nothing is finished.
+    (folder / MANIFEST).unlink(missing_ok=True)  # First: until all is written, nothing is finished.
     write_file(folder / "recipe.yaml", recipe)
     report.write(folder)
     if manifest is not None:
@@ -300,13 +315,13 @@ def write_manifest(folder: AnyPath, manifest: Manifest) -> None:
     """Write the manifest of a run, whose other files are in place."""
     content = {**manifest._asdict(), "format": _FORMAT}
     signed = {**content, "checksum": _checksum(content)}
-    write_file(folder / NAME, f"{json.dumps(signed, indent=1)}\n")
+    write_file(folder / MANIFEST, f"{json.dumps(signed, indent=1)}\n")
 
 
 def read_manifest(folder: AnyPath) -> Manifest | None:
     """Return the manifest in a run folder; None where there is none, or where it is damaged."""
     try:
-        content = parse_json(read_file(folder / NAME))
+        content = parse_json(read_file(folder / MANIFEST))
         checksum = content.pop("checksum")
         if checksum != _checksum(content) or content.pop("format") != _FORMAT:
             return None
@@ -327,34 +342,34 @@ def _name_in(root: AnyPath, file: AnyPath) -> str:
     return "/".join([*reversed(between), file.name])
 
 
-def _is_whole(export: AnyPath, files: Mapping[str, FileState]) -> bool:
-    """Whether the files of a run are as its manifest says, and its folder of parts has no other.
-
-    On disk all of them are read. Their size and time would be known for less, but no flipped bit
-    changes these, and each one has to be found.
-    """
-    root = export.parent
-    paths = {root / name: state for name, state in files.items()}
-    try:  # Sizes first: they cost nothing, and most of what is wrong shows in them.
-        if any(path.stat().st_size != state.size for path, state in paths.items()):
-            return False
-        if is_folder(export) and any(path not in paths for path in export.iterdir()):
-            return False  # Readers of datasets would read it, too.
-        return all(_state(path) == state for path, state in paths.items())
+def _is_whole(export: AnyPath, files: Mapping[str, FileState], verify: bool) -> bool:
+    """Whether the files of a run are as its manifest says."""
+    try:
+        return all(_is_same(export.parent / name, state, verify) for name, state in files.items())
     except (FileNotFoundError, NotAFileError):
         return False
 
 
+def _is_same(file: AnyPath, state: FileState, verify: bool) -> bool:
+    if isinstance(file, Path):
+        check_is_file(file)
+    found = file.stat()
+    if found.st_size != state.size:
+        return False
+    if found.st_mtime_ns == state.mtime_ns and (isinstance(file, RemotePath) or not verify):
+        return True
+    return _state(file).xxh3 == state.xxh3 != ""
+
+
 def _state(file: AnyPath) -> FileState:
-    if isinstance(file, RemotePath):  # It is not fetched: a store does not change what it holds.
+    if isinstance(file, RemotePath):  # It is not fetched.
         found = file.stat()
-        return FileState(found.st_size, f"written at {found.st_mtime_ns}")
+        return FileState(found.st_size, found.st_mtime_ns, "")
     with open(open_file(file), "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if not size:  # Nothing can be mapped.
-            return FileState(0, xxhash.xxh3_128_hexdigest(b""))
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            return FileState(size, xxhash.xxh3_128_hexdigest(content))
+        stat, checksum = os.fstat(stream.fileno()), xxhash.xxh3_128()
+        while block := stream.read(_BLOCK):
+            checksum.update(block)
+        return FileState(stat.st_size, stat.st_mtime_ns, checksum.hexdigest())
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -1,8 +1,7 @@
 """What will be run, and under which keys its results are kept.
 
     key of a step = hash(key of the step before it, operator config, operator code)
-    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk;
-        a user's own has the code that it had at commit 22504f3, while there are results under that
+    key of what a resumable operator computed = hash(operator config, operator code), and the row
     key of the source = hash(content, chunking)
 
 A result is found again if and only if everything that led to it is unchanged.
@@ -16,19 +15,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...operators import Operator, RecipeError, ResumableOperator, Scope
-from ...operators.cache_key import cache_key_json, code_version, former_code_version
-from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
+from ...operators.cache_key import cache_key_json, code_version
+from ..dataset.files import FORMAT, check_is_folder, check_own_folder
 from ..dataset.read import Source, chunk_name
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, StoredOperator
-from . import commit
-from . import paid_rows_format as kept_chunk
-from .commit import retry_count
+from ..recipe.steps import Step
+from .commit import Retried, Retries, count_retry, load
 from .frame import Frame
-from .paid_rows import kept_name
-from .steps import RunStep, StepResult, apply_steps, whole_result
+from .steps import RunStep, StepResult, apply_steps
 
 # --- How many rows are worked on at once ----------------------------------------------
 
@@ -81,6 +77,8 @@ def _most_rows(operators: Sequence[Operator]) -> int:
 
 # --- What will be run, and under which keys its results are kept ----------------------
 
+KEPT = "kept-"
+"""How the names of folders with kept rows begin."""
 _FOLDER = re.compile(r"\w[\w-]*")
 """The name of a folder in a cache."""
 
@@ -110,9 +108,7 @@ class Plan(NamedTuple):
     source: Source  # the chunks
     cache: AnyPath  # the folder of commits
     keys: tuple[str, ...]  # per step, the name of its folder of commits
-    # the key that a step after the last one would build on. It changes with the retries of the last
-    # step, too.
-    result_key: str
+    retried: tuple[Retries, ...] = ()  # per step, as far as it is known
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -160,25 +156,25 @@ class Plan(NamedTuple):
         source = dataset.chunks_of_run(
             cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
         )
-        return None if source is None else cls(recipe, source, cache, tuple(keys), "")
+        return None if source is None else cls(recipe, source, cache, tuple(keys))
 
     @classmethod
     def of(cls, recipe: Recipe, source: Source, cache: AnyPath) -> Plan:
-        """Return the plan of a recipe."""
-        keys, key = [], f"{source.folder.name}-{FORMAT}"
+        """The plan of a recipe."""
+        keys, retried, key = list[str](), list[Retries](), f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             operator = step.operator
-            kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
-            key = _hash(key, operator, None if kept is None else kept.version)
+            key = _hash(key, operator)
+            first = cache / f"{operator.name()}-{key}"
+            check_own_folder(first)
+            if isinstance(operator, ResumableOperator):
+                check_is_folder(kept_folder(cache, operator))
+            retried.append(Retries.of(first))
+            if retried[-1].times:
+                key += f"-{retried[-1].times}"
             keys.append(f"{operator.name()}-{key}")
             check_own_folder(cache / keys[-1])
-            if kept is not None:
-                check_is_folder(kept.folder)
-            if kept is not None:
-                key += f"-{retry_count(kept.folder)}"
-            elif retries := retry_count(cache / keys[-1]):
-                key += f"-{retries}"
-        return cls(recipe, source, cache, tuple(keys), key)
+        return cls(recipe, source, cache, tuple(keys), tuple(retried))
 
     def report_head(self, chunk_rows: int) -> dict[str, Any]:
         """Return the fields of a report that describe the run, without its figures."""
@@ -214,13 +210,24 @@ class Plan(NamedTuple):
         if waiting:
             yield Stage(tuple(waiting), None)
 
-    def path(self, step: Step, chunk: int) -> AnyPath:
-        """Return where the commit of a step on a chunk is, or will be."""
-        return self.cache / self.keys[step.number - 1] / chunk_name(chunk)
+    def folder(self, step: Step) -> AnyPath:
+        """Where the commits of a step are, or will be."""
+        return self.cache / self.keys[step.number - 1]
 
-    def digest_path(self, step: Step, chunk: int) -> AnyPath:
-        """Return where the digest of a chunk for a step of dataset scope is kept."""
-        return self.cache / self.keys[step.number - 1] / f"digest-{chunk:06d}.parts"
+    def retries(self, step: Step) -> Retries:
+        """What was retried of a step."""
+        return self.retried[step.number - 1]
+
+    def count_retry(self, step: Step, what: Retried) -> None:
+        """Count one more retry of a step: the next plan has other keys from this step on."""
+        first = self.keys[step.number - 1]
+        if times := self.retries(step).times:
+            first = first.removesuffix(f"-{times}")
+        count_retry(self.cache / first, what)
+
+    def path(self, step: Step, chunk: int) -> AnyPath:
+        """Where the commit of a step on a chunk is, or will be."""
+        return self.folder(step) / chunk_name(chunk)
 
     def paths(self, step: Step) -> list[AnyPath]:
         """Return where the commits of a step are, or will be."""
@@ -228,22 +235,9 @@ class Plan(NamedTuple):
 
     def committed_chunks(self, step: Step) -> frozenset[int]:
         """The chunks of which a step is committed, from one list of its folder in a store."""
-        paths = self.paths(step)
-        folder = self.cache / self.keys[step.number - 1]
-        if isinstance(folder, RemotePath):
-            there = {path.name for path in folder.iterdir()}
-            return frozenset(chunk for chunk, path in enumerate(paths) if path.name in there)
-        return frozenset(chunk for chunk, path in enumerate(paths) if self._is_there(step, path))
-
-    def _is_there(self, step: Step, path: AnyPath) -> bool:
-        """Whether a commit on disk is there; it may be damaged, which is found when it is read."""
-        try:
-            target = commit.target_of(path) if _may_link(step) else path
-        except FileNotFoundError:
-            return False
-        except DamagedError:
-            return True
-        return target is None or target.exists()
+        there = {path.name for path in self.folder(step).glob("*.arrow")}
+        paths = enumerate(self.paths(step))
+        return frozenset(chunk for chunk, path in paths if path.name in there)
 
     def is_done(self, step: Step) -> bool:
         """Return whether every chunk of a step is committed."""
@@ -256,35 +250,16 @@ class Plan(NamedTuple):
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""
 
-        def load(step: Step, frame: Frame) -> StepResult:
-            result, is_kept = self._load(step, chunk)
-            is_part = is_kept and step.operator.where is not None
-            return whole_result(step, frame, result) if is_part else result
-
-        return load
+        return lambda step, _: self.load(step, chunk)
 
     def load(self, step: Step, chunk: int) -> StepResult:
-        """Return what a step did to a chunk, as it was committed.
-
-        Of a resumable step it is what it did to the rows that its condition matches: their results
-        are kept, and found again, without the others.
+        """What a step did to a chunk, as it was committed.
 
         Raises:
-            DamagedError: it is not as it was saved, or what it links to is gone.
+            DamagedError: it is not as it was saved.
             FileNotFoundError: it is not committed.
         """
-        return self._load(step, chunk)[0]
-
-    def _load(self, step: Step, chunk: int) -> tuple[StepResult, bool]:
-        """As `load`, and whether it is a kept result of a resumable step."""
-        path = self.path(step, chunk)
-        found = commit.load_or_target(path)
-        if isinstance(found, StepResult):
-            return found, False
-        try:
-            return kept_chunk.load(found), True
-        except FileNotFoundError:
-            raise damaged(path, f"a link to {found}, which is gone") from None
+        return load(self.path(step, chunk))
 
     def frame_before(self, chunk: int, step: Step | None) -> Frame:
         """Return a chunk as it is before a step (None: after the last)."""
@@ -292,14 +267,10 @@ class Plan(NamedTuple):
         return apply_steps(done, self.source_frame(chunk), run=self.committed(chunk))
 
 
-def _may_link(step: Step) -> bool:
-    """Return whether the commits of a step may be links to what it has kept."""
-    return isinstance(step.operator, ResumableOperator | StoredOperator)
-
-
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
-    """Return where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return _kept(cache, operator).folder
+    """Where the rows of a resumable operator are kept, whatever steps led to them."""
+    fields = cache_key_json(operator, of_row=True)
+    return cache / f"{KEPT}{operator.name()}-{_digest(fields, code_version(type(operator)))}"
 
 
 def operator_key(operator: Operator) -> str:
@@ -310,34 +281,9 @@ def operator_key(operator: Operator) -> str:
     return _hash("", operator)
 
 
-class _Kept(NamedTuple):
-    """Where the results of a resumable operator are kept, and the version of its code there."""
-
-    folder: AnyPath
-    version: str
+def _hash(key: str, operator: Operator) -> str:
+    return _digest(key, cache_key_json(operator), code_version(type(operator)))
 
 
-def _kept(cache: AnyPath, operator: ResumableOperator) -> _Kept:
-    """The folder under the present version or, where only that is there, under the former one.
-
-    The latter goes on being used, and the keys of the steps have its version: so an upgrade
-    neither pays for a row again, nor computes a later step again.
-    """
-    present = _kept_under(cache, operator, code_version(type(operator)))
-    former = former_code_version(type(operator))
-    if former is None or present.folder.exists():
-        return present
-    found = _kept_under(cache, operator, former)
-    return found if found.folder.exists() else present
-
-
-def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _Kept:
-    key = _hash("", operator, version, of_row=True)
-    return _Kept(cache / kept_name(operator.name(), key), version)
-
-
-def _hash(key: str, operator: Operator, version: str | None = None, *, of_row: bool = False) -> str:
-    """Return a key, for a version of the operator's code; None: the present one."""
-    fields = cache_key_json(operator, of_row=of_row)
-    parts = [key, fields, version or code_version(type(operator))]
+def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

@@ -1,14 +1,12 @@
-"""`--retry_missing STEP`: what failed in a step is computed again, and what succeeded is kept.
+"""`--retry_missing STEP`, `--retry_dropped`: what failed is computed again, and nothing else.
 
 A failure is a reason in a column `..._missing` that another attempt may not meet, or a row that a
-step names as `Change.failed`. The results of the step lose these rows; the keys of all steps after
-it change, so that none of them finds what it made of the failures.
+step names as `Change.failed`. A retry is counted, see `commit.py`: its results, and those of all
+steps after it, are in folders of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,25 +18,19 @@ from ...operators.columns import NOT_APPLICABLE, BoolArray, flat, is_text
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
-from ..dataset.remote import AnyPath, RemotePath
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
-from . import paid_rows_format as kept_chunk
-from .commit import count_retry, load, retry_count, save
+from .commit import save
 from .conditional_step import matching_rows
-from .paid_rows import ChunkLock, chunks, is_finished, journalled, rewrite_without
-from .plan import Plan, kept_folder
+from .plan import Plan
 from .report import MISSING, may_fail, summarise
-from .steps import StepResult, apply_operator, read_columns
+from .steps import apply_operator, read_columns
 
 _OPTION = "--retry_missing"
 
-FindFailed = Callable[[Change, int], BoolArray]
-"""Finds the rows that failed, among so many rows to which a change was made: bool[N]."""
-
 
 def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
-    """Return the step of a recipe with this name or number.
+    """The step of a recipe with this name or number.
 
     Raises:
         RecipeError: there is no such step, or it cannot have failed for a row.
@@ -58,65 +50,23 @@ def step_to_retry(recipe: Recipe, wanted: str | int) -> Step:
     return step
 
 
-def reopen_failed(plan: Plan, step: Step, operator: ResumableOperator) -> Iterator[list[str]]:
-    """Take the failures out of what a resumable step computed; gives the keys of their rows."""
-    find = partial(failed_rows, operator)
-    yield from _reopen(kept_folder(plan.cache, operator), find, operator.preflight)
-    _unlink_in_store(plan, step)
+def retry_resumable(plan: Plan, step: Step, operator: ResumableOperator) -> None:
+    """Have a resumable step compute again what failed, unless it is finished and nothing has."""
+    chunks = plan.committed_chunks(step)
+    is_finished = len(chunks) == len(plan.source.rows)
+    if is_finished and not any(_failed(plan, step, chunk).any() for chunk in chunks):
+        return
+    operator.preflight()
+    plan.count_retry(step, "missing")
 
 
-def reopen_dropped(plan: Plan) -> None:
-    """Take the rows that resumable steps dropped out of what they computed."""
+def retry_dropped(plan: Plan) -> None:
+    """Have resumable steps compute again which rows they drop."""
     for step in plan.steps:
         if isinstance(step.operator, ResumableOperator):
-            for _ in _reopen(kept_folder(plan.cache, step.operator), dropped_rows):
-                pass
-            _unlink_in_store(plan, step)
-
-
-def _unlink_in_store(plan: Plan, step: Step) -> None:
-    """Remove a resumable step's commits from a store: a link to what was taken apart looks whole.
-
-    The chunks that still are whole are found and linked again.
-    """
-    if isinstance(plan.cache, RemotePath):
-        for path in plan.paths(step):
-            path.unlink(missing_ok=True)
-
-
-def _reopen(
-    kept: AnyPath, find_failed: FindFailed, before: Callable[[], None] = lambda: None
-) -> Iterator[list[str]]:
-    """Turn results with failed rows back into journals without them: these rows are retried."""
-    is_first = True
-    for whole, keys in chunks(kept):
-        with ChunkLock(whole):
-            failed = _failed_places(whole, keys, find_failed)
-            if not failed:
-                continue
-            if is_first:
-                before()
-                # First: no result of the old rows may ever be found under a key of the new rows.
-                count_retry(kept)
-                is_first = False
-            rewrite_without(whole, failed)
-        yield [keys[row] for row in failed]
-
-
-def _failed_places(whole: AnyPath, keys: Sequence[str], find_failed: FindFailed) -> set[int]:
-    """Return the failed rows of a chunk, whether all of it is finished or not."""
-    if not is_finished(whole, keys):
-        found = journalled(whole).items()
-        return {row for row, entry in found if find_failed(entry.change, 1)[0]}
-    commit = kept_chunk.load(whole)
-    return set(np.flatnonzero(find_failed(commit.change, commit.rows_in)).tolist())
-
-
-def dropped_rows(change: Change, num_rows: int) -> BoolArray:
-    """Return which rows a change drops, bool[N]."""
-    if change.reasons is None:
-        return np.zeros(num_rows, bool)
-    return np.asarray(change.reasons.is_valid())
+            changes = (plan.load(step, chunk).change for chunk in plan.committed_chunks(step))
+            if any(change.reasons is not None for change in changes):
+                plan.count_retry(step, "dropped")
 
 
 def lacks_steps_before(plan: Plan, step: Step) -> bool:
@@ -125,40 +75,48 @@ def lacks_steps_before(plan: Plan, step: Step) -> bool:
         return False  # Its failures are computed after the steps before it.
     every = frozenset(range(len(plan.source.rows)))
     known = every.intersection(*map(plan.committed_chunks, plan.steps_before(step)))
-    paths = (plan.path(step, chunk) for chunk in every - known)
-    commits = (load(path) for path in paths if path.exists())
-    return any(failed_rows(step.operator, each.change, each.rows_in).any() for each in commits)
+    unknown = plan.committed_chunks(step) - known
+    return any(_failed(plan, step, chunk).any() for chunk in unknown)
 
 
-def recompute_failed(plan: Plan, step: Step) -> Iterator[int]:
-    """Compute again what failed in a finished step that is not resumable; gives rows by chunk."""
-    is_first = True
-    for chunk, path in enumerate(plan.paths(step)):
-        if not path.exists():
-            continue  # All of it is going to be computed.
-        commit = load(path, mapped=False)
-        failed_N = failed_rows(step.operator, commit.change, commit.rows_in)
-        if not failed_N.any():
-            continue
-        frame = plan.frame_before(chunk, step)
-        own_N = matching_rows(step.operator, frame)
-        # In other rows, what another step wrote to the column may have failed.
-        rows = np.intersect1d(np.flatnonzero(failed_N), own_N)
-        if not len(rows):
-            continue
-        if is_first:
-            step.operator.preflight()
-            # First: no result of the old rows may ever be found under a key of the new rows.
-            count_retry(path.parent)
-            is_first = False
-        table = read_columns(step.operator, frame)
-        again = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
-        change = _with_rows(commit.change, rows, again, table)
-        own = pa.array(own_N)
-        summary = summarise({name: column.take(own) for name, column in change.columns.items()})
-        result = StepResult(change, commit.rows_in, commit.seconds, summary)
-        save(path, result, retry_count(path.parent))
-        yield len(rows)
+def recompute_failed(plan: Plan, step: Step) -> int:
+    """Compute again what failed in a step that is not resumable; gives how many rows that were.
+
+    Chunks that it has not computed yet are left to the run.
+    """
+    chunks = sorted(plan.committed_chunks(step))
+    failed = {chunk: _own_failed(plan, step, chunk) for chunk in chunks}
+    if not any(map(len, failed.values())):
+        return 0
+    step.operator.preflight()
+    plan.count_retry(step, "missing")
+    again = Plan.of(plan.recipe, plan.source, plan.cache)
+    for chunk, rows in failed.items():
+        result = plan.load(step, chunk)
+        if len(rows):
+            frame = plan.frame_before(chunk, step)
+            table = read_columns(step.operator, frame)
+            change = apply_operator(step.operator, table.take(pa.array(rows)), len(rows))
+            change = _with_rows(result.change, rows, change, table)
+            own = pa.array(matching_rows(step.operator, frame))
+            summary = summarise({name: column.take(own) for name, column in change.columns.items()})
+            result = result._replace(change=change, summary=summary)
+        save(again.path(step, chunk), result)
+    return sum(map(len, failed.values()))
+
+
+def _failed(plan: Plan, step: Step, chunk: int) -> BoolArray:
+    result = plan.load(step, chunk)
+    return failed_rows(step.operator, result.change, result.rows_in)
+
+
+def _own_failed(plan: Plan, step: Step, chunk: int) -> Array:
+    """Rows of a chunk on which a step failed: what another step wrote to its column may have failed
+    in rows that its condition does not match."""
+    failed = np.flatnonzero(_failed(plan, step, chunk))
+    if not len(failed):
+        return failed
+    return np.intersect1d(failed, matching_rows(step.operator, plan.frame_before(chunk, step)))
 
 
 def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
@@ -185,7 +143,7 @@ def failed_rows(operator: Operator, change: Change, num_rows: int) -> BoolArray:
 
 
 def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> Change:
-    """Return a change to all rows of `table`, with the change to some of them in its place.
+    """A change to all rows of `table`, with the change to some of them in its place.
 
     Neither makes or moves rows. Where only one of them writes a column, the other leaves it as it
     is in the table, or null where it is not there.
@@ -213,6 +171,6 @@ def _with_rows(change: Change, rows: Array, again: Change, table: pa.Table) -> C
 
 
 def _replaced(old: Any, new: Any, at_N: Any) -> pa.Array:
-    """Return values of both columns, one after the other, at these places."""
+    """Values of both columns, one after the other, at these places."""
     kind = new.type if pa.types.is_null(old.type) else old.type
     return pa.concat_arrays([flat(old).cast(kind), flat(new).cast(kind)]).take(pa.array(at_N))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -26,6 +26,7 @@ from ...operators import (
     RejuiceError,
     ResumableOperator,
 )
+from ...operators.kept_rows import has_kept_rows
 from ...operators.sampling.protocol import listening
 from ..console import path_text
 from ..dataset.files import DamagedError, remove_file, write_file
@@ -36,23 +37,22 @@ from ..recipe.columns import checked_schema, group_warnings
 from ..recipe.recipe import Recipe, dump
 from ..recipe.steps import Step, weight_warnings
 from .cache import use_cache
-from .commit import RetriesGoneError, save
+from .commit import save
 from .conditional_step import matching
 from .dataset_step import run_dataset_step, write_digest
 from .export import check_may_write, write_parts
 from .finished_export import Hold, finished_report, placed, recipe_mark, sign, sole_writer
 from .frame import NO_GROUP_STARTS, Frame, GroupStarts
-from .paid_rows import ChunkLock, is_finished, is_kept
 from .plan import Plan, Stage, check_chunk_rows, default_chunk_rows, kept_folder
-from .progress import Progress, StepProgress
+from .progress import Progress
 from .repeated_prompts import check_prompts
 from .report import Report
-from .resumable_step import ChunkToRun, run_resumable
+from .resumable_step import run_resumable
 from .retry_missing import (
     lacks_steps_before,
     recompute_failed,
-    reopen_dropped,
-    reopen_failed,
+    retry_dropped,
+    retry_resumable,
     step_to_retry,
 )
 from .steps import (
@@ -105,14 +105,13 @@ def run(
     try:
         if not this.cache.exists():
             checked_schema(recipe)  # A recipe that cannot run leaves no folder.
-        # What is retried is taken apart first: another run may be reading it.
-        with use_cache(this.cache, export, alone=this.is_retry) as share:
+        with use_cache(this.cache, export):
             this.read()
             with sole_writer(export) as hold, this.opened:
                 check_may_write(recipe, overwrite=overwrite)  # Another run may have ended.
                 while True:
                     try:
-                        return this.finish(hold, share)
+                        return this.finish(hold)
                     except DamagedError as error:
                         this.remove_damaged(error)
                         this.open_plan()
@@ -156,8 +155,6 @@ class Run:
     retry_missing: Step | None
     plan: Plan = field(init=False)
     opened: ExitStack = field(default_factory=ExitStack)  # closes the workers
-    # keys of the rows that failed in an earlier run, of the resumable step to retry
-    failed: set[str] = field(default_factory=set)
     # by step, how many rows that had failed were computed again
     retried: Counter[str] = field(default_factory=Counter)
     # names of the steps of which something was computed
@@ -166,11 +163,6 @@ class Run:
     checked: set[str] = field(default_factory=set)
     removed: set[AnyPath] = field(default_factory=set)  # files that were damaged
     has_retried: bool = False
-
-    @property
-    def is_retry(self) -> bool:
-        """Whether what failed in an earlier run is to be computed again."""
-        return self.retry_dropped or self.retry_missing is not None
 
     @cached_property
     def workers(self) -> Workers:
@@ -206,19 +198,17 @@ class Run:
             except DamagedError as error:
                 self.remove_damaged(error)
 
-    def finish(self, hold: Hold, share: Callable[[], None]) -> Report:
+    def finish(self, hold: Hold) -> Report:
         """Compute and commit what is missing, and write the export.
 
         Raises:
             DamagedError: a file of the cache is damaged. Once it is removed, the work is planned
                 and done again: commits are loaded then, and not computed.
         """
-        if self.is_retry and not self.has_retried:
-            self.retry(share)
-            step = self.retry_missing
-            if step and not self.failed and not self.retried[step.name]:
-                self.warn(f"{step.name} has no result that failed: nothing is retried")
-        finished = finished_report(self.plan, self.plan.report_head(self.chunk_rows))
+        if not self.has_retried:
+            self.retry()
+        head = self.plan.report_head(self.chunk_rows)
+        finished = finished_report(self.plan, head, verify=self.verify)
         if finished is not None:
             self.progress.tell(f"nothing to do: {path_text(hold.export_path)} is up to date")
             return finished
@@ -229,31 +219,28 @@ class Run:
             self.warn(line)
         return self.write_export(hold)
 
-    def retry(self, share: Callable[[], None]) -> None:
-        """Take failures out of the results, so that they are computed again; then share the cache.
+    def retry(self) -> None:
+        """Have what failed in an earlier run computed again, as far as the options say so.
 
-        A step that is not resumable computes them here. Later steps have other keys in the plan.
+        A step that is not resumable computes it here.
         """
-        step = self.retry_missing
+        step, before = self.retry_missing, self.plan.keys
         if step and lacks_steps_before(self.plan, step):
             self.check_before_all()
             for stage in self.plan.stages(before=step):
                 self.run_stage(stage)
-            # The step has another key where rows before it may differ now.
-            self.plan = Plan.of(self.recipe, self.plan.source, self.cache)
         if step:
             with prefix_errors_with_file(self.recipe, step), prefix_errors_with_step(step):
                 if isinstance(step.operator, ResumableOperator):
-                    for keys in reopen_failed(self.plan, step, step.operator):
-                        self.failed.update(keys)
-                else:
-                    for rows in recompute_failed(self.plan, step):
-                        self.retried[step.name] += rows
-                        self.computed.add(step.name)
+                    retry_resumable(self.plan, step, step.operator)
+                elif rows := recompute_failed(self.plan, step):
+                    self.retried[step.name] += rows
+                    self.computed.add(step.name)
         if self.retry_dropped:
-            reopen_dropped(self.plan)
-        share()
+            retry_dropped(self.plan)
         self.plan = Plan.of(self.recipe, self.plan.source, self.cache)
+        if step and self.plan.keys == before:
+            self.warn(f"{step.name} has no result that failed: nothing is retried")
         self.has_retried = True
 
     def run_stage(self, stage: Stage) -> None:
@@ -296,16 +283,10 @@ class Run:
             prefix_errors_with_file(plan.recipe, step),
             prefix_errors_with_step(step),
         ):
-            done = run_resumable(
-                operator,
-                _chunks_to_run(plan, step, rows, task),
-                kept_folder(plan.cache, operator),
-                task,
-                failed=self.failed if step == self.retry_missing else (),
-                before=partial(self.check_before_rows_of, step),
-            )
+            before = partial(self.check_before_rows_of, step)
+            done = run_resumable(plan, step, operator, rows, task, before)
         self.retried[step.name] += done.retried
-        if done.rows:  # Else all of them were found, in other chunks.
+        if done.rows:  # Else all of them were found.
             self.computed.add(step.name)
 
     def write_export(self, hold: Hold) -> Report:
@@ -354,7 +335,7 @@ class Run:
             if not isinstance(operator, ResumableOperator):
                 is_certain = not self.plan.is_done(step)
             else:
-                kept = any(kept_folder(self.cache, operator).glob("*.keys"))
+                kept = has_kept_rows(kept_folder(self.cache, operator))
                 is_certain = not kept and not operator.has_results()
             if is_certain:
                 self.check_step(step)
@@ -362,9 +343,14 @@ class Run:
     def check_before_rows_of(self, step: Step) -> None:
         """Check what the steps need after one that is about to compute rows.
 
+        Where these were lost to damage, later steps have results of the rows that there were.
+
         Raises:
             EngineError: such a step cannot run.
         """
+        for later in self.plan.steps[step.number :]:
+            for chunk in self.plan.committed_chunks(later):
+                remove_file(self.plan.path(later, chunk))
         if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
             return  # What it finds, such as recorded responses, the steps after it may know.
         for later in self.plan.steps[step.number :]:
@@ -393,14 +379,8 @@ class Run:
         if path is None or path in self.removed:
             raise error
         self.removed.add(path)
-        if isinstance(error, RetriesGoneError):
-            self.warn(error.found)
-        elif is_kept(path):
-            with ChunkLock(path), suppress(DamagedError):
-                is_finished(path)  # What is still good of it stays, and the rest is named.
-        else:
-            remove_file(path)
-            self.warn(f"{error.found}: it was removed, and what was in it is computed again")
+        remove_file(path)
+        self.warn(f"{error.found}: it was removed, and what was in it is computed again")
 
 
 class _LocatedError(EngineError):
@@ -445,24 +425,6 @@ def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult
         return plan.load(step, chunk)
     save(plan.path(step, chunk), result)
     return result
-
-
-def _chunks_to_run(
-    plan: Plan, step: Step, rows: Sequence[int], task: StepProgress
-) -> Iterator[ChunkToRun]:
-    """The chunks of which a resumable step has no commit; `rows` are those of each before it."""
-    committed = plan.committed_chunks(step)
-    firsts = accumulate(plan.source.rows, initial=0)
-    for chunk, (path, first) in enumerate(zip(plan.paths(step), firsts, strict=False)):
-        if chunk in committed:
-            task.find(rows[chunk])
-        else:
-            yield ChunkToRun(partial(_rows_of_step, plan, chunk, step), path, first)
-
-
-def _rows_of_step(plan: Plan, chunk: int, step: Step) -> Frame:
-    """Return the rows of a chunk that a step is about, as they are before it."""
-    return matching(step.operator, plan.frame_before(chunk, step))
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:
