@@ -1,13 +1,17 @@
 """How much of the code one row, one group, one agent's prompt and one own operator pass.
 
-    python benchmarks/bench_code_paths.py
+    python benchmarks/bench_code_paths.py [--one-user]
 
 Counts the files and the functions of rejuice that are called (`sys.setprofile`, in all threads; a
 second run, so that what a first import does is left out), how often the file changes from one call
 to the next, and the frames between `main` and the `decide` of a filter that is not rejuice's own.
+Then the modules that only one other module imports, but for operators, of which each is a file; with
+`--one-user` they are listed.
 """
 
+import ast
 import json
+import re
 import sys
 import tempfile
 import threading
@@ -189,6 +193,26 @@ def group() -> Passed:
     return passed
 
 
+def modules_with_one_user() -> dict[str, str]:
+    """Modules that exactly one other one imports, and which that is."""
+    files = [file for folder in PRODUCT for file in sorted(Path(folder).rglob("*.py"))]
+    names = {".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in files}
+    users: dict[str, set[str]] = {name: set() for name in names}
+    for name, file in names.items():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = name.split(".")[: -node.level] + (node.module or "").split(".")
+                module = ".".join(filter(None, base))
+                for found in {module, *(f"{module}.{alias.name}" for alias in node.names)}:
+                    users.get(found, set()).add(name)
+    operators = re.compile(r"operators\.(mapper|filter|deduplicator|selector)\.")
+    return {
+        name: next(iter(found))
+        for name, found in users.items()
+        if len(found) == 1 and not operators.match(name) and not name.endswith("__init__")
+    }
+
+
 if __name__ == "__main__":
     print("| of | files | of them of training | functions | changes of file | frames above |")
     print("|---|---|---|---|---|---|")
@@ -198,3 +222,7 @@ if __name__ == "__main__":
     found = list[int]()
     passed = second(lambda folder: found.append(own_operator(folder)))
     print(passed.row("an own operator, `run`", f"{found[-1]}"))
+    alone = modules_with_one_user()
+    print(f"| modules with one user | {len(alone)} | | | | |")
+    if "--one-user" in sys.argv[1:]:
+        print("\n".join(f"{name}: {user}" for name, user in alone.items()))
