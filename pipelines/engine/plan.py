@@ -1,8 +1,7 @@
 """What will be run, and under which keys its results are kept.
 
     key of a step = hash(key of the step before it, operator config, operator code)
-    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk;
-        a user's own has the code that it had at commit 22504f3, while there are results under that
+    key of a resumable operator = hash(operator config, operator code), and the rows of the chunk
     key of the source = hash(content, chunking)
 
 A result is found again if and only if everything that led to it is unchanged.
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ...operators import Operator, RecipeError, ResumableOperator, Scope
-from ...operators.cache_key import cache_key_json, code_version, former_code_version
+from ...operators.cache_key import cache_key_json, code_version
 from ..dataset.files import FORMAT, DamagedError, check_is_folder, check_own_folder, damaged
 from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath, RemotePath
@@ -168,14 +167,13 @@ class Plan(NamedTuple):
         keys, key = [], f"{source.folder.name}-{FORMAT}"
         for step in recipe.steps:
             operator = step.operator
-            kept = _kept(cache, operator) if isinstance(operator, ResumableOperator) else None
-            key = _hash(key, operator, None if kept is None else kept.version)
+            key = _hash(key, operator)
             keys.append(f"{operator.name()}-{key}")
             check_own_folder(cache / keys[-1])
-            if kept is not None:
-                check_is_folder(kept.folder)
-            if kept is not None:
-                key += f"-{retry_count(kept.folder)}"
+            if isinstance(operator, ResumableOperator):
+                kept = kept_folder(cache, operator)
+                check_is_folder(kept)
+                key += f"-{retry_count(kept)}"
             elif retries := retry_count(cache / keys[-1]):
                 key += f"-{retries}"
         return cls(recipe, source, cache, tuple(keys), key)
@@ -299,7 +297,7 @@ def _may_link(step: Step) -> bool:
 
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
     """Return where the results of a resumable operator are kept, whatever steps led to its rows."""
-    return _kept(cache, operator).folder
+    return cache / kept_name(operator.name(), _hash("", operator, of_row=True))
 
 
 def operator_key(operator: Operator) -> str:
@@ -310,34 +308,6 @@ def operator_key(operator: Operator) -> str:
     return _hash("", operator)
 
 
-class _Kept(NamedTuple):
-    """Where the results of a resumable operator are kept, and the version of its code there."""
-
-    folder: AnyPath
-    version: str
-
-
-def _kept(cache: AnyPath, operator: ResumableOperator) -> _Kept:
-    """The folder under the present version or, where only that is there, under the former one.
-
-    The latter goes on being used, and the keys of the steps have its version: so an upgrade
-    neither pays for a row again, nor computes a later step again.
-    """
-    present = _kept_under(cache, operator, code_version(type(operator)))
-    former = former_code_version(type(operator))
-    if former is None or present.folder.exists():
-        return present
-    found = _kept_under(cache, operator, former)
-    return found if found.folder.exists() else present
-
-
-def _kept_under(cache: AnyPath, operator: ResumableOperator, version: str) -> _Kept:
-    key = _hash("", operator, version, of_row=True)
-    return _Kept(cache / kept_name(operator.name(), key), version)
-
-
-def _hash(key: str, operator: Operator, version: str | None = None, *, of_row: bool = False) -> str:
-    """Return a key, for a version of the operator's code; None: the present one."""
-    fields = cache_key_json(operator, of_row=of_row)
-    parts = [key, fields, version or code_version(type(operator))]
+def _hash(key: str, operator: Operator, *, of_row: bool = False) -> str:
+    parts = [key, cache_key_json(operator, of_row=of_row), code_version(type(operator))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
