@@ -31,7 +31,6 @@ _USER_CACHES = {
     "scores.sqlite": "answers of judges, of an earlier version",
     "tools.answers": "observations of tools",
     "tools.sqlite": "observations of tools, of an earlier version",
-    "code-*.parsed": "parsed source files",
 }
 """What the user's cache folder holds, by patterns of names."""
 
