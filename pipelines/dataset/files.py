@@ -162,9 +162,6 @@ TABLE, LINK = 0, 1
 """Kinds of records: an Arrow stream, and the path of a file of the cache, from the folder of the
 record."""
 
-_FORMER = b"ARROW1"
-"""How files begin that were written before they were records."""
-
 _verified: dict[Path, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""
 
@@ -247,8 +244,7 @@ def table_in(path: AnyPath, content: pa.Buffer) -> pa.Table:
     """
     header = checked_header(path, content)
     if header is None or header.kind != TABLE:
-        former = bytes(content[: len(_FORMER)]) == _FORMER
-        raise damaged(path, "of a former version of rejuice" if former else "damaged")
+        raise damaged(path)
     try:
         return pa.ipc.open_stream(content[HEADER_BYTES:]).read_all()
     except (pa.ArrowInvalid, OSError):
