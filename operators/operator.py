@@ -141,7 +141,7 @@ class Operator(Named):
     code: ClassVar[str | None] = None
     """The version of the code that decides the result; None: a digest of the source. Set it where
     results are too expensive to be computed again after every edit, and change it with the edits
-    that change results."""
+    that change results. A subclass states its own."""
     reasons: ClassVar[Mapping[str, str]] = {}
     """Every slug the operator may give, with what it means. Empty: not declared."""
     estimates: ClassVar[str] = ""
@@ -158,8 +158,6 @@ class Operator(Named):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         source_states[cls] = source_state(cls)
-        if callable(vars(cls).get("identity")):
-            raise TypeError(f"{cls.__name__}.identity() is called cache_key_fields() now")
         for name in COMMON_FIELDS:
             if name in vars(cls).get("__annotations__", {}) and cls.__module__ != __name__:
                 raise TypeError(f"{cls.__name__}.{name} is a field of every operator: rename it")

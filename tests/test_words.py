@@ -92,8 +92,6 @@ ALLOWED = (
     Allowed("tests/test_words.py", "", "it has the table"),
     Allowed("pipelines/demo/arithmetic.yaml", "book", "books are counted in arithmetic problems"),
     Allowed("benchmarks/bench_dedup.py", "the house", "a sample prompt"),
-    Allowed("operators/operator.py", "is called cache_key_fields", "it refuses the old name"),
-    Allowed("tests/operators/test_cache_key.py", "def identity(self)", "it is refused"),
     Allowed("tests/operators/mapper/test_format_reward_mapper.py", "as said", "a sample response"),
     Allowed("tests/operators/verifier/test_last_number.py", "He said", "a sample response"),
     Allowed("tests/support/denials/en.yaml", "", "sample responses"),

@@ -278,14 +278,13 @@ def loss_agg_mode(found: SplitRecipe, config: Train) -> LossAggMode:
     """Return how token losses are aggregated, whether the recipe says so or not."""
     policy = config.loss.policy
     of_turns = found.agents is not None and policy == "vanilla"
-    return config.aggregate or (TURN_MEAN if of_turns else default_aggregate(policy))
+    return config.loss.aggregate or (TURN_MEAN if of_turns else default_aggregate(policy))
 
 
 def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
-    if config.aggregate == TURN_MEAN and found.agents is None:
-        name = "loss_agg_mode" if config.loss_agg_mode else "loss.aggregate"
+    if config.loss.aggregate == TURN_MEAN and found.agents is None:
         raise RecipeError(
-            f"{name} {TURN_MEAN} is a mean over turns, of which these responses have none",
+            f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
             where=where,
         )
@@ -299,7 +298,7 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
     ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
     if ignored and loss_agg_mode(found, config) == TURN_MEAN:
         raise RecipeError(
-            f"{ignored[0]} is of verl's loss, and loss_agg_mode {TURN_MEAN} has another",
+            f"{ignored[0]} is of verl's loss, and loss.aggregate {TURN_MEAN} has another",
             "leave the key out, or choose one of verl's modes",
             where=where,
         )

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ..cache_key import part_version
+from ..cache_key import code_version
 from ..config import Named, deciding_fields
 from ..errors import RecipeError
 from ..operator import Columns
@@ -72,7 +72,7 @@ class Flow(Budgets, Named):
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         """What decides the trajectories, as JSON: by default the fields and the code's version."""
-        return {**deciding_fields(self), "code": part_version(type(self))}
+        return {**deciding_fields(self), "code": code_version(type(self))}
 
 
 # --- Tools and flows by name, and from the fields of a recipe -------------------------

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from ..cache_key import part_version
+from ..cache_key import code_version
 from ..config import Named, deciding_fields
 from ..logs import redact
 from ..operator import Columns
@@ -89,7 +89,7 @@ class Tool(Named):
     code: ClassVar[str | None] = None
     """The version of the code that decides the observations. Change it with the edits that change
     them, so that trajectories are sampled again. None: it is made of the code itself, so every edit
-    of the file, but for comments and docstrings, samples them again."""
+    of the file, but for comments and layout, samples them again."""
 
     is_local: ClassVar[bool] = False
     """Whether calls are computed here from their arguments and columns, at no cost: they are then
@@ -130,7 +130,7 @@ class Tool(Named):
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         """What decides the observations, as JSON: by default the fields and the code's version."""
-        return {**deciding_fields(self), "code": part_version(type(self))}
+        return {**deciding_fields(self), "code": code_version(type(self))}
 
     def is_read_only(self) -> bool:
         """Whether a call changes nothing and depends on its arguments and columns only, so that its

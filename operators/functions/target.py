@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import NamedTuple
 
-from ..cache_key import SITE, digest_of_file, digest_of_module, file_state
+from ..cache_key import SITE, code_digest, file_state
 
 
 class FunctionTarget(NamedTuple):
@@ -55,13 +55,14 @@ class FunctionTarget(NamedTuple):
         Of a module that is installed, the version of its distribution counts instead.
         """
         if self.file is not None:
-            return digest_of_file(Path(self.file))
+            return code_digest(Path(self.file))
         file = module_file(self.module)
-        if file is not None and not SITE.isdisjoint(file.parts):
+        if file is None:
+            return ""  # It was there when the recipe was read.
+        parent, _, _ = self.module.rpartition(".")
+        if not SITE.isdisjoint(file.parts):
             return f"{_distributions(self.module.partition('.')[0])} {file_state(file)}"
-        if file is not None and "." not in self.module and file.name != "__init__.py":
-            return digest_of_file(file)
-        return digest_of_module(self.module)
+        return code_digest(file, self.module if file.name == "__init__.py" else parent)
 
 
 # --- Modules --------------------------------------------------------------------------

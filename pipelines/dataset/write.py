@@ -206,8 +206,7 @@ def _reported(export_path: AnyPath) -> frozenset[str]:
         # The dataset of a run may differ from its export in nothing but the suffix.
         if to_path(str(report["export_path"])).name != export_path.name:
             return frozenset()
-        # Reports of version 0.4 and earlier only name the columns of which they have figures.
-        written = [step.get("written", step["columns"]) for step in report["steps"]]
+        written = [step["written"] for step in report["steps"]]
         return frozenset(str(name) for names in written for name in names)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return frozenset()  # There is none, or it is damaged.

@@ -505,11 +505,6 @@ def _kept_remedy(missing: str, before: Sequence[Step]) -> str:
 
 def _remedy(missing: str, columns: set[str]) -> str:
     """Return what to do about a missing column."""
-    if missing == "extracted_answer" and {"answer", "verdict"} <= columns:
-        return (
-            "version 0.4 called it 'answer': rename that column of its exports, or put "
-            "math_verify_mapper before this step"
-        )
     return (
         _writers(missing) or suggest(missing, columns) or f"there are: {', '.join(sorted(columns))}"
     )

@@ -262,7 +262,7 @@ _CLIPS: Mapping[PolicyLoss, tuple[float, float] | None] = {
 }
 """How far below and above 1 ratios are clipped by default; None: verl's function clips nothing."""
 _ONE_MEAN = ("sapo", "geo_mean")
-"""Losses that are means over responses in verl, whatever `loss_agg_mode` is."""
+"""Losses that are means over responses in verl, whatever `aggregate` is."""
 
 
 def default_aggregate(policy: str) -> LossAggMode:
@@ -355,12 +355,6 @@ class Train(Config):
     """Gradients are clipped to this norm."""
     loss: Loss = Loss()
     """The loss of the policy: which it is, how ratios are clipped, and how it is aggregated."""
-    clip_ratio_low: PositiveFloat | None = None
-    """The first number of `loss.clip`, by itself. Null: that of the loss."""
-    clip_ratio_high: PositiveFloat | None = None
-    """The second number of `loss.clip`, by itself; DAPO uses 0.28. Null: that of the loss."""
-    loss_agg_mode: LossAggMode | None = None
-    """The same as `loss.aggregate`, by its former name."""
     kl_coef: NonNegativeFloat = 0.0
     """Weight of the KL divergence from the initial policy. 0: no reference is loaded."""
     entropy_coef: float = 0.0
@@ -403,13 +397,7 @@ class Train(Config):
     @property
     def clip(self) -> tuple[float, float]:
         """How far below and above 1 ratios are clipped; any two numbers where none are."""
-        low, high = self.loss.clip or _CLIPS[self.loss.policy] or (0.2, 0.2)
-        return self.clip_ratio_low or low, self.clip_ratio_high or high
-
-    @property
-    def aggregate(self) -> LossAggMode | None:
-        """How token losses are aggregated; None: the recipe does not say."""
-        return self.loss.aggregate or self.loss_agg_mode
+        return self.loss.clip or _CLIPS[self.loss.policy] or (0.2, 0.2)
 
     @property
     def validation_sets(self) -> dict[str, ValidationSet]:
@@ -421,7 +409,6 @@ class Train(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_validation()
-        self._check_loss()
         if self.prompts_per_step % self.updates_per_step:
             raise ValueError("prompts_per_step must be a multiple of updates_per_step")
         if self.replay and self.refill:
@@ -480,29 +467,6 @@ class Train(Config):
                 f"schedule {self.schedule} samples judgements of what a step has sampled, and mode "
                 f"{self.mode} samples ahead: choose mode sync, or schedule generate"
             )
-
-    def _check_loss(self) -> None:
-        policy, given = self.loss.policy, self.loss
-        for name, value in (
-            ("clip_ratio_low", self.clip_ratio_low),
-            ("clip_ratio_high", self.clip_ratio_high),
-        ):
-            if value is not None and given.clip is not None:
-                raise ValueError(
-                    f"{name} and loss.clip both say where ratios are clipped: leave {name} out"
-                )
-            if value is not None and _CLIPS[policy] is None:
-                raise ValueError(f"loss {policy} clips no ratios: leave {name} out")
-        if self.loss_agg_mode is None:
-            return
-        if given.aggregate is not None:
-            raise ValueError(
-                "loss_agg_mode and loss.aggregate are the same setting: leave loss_agg_mode out"
-            )
-        try:
-            check_aggregate(policy, self.loss_agg_mode)
-        except ValueError as error:
-            raise ValueError(f"loss_agg_mode: {error}") from None
 
     def _check_validation(self) -> None:
         check_names(self.validation)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...operators import RecipeError
-from ...operators.cache_key import parse_code
+from ...operators.cache_key import imported_names
 from ..dataset.files import RUN_SUFFIX
 from .head import found_file
 from .recipe import Recipe, load, load_without_code, read_document
@@ -232,8 +232,4 @@ def _imported(file: Path) -> set[str]:
     """Return the top-level packages that a file imports."""
     if not file.is_file():
         return set()
-    try:
-        code = parse_code("", str(file), False)
-    except (RecursionError, MemoryError):  # Nested so deeply that Python cannot import it, either.
-        return set()
-    return {each.module.partition(".")[0] for each in code.imports} - {""}
+    return {name.partition(".")[0] for name in imported_names(file)}

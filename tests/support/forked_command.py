@@ -116,12 +116,10 @@ def serve(file: int) -> None:
     for name in modules:
         with suppress(ImportError):  # The operators' file, which each run loads by itself.
             importlib.import_module(name)
-    from rejuice.operators.cache_key import code_version
     from rejuice.pipelines.cli import main
     from rejuice.pipelines.recipe.recipe import load
 
-    for step in load(recipe).steps:
-        code_version(type(step.operator))  # It parses our own source files, for 0.4 s.
+    load(recipe)
     command = typer.main.get_command(main.app)
     with suppress(EOFError):
         while True:

@@ -556,7 +556,7 @@ def test_dry_run_leaves_nothing(rejuice, verl, monkeypatch, tmp_path):
 def test_report_prints_judge_failures_and_groups_without_signal_where_they_are_logged(
     rejuice, tmp_path, logged
 ):
-    """A run of an earlier version has neither."""
+    """A run may have neither."""
     signal = {"rejuice/groups_without_signal": 0.25} if logged else {}
     judged = {"rejuice/missing/quality/scorer_malformed": 3.0} if logged else {}
     lines = [line(1, 0.1, **signal), line(2, 0.2, **signal, **judged)]

@@ -108,12 +108,8 @@ def test_what_is_wrong_is_reported_in_a_line(tmp_path):
         ({"loss": {"policy": "ppo"}}, ", line 17: 'train.loss.policy' is 'ppo'; input should be 'vanilla', 'gspo', 'cispo', 'sapo', 'geo_mean', 'clip_cov' or 'kl_cov'"),
         ({"loss": {"clip": [0.28, 0.2]}}, ", line 16, train.loss: clip [0.28, 0.2] is out of order: first how far below 1, then how far above, which is no less"),
         ({"loss": {"policy": "sapo", "clip": [0.2, 0.28]}}, ", line 16, train.loss: loss sapo clips no ratios: leave clip out"),
-        ({"loss": {"policy": "kl_cov"}, "clip_ratio_high": 0.28}, ", line 15, train: loss kl_cov clips no ratios: leave clip_ratio_high out"),
         ({"loss": {"policy": "sapo", "aggregate": "token-mean"}}, ", line 16, train.loss: loss sapo is a mean over responses, and token-mean would be ignored: leave aggregate out"),
         ({"loss": {"policy": "gspo", "aggregate": "trajectory-turn-token-mean"}}, ", line 16, train.loss: aggregate trajectory-turn-token-mean has a loss of its own, with the clipped ratios of Flow-GRPO: choose policy vanilla, or for gspo one of verl's aggregates"),
-        ({"loss": {"policy": "geo_mean"}, "loss_agg_mode": "token-mean"}, ", line 15, train: loss_agg_mode: loss geo_mean is a mean over responses, and token-mean would be ignored: leave aggregate out"),
-        ({"loss": {"clip": [0.2, 0.28]}, "clip_ratio_low": 0.2}, ", line 15, train: clip_ratio_low and loss.clip both say where ratios are clipped: leave clip_ratio_low out"),
-        ({"loss": {"aggregate": "token-mean"}, "loss_agg_mode": "token-mean"}, ", line 15, train: loss_agg_mode and loss.aggregate are the same setting: leave loss_agg_mode out"),
         ({"verification": {"init_share": 1}}, ", line 17: 'train.verification.init_share' is 1; input should be less than 1"),
     ]  # fmt: skip
 
@@ -135,9 +131,6 @@ def test_where_ratios_are_clipped(read):
         ({"loss": {"clip": [0.2, 0.28]}}, (0.2, 0.28)),
         ({"loss": {"policy": "cispo", "clip": [1, 0.28]}}, (1, 0.28)),
         ({"loss": {"policy": "gspo"}}, (0.0003, 0.0004)),
-        # As recipes had it before there was `loss`.
-        ({"clip_ratio_high": 0.28}, (0.2, 0.28)),
-        ({"loss": {"policy": "gspo"}, "clip_ratio_low": 0.0001}, (0.0001, 0.0004)),
     ]  # fmt: skip
     check_each(cases, lambda train, wanted: _same(read(**train).clip, wanted))
     assert read({"train.loss.clip": "[0.1, 0.3]"}).clip == (0.1, 0.3)

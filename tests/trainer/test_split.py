@@ -155,11 +155,10 @@ def test_a_penalty_within_rewards_is_refused(parts, written):
 def test_a_mean_over_turns_is_for_agents(parts):
     found = parts(PLAIN)
     assert loss_agg_mode(found, Train()) == "token-mean"
-    assert loss_agg_mode(found, Train(loss_agg_mode="seq-mean-token-mean")) == "seq-mean-token-mean"
     with pytest.raises(RecipeError) as caught:
-        check_section(found, Train(loss_agg_mode=TURN_MEAN), "recipe.yaml")
+        check_section(found, Train(loss={"aggregate": TURN_MEAN}), "recipe.yaml")
     assert str(caught.value) == (
-        "recipe.yaml: loss_agg_mode trajectory-turn-token-mean is a mean over turns, of which these "
+        "recipe.yaml: loss.aggregate trajectory-turn-token-mean is a mean over turns, of which these "
         "responses have none; leave it out, or sample with agent_rollout_mapper"
     )
 
@@ -176,8 +175,6 @@ def test_how_each_loss_is_aggregated(parts):
         assert loss_agg_mode(agents, config) == (TURN_MEAN if policy == "vanilla" else wanted)
     given = Train(loss={"aggregate": "seq-mean-token-sum"})
     assert loss_agg_mode(agents, given) == loss_agg_mode(plain, given) == "seq-mean-token-sum"
-    with pytest.raises(RecipeError, match=r"loss\.aggregate trajectory-turn-token-mean is a mean"):
-        check_section(plain, Train(loss={"aggregate": TURN_MEAN}), "recipe.yaml")
 
 
 def test_a_key_of_another_loss_is_refused(parts):

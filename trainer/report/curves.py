@@ -54,7 +54,7 @@ class RunGroup(NamedTuple):
 
     name: str  # their name in the legend
     points: list[list[Point]]  # the logged points of each run
-    # `loss_agg_mode`, by which verl also aggregates entropy, and KL divergence as a loss
+    # `loss.aggregate`, by which verl also aggregates entropy, and KL divergence as a loss
     losses: str
 
 
@@ -103,7 +103,7 @@ def grouped(folders: Sequence[Path]) -> list[RunGroup]:
         by_default = default_aggregate(
             loss.get("policy", "vanilla")
         )  # Agents': one of tokens, too.
-        losses = str(train.get("loss_agg_mode") or loss.get("aggregate") or by_default)
+        losses = str(loss.get("aggregate") or by_default)
         found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [
         RunGroup(name, [_points(run.folder) for run in runs], runs[0].losses)
@@ -224,7 +224,7 @@ def _nats(groups: Sequence[RunGroup], *aggregated: str) -> str:
         points = [point for run in runs.points for point in run]
         logged = any(not point.figures.keys().isdisjoint(aggregated) for point in points)
         units.add(_NATS_PER.get(runs.losses, f"nats, {runs.losses}") if logged else _PER_TOKEN)
-    return units.pop() if len(units) == 1 else "nats, as loss_agg_mode is"
+    return units.pop() if len(units) == 1 else "nats, as loss.aggregate is"
 
 
 def _draw_panel(axes: Any, panel: _Panel, groups: Sequence[RunGroup], against: Against) -> None:

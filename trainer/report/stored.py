@@ -102,7 +102,7 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
     recorded = _recorded(folder)
     incomplete = ""
     if not recorded:
-        incomplete = f"step {number} was kept by an earlier version, without values.parquet"
+        incomplete = f"step {number} has no values.parquet"
     elif len(recorded) != len(recipe.steps):
         found = f"{len(recorded)} steps, and recipe.yaml beside it has {len(recipe.steps)}"
         incomplete = f"{folder / 'values.parquet'} has {found}"

@@ -8,7 +8,8 @@ import pytest
 from rejuice.operators import AgentRolloutMapper, OperatorError, RecipeError, registry
 from rejuice.operators.agents import Tool
 from rejuice.operators.agents.flow import FLOWS, TOOLS, build_flow, build_tools
-from rejuice.operators.cache_key import cache_key_json, part_version
+from rejuice.operators.agents.tools.search import Search
+from rejuice.operators.cache_key import cache_key_json, code_version
 from rejuice.operators.registry import load_file
 from rejuice.pipelines.recipe.columns import checked_schema
 from rejuice.pipelines.recipe.recipe import Recipe, load
@@ -360,7 +361,7 @@ def test_the_version_of_a_tool_is_in_the_key(tmp_path):
         ("return task[self.column]", "return task[self.column].upper()", False),
         ("(await play.act(task.messages)).text", "'42'", False),
         ("# end", "# the end", True),
-        ("Guess once.", "Guess but once.", True),
+        ("# end", "\n# end", True),
     ],
 )
 def test_edited_code_of_a_tool_or_a_flow_is_another_key(tmp_path, old, new, same):
@@ -374,29 +375,32 @@ def test_edited_code_of_a_tool_or_a_flow_is_another_key(tmp_path, old, new, same
     assert (key(MINE) == key((MINE + "# end\n").replace(old, new))) == same
 
 
-def test_a_tool_that_extends_another_one_has_the_versions_of_both(tmp_path):
+def test_a_tool_that_extends_another_one_has_its_version(tmp_path, monkeypatch):
     def version(code):
         file = tmp_path / "mine.py"
         file.write_text(f"from rejuice.operators.agents.tools.search import Search\n{code}")
         (tool,) = build_tools([{"mine": {"documents": "documents"}}], [file])
+        code_version.cache_clear()
         return tool.cache_key_fields()["code"]
 
     class_ = "class Mine(Search): "
     versions = [version(f"{class_}{body}") for body in ("k: int = 2", "k: int = 3", "code = '7'")]
-    assert [each[:2] for each in versions] == ["1 ", "1 ", "7"]
-    assert len(set(versions)) == 3
+    monkeypatch.setattr(Search, "code", "2")
+    versions.append(version(f"{class_}k: int = 2"))
+    assert len(set(versions)) == 4
+    assert versions[2] == "7"
 
 
 def test_our_own_tools_and_flows_state_their_versions():
     """Edits of their code that change nothing sample nothing again."""
     for kind in (*TOOLS.load_all()[0].values(), *FLOWS.load_all()[0].values()):
-        assert part_version(kind) == "1"
+        assert code_version(kind) == "1"
 
 
 def test_a_tool_without_a_file_is_new_in_every_process():
     names = {"Tool": Tool}
     exec("class Typed(Tool):\n    async def call(self, word: str) -> str: return word", names)
-    assert len(part_version(names["Typed"])) == len(uuid4().hex)
+    assert len(code_version(names["Typed"])) == len(uuid4().hex)
 
 
 def test_the_schema_of_recipes_knows_tools_and_flows():

@@ -38,7 +38,7 @@ def test_a_file_without_a_checksum_is_not_read(tmp_path):
     path, table = tmp_path / "000000.arrow", pa.table({"x": [1, 2]})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    with pytest.raises(DamagedError, match="arrow is of a former version of rejuice; remove it"):
+    with pytest.raises(DamagedError, match="arrow is damaged; remove it"):
         read_checked(path)
 
 

@@ -327,7 +327,6 @@ def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
     scores = open_cache(user_cache())
     scores.put(bytes(32), "four words in all")
     scores.close()
-    user_cache().with_name("code-1.parsed").write_bytes(bytes(3))
     kept = sum(file.stat().st_size for file in user_cache().iterdir())
     if place == "out":
         os.rename(tmp_path / "out" / ".rejuice", tmp_path / "moved")
@@ -349,4 +348,3 @@ def test_the_list_of_a_cache(path, rejuice, place, tmp_path):
         "user/rejuice/scores.answers",
         f"{kept} B, answers of judges, for all recipes",
     ) in of_user
-    assert ("user/rejuice/code-1.parsed", "3 B, parsed source files, for all recipes") in of_user

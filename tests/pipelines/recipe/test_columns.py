@@ -323,34 +323,6 @@ def test_a_dataset_that_is_named_like_the_export(recipe_file, tmp_path):
     assert "would replace column 'verdict'" in refusal(checked_schema, load(path))
 
 
-def test_an_export_of_version_0_4(recipe_file, tmp_path):
-    """Its report names the columns with figures; its extracted answers are called `answer`."""
-    first = tmp_path / "first.parquet"
-    engine.run(load(recipe_file([VERIFY, SUM], [ROW, WRONG], export_path=str(first))))
-    table = pq.read_table(first).replace_schema_metadata(None)
-    names = ["answer" if name == "extracted_answer" else name for name in table.column_names]
-    pq.write_table(table.rename_columns(names), first)
-    report = tmp_path / "first.run" / "report.json"
-    found = json.loads(report.read_text("utf-8"))
-    for step in found["steps"]:
-        del step["written"]
-    report.write_text(json.dumps(found), "utf-8")
-
-    recheck = recipe_file(["verdict_recheck_mapper"], dataset_path=str(first))
-    assert refused(recheck) == (
-        "recipe.yaml, line 4, step 1 verdict_recheck_mapper: column 'extracted_answer' is missing; "
-        "version 0.4 called it 'answer': rename that column of its exports, or put "
-        "math_verify_mapper before this step"
-    )
-    engine.run(load(recipe_file([VERIFY, "verdict_recheck_mapper", SUM], dataset_path=str(first))))
-    again = pq.read_table(tmp_path / "out" / "curated.parquet")
-    assert again["recheck"].to_pylist() == ["correct", "wrong_answer"]
-    assert again["answer"].to_pylist() == again["extracted_answer"].to_pylist() == ["2", "3"]
-    # `answer` would be taken for the solution.
-    template = recipe_file(["prompt_template_mapper"], dataset_path=str(first))
-    assert "is missing" in refusal(checked_schema, load(template))
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 def test_a_folder_of_exports(recipe_file, tmp_path, suffix):
     folder = tmp_path / "exports"

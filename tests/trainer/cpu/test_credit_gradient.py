@@ -59,7 +59,7 @@ def test_the_gradient_is_the_credits(worker, credited, pieces):
     """Ragged rows, masked tokens, rows of padding, one or two micro-batches."""
     batch, advantages, masks = credited
     tokens = int(batch["input_ids"].offsets()[-1])
-    made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": tokens // pieces + 64})
+    made = worker(loss={"clip": [0.2, HIGH]}, kl_coef=KL, cpu={"tokens": tokens // pieces + 64})
     ours = gradient_of_update(made, batch)
     loss, size = assert_gradient(ours, batch, advantages, masks)
     assert ours["metrics"]["loss"] == pytest.approx(loss, abs=SUMS * size)
@@ -70,7 +70,7 @@ def test_two_processes_have_the_gradient_of_one(worker, credited, tmp_path):
     import torch
 
     batch, advantages, masks = credited
-    made = worker(clip_ratio_high=HIGH, kl_coef=KL, cpu={"tokens": 4096})
+    made = worker(loss={"clip": [0.2, HIGH]}, kl_coef=KL, cpu={"tokens": 4096})
     torch.save((made.config, batch), tmp_path / "work.pt")
     run_ranks(tmp_path, 2)
     assert_gradient(torch.load(tmp_path / "gradient.pt"), batch, advantages, masks)
@@ -86,7 +86,7 @@ def test_the_gradient_of_replayed_rows_is_corrected(worker, queue, keys, level):
     old = noisy(
         queue.kv_batch_get(keys, "train", ["rollout_log_probs"])["rollout_log_probs"], 0.3, 7
     )
-    made = worker(clip_ratio_high=HIGH, kl_coef=0.0, cpu={"tokens": 4096})
+    made = worker(loss={"clip": [0.2, HIGH]}, kl_coef=0.0, cpu={"tokens": 4096})
     today = log_probs(made, reported(queue.kv_batch_get(keys, "train")))
     lengths = old.offsets().diff().tolist()
     rows = pa.table(

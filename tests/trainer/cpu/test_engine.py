@@ -77,7 +77,7 @@ def test_an_update_is_that_of_plain_torch(worker, batch, untied, kl_coef, pieces
     policy = EMBEDDED if tied else untied
     made = worker(
         policy=str(policy),
-        clip_ratio_high=0.28,
+        loss={"clip": [0.2, 0.28]},
         kl_coef=kl_coef,
         cpu={"tokens": tokens // pieces + 64, **cpu},
     )
@@ -173,7 +173,7 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
 
     tokens = int(turns["input_ids"].offsets()[-1])
     room = {"actor_rollout_ref.actor.ppo_max_token_len_per_gpu": tokens // pieces + 64}
-    made = worker(clip_ratio_high=0.28, kl_coef=0.1, entropy_coef=0.01, verl=room)
+    made = worker(loss={"clip": [0.2, 0.28]}, kl_coef=0.1, entropy_coef=0.01, verl=room)
     made.set_loss_fn(LossSettings.of(made.config.actor).loss())
     plain = Plain()
     names = ("prompts", "responses", "old_log_probs", "advantages", "ref_log_prob", WEIGHT)

@@ -467,7 +467,7 @@ def test_every_worker_of_the_actor_takes_our_loss(verl, composed):
     from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     found = []
-    config = composed(kl_coef=0.01, clip_ratio_high=0.28, entropy_coef=0.5)
+    config = composed(kl_coef=0.01, loss={"clip": [0.2, 0.28]}, entropy_coef=0.5)
     trainer = SimpleNamespace(
         config=config, actor_rollout_wg=SimpleNamespace(set_loss_fn=found.append)
     )

@@ -46,7 +46,7 @@ def test_verl_validates_all_that_the_section_can_say(verl, tmp_path, profile, lo
     more = {
         "profile": profile, "lora": lora, "kl_coef": 0.01, "entropy_coef": 0.01, "refill": 2,
         "validation_path": None, "save_every": 0, "updates_per_step": 4, "warmup_steps": 3,
-        "loss_agg_mode": "seq-mean-token-sum", "policy": "o'brien's \"own\" policy, $HOME=1",
+        "loss": {"aggregate": "seq-mean-token-sum"}, "policy": "o'brien's \"own\" policy, $HOME=1",
         "gpu": {"gpus": 4, "nodes": 2, "tensor_parallel": 2, "offload": True},
         "verl": {"actor_rollout_ref.actor.optim.betas": [0.9, 0.95], "+trainer.mine": {"a": "b c"}},
     }  # fmt: skip
@@ -78,7 +78,7 @@ def test_verl_validates_each_engine(verl, tmp_path, recipe, strategy, rollout):
     }  # fmt: skip
     train = {
         "profile": "gpu", "gpu": gpu, "kl_coef": 0.01, "entropy_coef": 0.02, "max_grad_norm": 0.3,
-        "learning_rate": 3e-6, "warmup_steps": 4, "weight_decay": 0.1, "clip_ratio_high": 0.28,
+        "learning_rate": 3e-6, "warmup_steps": 4, "weight_decay": 0.1, "loss": {"clip": [0.2, 0.28]},
     }  # fmt: skip
     made = run(RECIPES / f"{recipe}.yaml", tmp_path, **train)
     assert problem_of(made, resume=False) is None

@@ -115,14 +115,13 @@ def test_what_no_run_logs_is_not_drawn(tmp_path):
         (("trajectory-turn-token-mean", None), "nats per token"),
         (("seq-mean-token-sum",), "nats per response"),
         (("seq-mean-token-sum-norm",), "nats, seq-mean-token-sum-norm"),
-        (("token-mean", "seq-mean-token-sum"), "nats, as loss_agg_mode is"),
+        (("token-mean", "seq-mean-token-sum"), "nats, as loss.aggregate is"),
     ],
 )
 def test_entropy_is_aggregated_as_the_loss_is(tmp_path, modes, unit):
     import matplotlib as mpl
 
-    # By either field; runs from before there was `loss` have the first only.
-    fields = [{"loss_agg_mode": modes[0]}, *({"loss": {"aggregate": mode}} for mode in modes[1:])]
+    fields = [{"loss": {"aggregate": mode}} for mode in modes]
     folders = [
         write_run(tmp_path / str(mode), steps(0.1, 0.2), train=train)
         for mode, train in zip(modes, fields, strict=True)

@@ -175,14 +175,13 @@ def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     assert whole.count("04_pass_rate_filter: kept") == 4
 
 
-def test_a_row_of_a_step_of_an_earlier_version_is_not_explained(training_run, rollouts, rejuice):
+def test_a_row_of_a_step_without_values_is_not_explained(training_run, rollouts, rejuice):
     step = training_run / "steps" / "000001"
     (step / "values.parquet").unlink()
     status, _, err = rejuice("explain", step, rollouts["response_id"][1].as_py())
     assert (status, err) == (
         2,
-        "rejuice: step 1 was kept by an earlier version, without values.parquet; run it again to "
-        "see what each step did\n",
+        "rejuice: step 1 has no values.parquet; run it again to see what each step did\n",
     )
 
 

@@ -85,17 +85,17 @@ def test_weights_of_another_recipe_are_taken_at_the_progress_of_the_step(trained
     assert steps[4].operator.weight("format") == 0.0
 
 
-def test_a_run_of_an_earlier_version_opens_without_values(trained):
+def test_a_run_opens_without_values(trained):
     folder = trained(2)
     (folder / "steps" / "000002" / "values.parquet").unlink()
     (one,) = open_run(folder).sets
-    assert one.incomplete == "step 2 was kept by an earlier version, without values.parquet"
+    assert one.incomplete == "step 2 has no values.parquet"
     rows = stored_rows(one).table
     assert rows["fate"].to_pylist() == [BY_TRAINING] + [KEPT] * 3 + [4] * 4 + [KEPT] * 4
     assert rows["reward"].to_pylist()[1] == pytest.approx(1.0 - 0.1 * 2 / 3)
     assert rows["verdict"].to_pylist()[4] is None
     assert rows["contribution_format"].null_count == 12
-    with pytest.raises(DataError, match="without values"):
+    with pytest.raises(DataError, match=r"no values\.parquet"):
         next(one.applied(0))
 
 

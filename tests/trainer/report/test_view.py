@@ -84,7 +84,7 @@ def test_a_step_has_the_values_of_dropped_rows(training_run, rejuice, tmp_path, 
 
 
 @pytest.mark.slow
-def test_steps_of_an_earlier_version_have_what_was_sampled(training_run, rejuice, tmp_path):
+def test_steps_without_values_have_what_was_sampled(training_run, rejuice, tmp_path):
     """Dropped rows have their reason, and the others what steps wrote."""
     step = training_run / "steps" / "000001"
     rejuice("view", step, "--no_open", "-o", "whole.html")
@@ -92,7 +92,7 @@ def test_steps_of_an_earlier_version_have_what_was_sampled(training_run, rejuice
     assert rejuice("view", step, "--no_open", "-o", "p.html")[0] == 0
     whole, page = Page(tmp_path / "whole.html"), Page(tmp_path / "p.html")
     head = page.head["sets"][0]
-    why = "step 1 was kept by an earlier version, without values.parquet"
+    why = "step 1 has no values.parquet"
     first = "Of the rows that were dropped, only what was sampled is here"
     assert head["banner"] == f"{first}: {why}. "
     assert (head["figures"]["sampled"], head["rows"]) == (12, 12)
