@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,35 +45,32 @@ class AnswerCache:
 
     def get(self, key: bytes) -> str | None:
         """The text stored under `key`, None if there is none."""
-        return self._found(key)[0]
+        payload = self._payload(key)
+        return None if payload is None else payload.decode()
 
     def failure(self, key: bytes) -> tuple[str, str] | None:
         """Why there is no text under `key`, and what came instead; None if nothing is known."""
-        _, reason, text = self._found(key)
-        return None if reason is None else (reason, text)
+        payload = self._payload(_of_failure(key))
+        return None if payload is None else tuple(json.loads(payload))
 
     def put(self, key: bytes, answer: str) -> None:
         """Store `answer` under `key`; it survives if the process is killed afterwards."""
-        self._put(key, [answer, None, ""])
+        with self._engine_errors():
+            self._rows.put(key, answer.encode())
 
     def put_failure(self, key: bytes, reason: str, text: str) -> None:
-        """Store why there is no answer, and what came instead."""
-        self._put(key, [None, reason, text])
+        """Store why there is no answer, and what came instead, beside what `put` has stored."""
+        with self._engine_errors():
+            self._rows.put(_of_failure(key), json.dumps([reason, text]).encode())
 
     def close(self) -> None:
         """Have the disk take what was stored."""
         with self._engine_errors():
             self._rows.close()
 
-    def _found(self, key: bytes) -> tuple[str | None, str | None, str]:
+    def _payload(self, key: bytes) -> bytes | None:
         with self._engine_errors():
-            payload = self._rows.get([key]).get(key)
-        answer, reason, text = (None, None, "") if payload is None else json.loads(payload)
-        return answer, reason, text
-
-    def _put(self, key: bytes, payload: list[str | None]) -> None:
-        with self._engine_errors():
-            self._rows.put(key, json.dumps(payload).encode())
+            return self._rows.get([key]).get(key)
 
     @contextmanager
     def _engine_errors(self) -> Iterator[None]:
@@ -81,3 +79,7 @@ class AnswerCache:
         except OSError as error:
             found = f"the cache of {self._content} {self._path} cannot be used: {error}"
             raise EngineError(found, self._right) from None
+
+
+def _of_failure(key: bytes) -> bytes:
+    return hashlib.sha256(b"failure " + key).digest()
