@@ -2,7 +2,6 @@
 
 import threading
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -165,37 +164,6 @@ def test_a_magic_inside_an_entry_is_none(path):
     size = len(content) // 3
     file.write_bytes(content[:size] + b"?" + content[size + 1 :])
     assert [entry.row for entry in entries(path)] == [0, 2]
-
-
-OLD = Path(__file__).parents[2] / "compat" / "data" / "kept" / "killed" / "kept"
-
-
-@pytest.fixture(scope="module")
-def old():
-    """The bytes of a journal of version 0.4, a stream of Arrow."""
-    (file,) = OLD.glob("kept-*/*.journal")
-    return file.read_bytes()
-
-
-def test_a_journal_of_an_earlier_version_is_read(tmp_path, old):
-    found = reread(old, tmp_path)
-    assert len(found) > 1
-    (file,) = OLD.glob("kept-*/*.journal")
-    assert old[:4] == b"\xff\xff\xff\xff"
-    with pa.OSFile(str(file)) as source:
-        batch = pa.ipc.open_stream(source).read_next_batch()
-    assert found[0].change.columns["response"].equals(batch["response"])
-
-
-@settings(max_examples=150, deadline=None)
-@given(at=st.integers(0, 10**9), bit=st.integers(0, 7), zeros=st.integers(0, 300))
-def test_damage_to_an_old_journal_is_no_error(tmp_path_factory, old, at, bit, zeros):
-    at %= len(old)
-    damaged = bytearray(old)
-    damaged[at] ^= 1 << bit
-    damaged[at + 1 : at + 1 + zeros] = bytes(len(damaged[at + 1 : at + 1 + zeros]))
-    found = reread(bytes(damaged), tmp_path_factory.mktemp("old"))
-    assert len(found) <= len(reread(old, tmp_path_factory.mktemp("old")))
 
 
 class _Refused:
