@@ -82,13 +82,13 @@ def code_version(kind: type[Named]) -> str:
     of_user = sorted(name for name in modules if name.partition(".")[0] != _REJUICE)
     codes = [_module_digest(name) for name in of_user]
     is_edited = issubclass(kind, Operator) and source_states[kind] != source_state(kind)
-    if None in codes or is_edited:
+    if is_edited or None in codes:
         return uuid4().hex
     used = {*kind.__mro__}
     was_paid_for = issubclass(kind, ResumableOperator) or not issubclass(kind, Operator)
     if not (of_user and was_paid_for):
         codes += [_package_digest(name) for name in _packages(modules - {*of_user})]
-        used |= _imported_by(of_user)
+        used = used.union(*map(_imported_by, of_user))
     parts = [getattr(kind, "code", None), *codes, *_depends_on(used)]
     return xxhash.xxh3_128_hexdigest("\n".join(map(str, parts)).encode())
 
@@ -96,8 +96,8 @@ def code_version(kind: type[Named]) -> str:
 def _module_digest(name: str) -> str | None:
     """A digest of the code of a loaded module; None where it is in no file."""
     module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    return code_digest(Path(file), getattr(module, "__package__", None) or "") if file else None
+    file = Path(getattr(module, "__file__", None) or "")
+    return code_digest(file, getattr(module, "__package__", None) or "") if file.is_file() else None
 
 
 def _packages(modules: Iterable[str]) -> list[str]:
@@ -117,15 +117,16 @@ def _package_digest(name: str) -> str:
     return digest.hexdigest()
 
 
-def _imported_by(modules: Iterable[str]) -> set[type]:
-    """The classes that loaded modules have imported by name."""
-    values = ((name, value) for name in modules for value in vars(sys.modules[name]).values())
-    return {each for name, each in values if isinstance(each, type) and each.__module__ != name}
+def _imported_by(module: str) -> set[type]:
+    """The classes that a loaded module has imported by name."""
+    values = list(vars(sys.modules[module]).values())
+    return {each for each in values if isinstance(each, type) and each.__module__ != module}
 
 
-def _depends_on(kinds: Iterable[type]) -> Iterator[str]:
-    """What operators depend on, as it is installed."""
-    for name in sorted({name for each in kinds for name in getattr(each, "depends_on", ())}):
+def _depends_on(used: set[type]) -> Iterator[str]:
+    """What those of some classes that are operators depend on, as it is installed."""
+    operators = [each for each in source_states if each in used]
+    for name in sorted({name for each in operators for name in each.depends_on}):
         with suppress(PackageNotFoundError):  # An optional one: without it there are no results.
             yield f"{name}=={version(name)}"
 
@@ -152,9 +153,8 @@ def code_digest(file: Path, package: str = "") -> str:
             parts = (top, *each.parent.relative_to(folder).parts)
             codes[each], names = _parsed(each.read_bytes(), ".".join(filter(None, parts)))
             for name in () if is_alone else names:
-                module = name.rpartition(".")[0]
-                found = _file_of(name, top, folder) or _file_of(module, top, folder)
-                todo += [] if found is None else [found]
+                of_module = _file_of(name.rpartition(".")[0], top, folder)
+                todo += filter(None, [_file_of(name, top, folder) or of_module])
     first = codes.pop(file)  # Whatever it is called, it does the same.
     others = sorted(f"{each.relative_to(folder)} {code}" for each, code in codes.items())
     return xxhash.xxh3_128_hexdigest("\n".join([first, *others]).encode())
@@ -185,10 +185,9 @@ def _parsed(content: bytes, package: str) -> tuple[str, frozenset[str]]:
             tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # Such as a compiled module.
         return xxhash.xxh3_128_hexdigest(content), frozenset()
-    try:
+    shown = content
+    with suppress(RecursionError):
         shown = ast.dump(tree).encode()
-    except RecursionError:
-        shown = content
     return xxhash.xxh3_128_hexdigest(shown), frozenset(_imported(tree, package))
 
 

@@ -243,6 +243,9 @@ def test_a_class_whose_file_was_edited_since_is_never_found_again(tmp_path):
     assert len({first, stale, code_version(kind)}) == 3
     (again,) = load_file(file).values()
     assert code_version(again) == first
+    file.unlink()
+    forget()
+    assert code_version(again) != first
 
 
 ACME = {

@@ -1,4 +1,4 @@
-"""The shipped recipes with recorded responses in the place of a policy: tests/compat/data."""
+"""The shipped recipes with recorded responses in the place of a policy: tests/data/recorded."""
 
 from pathlib import Path
 
@@ -8,19 +8,16 @@ from rejuice.pipelines.recipe.steps import step_names
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "recipes"
-DATA = ROOT / "tests" / "compat" / "data"
-TABLES = DATA / "tables"
+TABLES = ROOT / "tests" / "data" / "recorded"
 """What the recipes read, by the names that `OVERRIDES` has."""
-EARLIER = DATA / "recipes"
 _SPECS = yaml.safe_load((TABLES / "recipes.yaml").read_text("utf-8"))
 OVERRIDES = {name: fields for name, fields in _SPECS.items() if not name.startswith(".")}
 """Recipe -> what is set, as on the command line, so that it runs anywhere."""
 
 
 def recipe_path(name):
-    """The recipe that is shipped, or was shipped, under a name."""
-    earlier = EARLIER / f"{name}.yaml"
-    return earlier if earlier.exists() else RECIPES / f"{name}.yaml"
+    """The recipe that is shipped under a name."""
+    return RECIPES / f"{name}.yaml"
 
 
 def write_recipe(path, name, overrides):

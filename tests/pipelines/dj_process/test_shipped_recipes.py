@@ -1,8 +1,7 @@
 """Every recipe gives the same rows, values and decisions by `rejuice run` and by `dj-process`.
 
 Responses are recorded, and read by all of them, so that no policy is needed; with a policy,
-`tests/pipelines/demo/test_quickstart.py` compares. What `rejuice run` makes of them is compared
-with earlier versions in `tests/compat/test_tables.py`.
+`tests/pipelines/demo/test_quickstart.py` compares.
 """
 
 import json

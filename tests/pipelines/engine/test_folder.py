@@ -1,12 +1,8 @@
 """The folder of kept rows: its keys, its counter of retries, and what becomes of damaged files."""
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
-import xxhash
 from filelock import FileLock
 
 from rejuice.operators import Change
@@ -16,7 +12,6 @@ from rejuice.pipelines.engine import paid_rows as kept_journal
 from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine.commit import (
     RetriesGoneError,
-    as_table,
     count_retry,
     counts_retries,
     retry_count,
@@ -218,60 +213,6 @@ def test_whatever_is_in_the_files_of_the_counter_it_is_right(tmp_path):
         file.write_bytes(b"")
     assert retry_count(tmp_path) == 2
     assert all(map(counts_retries, tmp_path.iterdir()))
-
-
-OLD = Path(__file__).parents[2] / "compat" / "data" / "kept"
-
-
-@pytest.fixture
-def old(tmp_path):
-    """A chunk that version 0.4 wrote, which has no checksum, and the keys of its rows."""
-    (folder,) = (OLD / "openai_chat" / "kept").glob("kept-policy_rollout_mapper-*")
-    shutil.copytree(folder, tmp_path / folder.name)
-    (file,) = (tmp_path / folder.name).glob("*.keys")
-    return file.with_suffix(".arrow"), file.read_text().split()
-
-
-def test_a_chunk_of_an_earlier_version_is_written_again(old):
-    whole, keys = old
-    before = pa.ipc.open_file(whole.read_bytes()).read_all()
-    assert kept_folder.is_finished(whole)
-    found = kept_chunk.load(whole).change.columns
-    assert found["response"].to_pylist() == before["response"].to_pylist()
-    assert kept_chunk.keys_of(whole) == keys
-
-
-def test_a_chunk_of_an_earlier_version_is_not_lost_with_its_keys(old):
-    whole, keys = old
-    whole.with_suffix(".keys").unlink()
-    content = whole.read_bytes()
-    with pytest.raises(DamagedError):
-        kept_folder.is_finished(whole)
-    assert whole.read_bytes() == content
-    assert kept_folder.is_finished(whole, keys)
-
-
-def test_keys_of_a_chunk_that_has_a_checksum_at_its_end_are_written_again(tmp_path):
-    """Versions between 0.4 and 0.5 wrote such chunks, with the keys in them."""
-    whole, keys = finished(tmp_path)
-    table = as_table(kept_chunk.load(whole))
-    packed = bytes.fromhex("".join(keys))
-    table = table.replace_schema_metadata({**table.schema.metadata, b"row_keys": packed})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    content = sink.getvalue().to_pybytes()
-    whole.write_bytes(content + xxhash.xxh3_128_digest(content) + b"rejuice\x01")
-    whole.with_suffix(".keys").write_bytes(b"nonsense")
-    assert found(tmp_path, keys) == {0: ["a!"], 1: ["b!"], 2: ["None!"]}
-
-
-def test_a_chunk_of_an_earlier_version_in_the_place_of_another_is_not_taken(old):
-    whole, keys = old
-    other = whole.with_name(f"{'0' * 32}.arrow")
-    whole.rename(other)
-    with pytest.raises(DamagedError):
-        kept_folder.is_finished(other, keys)
 
 
 def test_a_counter_that_is_gone_is_there_again(tmp_path):
