@@ -28,7 +28,7 @@ import yaml
 from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.recipe.recipe import load_without_code
 from rejuice.trainer.report import metrics
-from rejuice.trainer.report.simulate import Hardware, lines, setups, stored_steps
+from rejuice.trainer.report.simulate import Hardware, setups, simulate, stored_steps
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"
@@ -112,12 +112,12 @@ def measure(mode: str, given: argparse.Namespace) -> Measured:
 
 
 def predict(run: Path) -> list[float]:
-    """Return how much faster a run would train 1 and 2 steps ahead, per token, by a simulation."""
+    """Return how much faster a run is predicted to train 1 and 2 steps ahead, per token."""
     config = load_without_code(run / "recipe.yaml").head.train
     assert config is not None
     steps = stored_steps(run, config)
     modes = setups(config, [1, 2], Hardware(None, None, usable_cores()), steps)
-    sync, *ahead = (each.found.tokens_per_second for each in lines(steps, modes, repeats=3))
+    sync, *ahead = (simulate(steps, mode).tokens_per_second for mode in modes)
     return [each / sync for each in ahead]
 
 

@@ -160,7 +160,6 @@ class Comparison(NamedTuple):
     # Spearman's correlation of rewards before and after within groups, mean over groups that have
     # spread in both; NaN without any
     rank: float
-    ranked: int  # these groups
     mean_reward: tuple[float, float]  # of rows kept, before and after
     # by component, its share of the variance of advantages before and after, over rows kept in both
     variance: Mapping[str, tuple[float, float]]
@@ -177,9 +176,9 @@ class Comparison(NamedTuple):
         return {str(each["values"]): each["counts"] for each in ordered}
 
 
-def compare(before: RowTable, after: RowTable, n: int) -> Comparison:
-    """Compare the first `n` rows, those of the base, of two tables over it."""
-    one, two = before.table.slice(0, n), after.table.slice(0, n)
+def compare(before: RowTable, after: RowTable) -> Comparison:
+    """Compare two tables of the same rows."""
+    one, two = before.table, after.table
     fates = [np.asarray(table["fate"]) for table in (one, two)]
     unknown_N = np.array(pc.fill_null(pc.equal(two["reason"].cast(pa.string()), UNKNOWN), False))
     kept = [fates[0] == KEPT, fates[1] == KEPT]
@@ -195,7 +194,7 @@ def compare(before: RowTable, after: RowTable, n: int) -> Comparison:
         "woken": both_N & (signs[0] == 0) & (signs[1] != 0),
         "unknown": unknown_N,
     }
-    groups = Groups.of(one)
+    groups = before.groups
     left = [groups.sum(each.astype(np.int64)) > 0 for each in kept]
     unknown_G = groups.sum(unknown_N.astype(np.int64)) > 0
     return Comparison(
@@ -207,65 +206,14 @@ def compare(before: RowTable, after: RowTable, n: int) -> Comparison:
             int((left[1] & ~left[0]).sum()),
             int((left[0] & ~left[1] & ~unknown_G).sum()),
         ),
-        *rank_correlation(groups, rewards[0], rewards[1], both_N),
+        rank_correlation(groups, rewards[0], rewards[1], both_N),
         (_mean(rewards[0][kept[0]]), _mean(rewards[1][kept[1]])),
         _variance(before, after, both_N),
     )
 
 
-def combined(found: Sequence[Comparison]) -> Comparison:
-    """Return one comparison of the rows of several, such as the steps of a training run."""
-    rows = pa.concat_tables([each.rows for each in found], promote_options="permissive")
-    before, after, gained, lost = (
-        sum(of_all) for of_all in zip(*(x.groups for x in found), strict=True)
-    )
-    ranked = sum(each.ranked for each in found)
-    ranks = sum(each.rank * each.ranked for each in found if each.ranked)
-    kept = [pc.is_null(rows[f"step_{when}"]) for when in ("before", "after")]
-    rewards = [column_values(rows, f"reward_{when}") for when in ("before", "after")]
-    return Comparison(
-        rows,
-        sum(each.kept_in_both for each in found),
-        (before, after, gained, lost),
-        ranks / ranked if ranked else float("nan"),
-        ranked,
-        (_mean(rewards[0][np.asarray(kept[0])]), _mean(rewards[1][np.asarray(kept[1])])),
-        _combined_variance(found),
-    )
-
-
-def _combined_variance(found: Sequence[Comparison]) -> dict[str, tuple[float, float]]:
-    """Shares of the sum of squares over all rows: those of each part, weighted by its own sum."""
-    names = dict.fromkeys(name for each in found for name in each.variance)
-    sizes = [_squares(each) for each in found]
-    shares = {}
-    for name in names:
-        sides = list[float]()
-        for side in (0, 1):
-            parts = [
-                (each.variance[name][side] * size[side], size[side])
-                for each, size in zip(found, sizes, strict=True)
-                if name in each.variance and np.isfinite(each.variance[name][side])
-            ]
-            whole = sum(size for _, size in parts)
-            sides.append(sum(part for part, _ in parts) / whole if whole else float("nan"))
-        shares[name] = (sides[0], sides[1])
-    return shares
-
-
-def _squares(found: Comparison) -> tuple[float, float]:
-    """Sums of squares of the advantages before and after, over rows kept in both."""
-    both = pc.and_(pc.is_null(found.rows["step_before"]), pc.is_null(found.rows["step_after"]))
-    rows = found.rows.filter(both)
-    before, after = (column_values(rows, f"advantage_{when}") for when in ("before", "after"))
-    return float(np.nansum(before**2)), float(np.nansum(after**2))
-
-
-def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> tuple[float, int]:
-    """Spearman's correlation within groups, mean over groups with spread in both, and how many.
-
-    NaN without any.
-    """
+def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> float:
+    """Spearman's correlation within groups, mean over those with spread in both, else NaN."""
     known_N = used_N & np.isfinite(x_N) & np.isfinite(y_N)
     codes_N = groups.codes_N[known_N]
     ranks = [average_ranks(codes_N, values[known_N]) for values in (x_N, y_N)]
@@ -278,7 +226,7 @@ def rank_correlation(groups: Groups, x_N: Array, y_N: Array, used_N: Array) -> t
         ]
         found_G = sums[0] / np.sqrt(sums[1] * sums[2])
     found_G = found_G[np.isfinite(found_G)]
-    return float(found_G.mean()) if len(found_G) else float("nan"), len(found_G)
+    return float(found_G.mean()) if len(found_G) else float("nan")
 
 
 def _rows(one: pa.Table, two: pa.Table, fates: list[Array], kinds: Mapping[str, Array]) -> pa.Table:

@@ -196,7 +196,7 @@ def _common(a: RowTable, b: RowTable) -> Comparison | None:
     before, after = (
         RowTable(table, groups, rows.components) for table, rows in zip(tables, (a, b), strict=True)
     )
-    return compare(before, after, len(rows_a))
+    return compare(before, after)
 
 
 def _weights(one: StoredSet) -> dict[str, float]:

@@ -295,7 +295,6 @@ def headline(rows: RowTable) -> Headline:
 
 def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
     """By component, its share of the variance of advantages; nan where parts are not known."""
-    used_N = np.append(used_N, np.zeros(rows.table.num_rows - len(used_N), bool))
     advantage_N = column_values(rows.table, "advantage")
     full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
     variance = float((full_N**2).sum())

@@ -1,4 +1,4 @@
-"""What a recipe would train on, from stored responses: advantages, signal, gradient mass, cost."""
+"""What a recipe would train on, from stored responses: advantages, signal, gradient mass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from ...operators import DataError, ResumableOperator
+from ...operators import DataError
 from ...operators.arrow_compute import pc
 from ...operators.confidence import wilson_interval
 from ...operators.groups import Array
@@ -28,10 +28,8 @@ from ..engine.report import Report
 from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import gives_credit
-from ..recipe.train import Train
 from .figures import component_advantages
 from .rows import RowTable, row_table
-from .stored import Stored, StoredSet
 from .whatif import Replayed
 
 _NORMALISATIONS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
@@ -70,9 +68,7 @@ class Preview(NamedTuple):
     # of the kept rows by quarters of length, the shortest first, each one's share
     length_mass: tuple[float, ...]
     refill: Refill  # prompts to sample for one that is left
-    tokens: float | None  # mean of a response; None without token ids
-    judge_calls: float  # requests for each response, by the steps that ask a server
-    seconds: float | None  # that the steps took in the run, for each response; None where unknown
+    unit: str  # of lengths, `tokens` or `characters`
 
 
 def preview(found: Replayed) -> Preview:
@@ -88,7 +84,6 @@ def preview(found: Replayed) -> Preview:
     left_G = groups.sum(kept_N.astype(np.int64)) > 0
     signal_G = groups.sum((kept_N & (advantage_N != 0)).astype(np.int64)) > 0
     length_N = np.array(pc.fill_null(table[rows.unit], 0), float)
-    tokens = pc.mean(table["tokens"]).as_py() if rows.unit == "tokens" else None
     return Preview(
         table.num_rows,
         len(left_G),
@@ -99,15 +94,8 @@ def preview(found: Replayed) -> Preview:
         _component_mass(rows, kept_N, length_N),
         _length_mass(advantage_N, kept_N, length_N),
         _refill(int(left_G.sum()), len(left_G)),
-        tokens,
-        sum(_own_rows(each) for each in found.after if _asks(each)) / max(1, table.num_rows),
-        _seconds(found.before, table.num_rows),
+        rows.unit,
     )
-
-
-def _own_rows(applied: AppliedStep) -> int:
-    """Return how many rows a step is about."""
-    return matching(applied.step.operator, applied.before).num_rows
 
 
 def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
@@ -165,105 +153,6 @@ def _refill(left: int, prompts: int) -> Refill:
     return Refill(*invert)
 
 
-def _asks(applied: AppliedStep) -> bool:
-    operator = applied.step.operator
-    return isinstance(operator, ResumableOperator) or operator.asks_server
-
-
-def _seconds(before: Sequence[AppliedStep], rows: int) -> float | None:
-    seconds = sum(each.result.seconds for each in before)
-    return seconds / rows if rows and seconds else None
-
-
-# --- Cost -----------------------------------------------------------------------------
-# What a step of training is expected to take: prompts, tokens, requests and seconds.
-
-_STEPS = 10_000
-"""Training steps that are simulated."""
-_MOST_REFILLS = 9
-_ENOUGH = 0.05
-
-
-class RefillFigures(NamedTuple):
-    """Training steps that may sample more prompts so many times."""
-
-    refills: int  # `train.refill`
-    short: float  # the share of steps that have too few groups all the same
-    prompts: float  # the mean number that a step samples
-
-
-class StepCost(NamedTuple):
-    """What a step of training is expected to take; None: not known."""
-
-    # with the recipe's `train.refill`, then with more, until few steps are short
-    refills: tuple[RefillFigures, ...]
-    prompts: float  # that are sampled
-    responses: float  # to them
-    tokens: float | None  # of the responses
-    judge_calls: float  # requests of the steps that ask a server
-    sampling_s: float | None  # seconds to sample
-    steps_s: float | None  # seconds in the steps of the recipe
-    training_s: float | None  # seconds of the whole step, with the update
-
-
-def step_cost(found: Preview, train: Train, stored: Stored, one: StoredSet) -> StepCost:
-    """Return the cost of a step, if it goes as the stored responses went."""
-    refills = tuple(refill_figures(found.groups_left / found.prompts, train))
-    prompts = refills[0].prompts
-    responses = prompts * found.responses / found.prompts
-    tokens = None if found.tokens is None else found.tokens * responses
-    logged = [_mean_metric(stored, f"timing_s/{name}") for name in ("gen", "step")]
-    sampling = logged[0] if logged[0] is not None else _times(_sampling_s(stored, one), responses)
-    judge_calls, steps_s = found.judge_calls * responses, _times(found.seconds, responses)
-    return StepCost(refills, prompts, responses, tokens, judge_calls, sampling, steps_s, logged[1])
-
-
-def refill_figures(share: float, train: Train) -> list[RefillFigures]:
-    """Simulated steps, with the recipe's `refill` and with more, until few have too few groups.
-
-    A group is left with probability `share`, whatever becomes of the others. Refills are sampled as
-    training does: as many prompts as will fill the batch at the rate at which groups were left.
-    """
-    found = [_simulated(share, train.prompts_per_step, train.refill)]
-    while found[-1].short > _ENOUGH and share > 0 and found[-1].refills < _MOST_REFILLS:
-        found.append(_simulated(share, train.prompts_per_step, found[-1].refills + 1))
-    return found
-
-
-def _simulated(share: float, wanted: int, refills: int) -> RefillFigures:
-    draw = np.random.default_rng(0)
-    requested_N = np.full(_STEPS, wanted)
-    left_N: Array = draw.binomial(requested_N, share)
-    for _ in range(refills):
-        missing_N = np.maximum(wanted - left_N, 0)
-        more_N = np.minimum(wanted, -(-missing_N * requested_N // np.maximum(left_N, 1)))
-        requested_N = requested_N + more_N
-        left_N = left_N + draw.binomial(more_N, share)
-    return RefillFigures(refills, float((left_N < wanted).mean()), float(requested_N.mean()))
-
-
-def _mean_metric(stored: Stored, name: str) -> float | None:
-    """Return the mean of a metric over training steps but the first, which compiles and loads."""
-    values = [point[name] for point in stored.points if name in point]
-    later: Sequence[float] = values[1:] or values
-    return float(np.mean(later)) if later else None
-
-
-def _sampling_s(stored: Stored, one: StoredSet) -> float | None:
-    """Return seconds to sample a response of an export; None: nothing was sampled in that run."""
-    if stored.report is None:
-        return None
-    names = {x.name for x in one.recipe.steps if isinstance(x.operator, RolloutMapper)}
-    steps = [each for each in stored.report.steps if each.step in names]
-    rows = sum(each.rows_out for each in steps)
-    seconds = sum(each.seconds for each in steps)
-    return seconds / rows if rows and seconds else None
-
-
-def _times(each: float | None, n: float) -> float | None:
-    return None if each is None else each * n
-
-
 # --- Run a recipe on some of its prompts, beside its own export -----------------------
 
 
@@ -309,23 +198,14 @@ def run_on_some(
 _ROUNDING = 0.005
 
 
-def show_preview(
-    title: str,
-    found: Preview,
-    train: Train | None,
-    cost: StepCost | None,
-    console: Console,
-    *,
-    sampled: bool = False,
-) -> None:
+def show_preview(title: str, found: Preview, console: Console, *, sampled: bool = False) -> None:
     """Print a preview."""
     widen_log(console)
     responses, prompts = f"{found.responses:,} responses", f"{found.prompts:,} prompts"
     how = "sampled for this preview" if sampled else "nothing is sampled or judged"
     print_lines([f"{title}: {responses} to {prompts}; {how}."], console)
     console.print(_advantage_table(found))
-    more = _training(cost, train) if train and cost else [_each(found)]
-    print_lines([*_lines(found), *more], console)
+    print_lines(_lines(found), console)
 
 
 def _advantage_table(found: Preview) -> Table:
@@ -346,7 +226,7 @@ def _lines(found: Preview) -> list[str]:
     if found.groups_left > found.without_signal:
         nothing = "not known by component: advantages are not in proportion to rewards"
     quarters = ", ".join(f"{mass:.0%}" for mass in found.length_mass)
-    unit = "tokens" if found.tokens is not None else "characters: there are no token ids"
+    unit = found.unit if found.unit == "tokens" else "characters: there are no token ids"
     factor, low, high = found.refill
     lines = [
         f"rows left              {found.kept:,} of {found.responses:,}, in {left:,} groups",
@@ -359,49 +239,3 @@ def _lines(found: Preview) -> list[str]:
         prompts = f"{factor:.2f} prompts for each one left (95% {low:.2f} to {high:.2f})"
         lines.append(f"refill                 {prompts}")
     return lines
-
-
-def _training(cost: StepCost, train: Train) -> list[str]:
-    """Return what a step of training takes, and all of them."""
-    own, *more = cost.refills
-    tried = [f"{own.short:.0%} of steps with train.refill {own.refills}"]
-    tried += [f"{each.short:.0%} with {each.refills}" for each in more]
-    short = ", ".join(tried)
-    seconds = [
-        f"{_time(each)} {what}"
-        for each, what in (
-            (cost.sampling_s, "to sample"),
-            (cost.steps_s, "in the recipe's steps"),
-            (cost.training_s, "in all"),
-        )
-        if each is not None
-    ]
-    total = cost.training_s
-    taken = "time unknown until a step was trained"
-    if total is not None:
-        taken = _time(train.steps * total)
-    return [
-        f"  of {train.prompts_per_step:<18,}too few groups are left in {short}",
-        f"each step              {_counts(cost, 1)}",
-        f"  time                 {', '.join(seconds) or 'unknown: the responses were recorded'}",
-        f"{f'all {train.steps:,} steps':<23}{_counts(cost, train.steps)}; {taken}",
-    ]
-
-
-def _counts(cost: StepCost, steps: int) -> str:
-    tokens = "tokens unknown" if cost.tokens is None else f"{steps * cost.tokens:,.0f} tokens"
-    sampled = f"{steps * cost.prompts:,.0f} prompts, {steps * cost.responses:,.0f} responses"
-    return f"{sampled}, {tokens}, {steps * cost.judge_calls:,.0f} judge calls"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _each(found: Preview) -> str:
-    tokens = "tokens unknown" if found.tokens is None else f"{found.tokens:,.0f} tokens"
-    seconds = "" if found.seconds is None else f", {1000 * found.seconds:.2f} ms in the steps"
-    return f"for each response      {tokens}, {found.judge_calls:.2f} judge calls{seconds}"

@@ -223,7 +223,7 @@ class RowTable(NamedTuple):
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
         table = self.table.slice(0, n)
-        return RowTable(table, Groups.of(table), self.components)
+        return RowTable(table, _groups(table), self.components)
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
@@ -264,6 +264,16 @@ def stored_rows(stored: StoredSet) -> RowTable:
         for part in parts:
             part.drop(stored, only_training=True)
     return _finished(parts)
+
+
+def joined_rows(tables: Sequence[RowTable]) -> RowTable:
+    """Return the rows of several sets in one table, with the groups that each has."""
+    sizes_G = np.concatenate([each.groups.sizes_G for each in tables])
+    codes_N = np.repeat(np.arange(len(sizes_G)), sizes_G)
+    names = dict.fromkeys(name for each in tables for name in each.components)
+    table = pa.concat_tables([each.table for each in tables], promote_options="default")
+    groups = Groups(np.cumsum(sizes_G) - sizes_G, codes_N, sizes_G)
+    return RowTable(table.unify_dictionaries(), groups, tuple(names))
 
 
 def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:

@@ -42,14 +42,13 @@ from .comparison import (
     advantage_sizes,
     advantages_text,
     changed_fields,
-    combined,
     compare,
     details_lines,
     json_lines,
     masked_shares,
     reasons_text,
 )
-from .rows import row_table
+from .rows import RowTable, joined_rows, row_table
 from .stored import Stored, StoredSet
 
 # --- Replay ---------------------------------------------------------------------------
@@ -197,8 +196,15 @@ def _equal_cells(a: pa.ChunkedArray, b: pa.ChunkedArray) -> Array:
 # --- What another recipe would have made of the samples of a run ----------------------
 
 
-def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
-    """Process the responses of a set by another recipe, and compare.
+class Both(NamedTuple):
+    """The rows of a set as its own steps left them, and as other steps do."""
+
+    before: RowTable
+    after: RowTable
+
+
+def whatif(one: StoredSet, recipe: Recipe) -> Both:
+    """Process the responses of a set by another recipe.
 
     Raises:
         RejuiceError: other responses would have to be sampled, or a step failed.
@@ -208,12 +214,10 @@ def whatif(one: StoredSet, recipe: Recipe) -> Comparison:
     if one.kind == "answers" and one.training_step is None:
         own = len(one.recipe.steps) - len(one.steps)
         check_same_samples(one.recipe.steps[:own], recipe.steps[: len(recipe.steps) - len(steps)])
-    return compared(*whole(one), steps)
+    return both(*whole(one), steps)
 
 
-def whatif_of_sets(
-    stored: Stored, recipe: Recipe
-) -> Iterator[tuple[StoredSet, Comparison | DataError]]:
+def whatif_of_sets(stored: Stored, recipe: Recipe) -> Iterator[tuple[StoredSet, Both | DataError]]:
     """`whatif` of each set of a stored run that was sampled, in order.
 
     Where the other recipe would have other judgements sampled, that is found instead.
@@ -241,11 +245,17 @@ def _before(one: StoredSet, recipe: Recipe) -> Sequence[Step]:
     return recipe.steps[: names.index(fitted[0].name)] if fitted else recipe.steps
 
 
-def compared(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Comparison:
-    """Return the comparison of what was done to some rows with what other steps do."""
+def both(base: Frame, before: Sequence[AppliedStep], steps: Sequence[Step]) -> Both:
+    """Return what was done to some rows, and what other steps do; without rows that steps add."""
     found = replay(base, before, steps)
-    rows = [row_table(base, applied) for applied in (found.before, found.after)]
-    return compare(rows[0], rows[1], base.num_rows)
+    tables = (row_table(base, applied) for applied in (found.before, found.after))
+    return Both(*(table.first(base.num_rows) for table in tables))
+
+
+def compared(sets: Sequence[Both]) -> Comparison:
+    """Return the comparison of the rows of several sets."""
+    before, after = zip(*sets, strict=True)
+    return compare(joined_rows(before), joined_rows(after))
 
 
 def changes_of(stored: Stored, recipe: Recipe) -> list[str]:
@@ -323,10 +333,10 @@ def measured(sets: Sequence[StoredSet], recipe: Recipe) -> Iterator[AblationResu
             yield AblationResult(same[0], None)
             continue
         found = [
-            compared(base, before, each.steps)
+            both(base, before, each.steps)
             for (base, before), each in zip(replayed, same, strict=True)
         ]
-        yield AblationResult(same[0], combined(found))
+        yield AblationResult(same[0], compared(found))
 
 
 def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
@@ -390,7 +400,7 @@ _MOST_LINES = 20
 _OFF_POLICY = "a policy trained this way would have sampled other responses from the second step on"
 
 
-Found = Sequence[tuple[StoredSet, Comparison | DataError]]
+Found = Sequence[tuple[StoredSet, Both | DataError]]
 """By set; an error is why one could not be compared."""
 
 
@@ -399,8 +409,8 @@ def show_whatif(
 ) -> None:
     """Print what other settings change."""
     widen_log(console)
-    known = [(one, each) for one, each in found if isinstance(each, Comparison)]
-    whole = combined([each for _, each in known])
+    known = [(one, each) for one, each in found if isinstance(each, Both)]
+    whole = compared([each for _, each in known])
     changes = "; ".join(changed) or "nothing: RECIPE and the run are the same"
     found_rows = f"{path_text(path)}: {whole.rows.num_rows:,} stored rows"
     lines = [f"{found_rows}; nothing is sampled or judged.", f"changed      {changes}"]
@@ -426,19 +436,19 @@ def _left_out(found: Found) -> Iterator[str]:
 def show_rows(found: Found, kind: str) -> None:
     """Print the rows of one of `KINDS` as JSON lines, those of training with their set."""
     for one, each in found:
-        if isinstance(each, Comparison):
-            for line in json_lines(each, kind, one.name):
+        if isinstance(each, Both):
+            for line in json_lines(compare(*each), kind, one.name):
                 typer.echo(line)
 
 
-def _steps_table(found: Sequence[tuple[StoredSet, Comparison]]) -> Table:
+def _steps_table(found: Sequence[tuple[StoredSet, Both]]) -> Table:
     """Return a line for each set, or for each of as many pieces of the run as fit on a screen."""
     table = figures_table("", "kept in both", *KINDS, "mean reward", "rank")
     per_line = math.ceil(len(found) / _MOST_LINES)
     for at in range(0, len(found), per_line):
         some = found[at : at + per_line]
         name = some[0][0].name if len(some) == 1 else f"{some[0][0].name} to {some[-1][0].name}"
-        one = combined([each for _, each in some])
+        one = compared([each for _, each in some])
         reward = " -> ".join(map(number_text, one.mean_reward))
         kinds = (f"{one.count(kind):,}" for kind in KINDS)
         table.add_row(Text(name), f"{one.kept_in_both:,}", *kinds, reward, number_text(one.rank))

@@ -379,7 +379,7 @@ def preview(
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
-    """Show what training on a recipe would get: advantages, signal, gradient mass, refill, cost.
+    """Show what training on a recipe would get: advantages, signal, gradient mass, refill.
 
     The responses are those of a finished run, of training those of the last step; nothing is
     sampled or judged again. Of a recipe that has not been run, a sample of prompts is run first.
@@ -387,7 +387,7 @@ def preview(
     """
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
-    from ..analysis.preview import show_preview, step_cost
+    from ..analysis.preview import show_preview
     from ..analysis.whatif import replay, trained, whole
     from ..console import Console, path_text
 
@@ -397,20 +397,18 @@ def preview(
         check_recipe_trusted(recipe, trust)
         run = _sampled(recipe, overrides, prompts)
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
-    train, console = wanted.head.train, Console()
+    console = Console()
     for one in trained(stored, wanted):
         found = previewed(replay(*whole(one), one.fit(wanted)))
-        judged = one.kind == "judgements"  # They cost what sampling the answers costs, too.
-        cost = None if train is None or judged else step_cost(found, train, stored, one)
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
-        show_preview(title, found, train, cost, console, sampled=sampled)
+        show_preview(title, found, console, sampled=sampled)
         if not found.kept and not allow_empty:
             raise EmptyResultError(
                 f"no row is left of {found.responses:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
-    if stored.kind == "training run" and train is not None:
+    if stored.kind == "training run" and wanted.head.train is not None:
         from ...trainer.report.next_step import show_next_step
 
         show_next_step(stored.folder, wanted, console)

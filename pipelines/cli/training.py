@@ -198,7 +198,13 @@ def simulate(
     By the responses of a run of mode sync, and the time that sampling and training took in it.
     """
     from ...operators.workers import usable_cores
-    from ...trainer.report.simulate import Hardware, lines, setups, show_lines, stored_steps
+    from ...trainer.report.simulate import (
+        Hardware,
+        setups,
+        show_simulated,
+        simulate,
+        stored_steps,
+    )
     from ..console import Console
     from ..recipe.recipe import load_without_code
 
@@ -209,7 +215,7 @@ def simulate(
     steps = stored_steps(run, config)
     hardware = Hardware(gpus, rollout_gpus, usable_cores())
     modes = setups(config, max_age or [1, 2, 4], hardware, steps)
-    show_lines(lines(steps, modes, repeats=3), Console())
+    show_simulated([simulate(steps, mode) for mode in modes], Console())
 
 
 def checkpoint(

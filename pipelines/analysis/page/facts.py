@@ -22,8 +22,6 @@ from ..rows import RowTable, stored_rows
 from ..stored import Stored
 from .build import PageRun
 
-_MOST_MODELS = 4
-
 
 def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
     """Return the facts of a run; what is not on file is empty."""

@@ -10,14 +10,13 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, Mapper
-from rejuice.pipelines.analysis.preview import preview, refill_figures, show_preview, step_cost
+from rejuice.pipelines.analysis.preview import preview, show_preview
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import replay, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.pipelines.recipe.train import Train
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def test_tiny_by_hand(tiny):
     assert found.component_mass["accuracy"] == pytest.approx(0.93, abs=0.005)
     assert sum(found.length_mass) == pytest.approx(1)
     assert found.refill == pytest.approx((1.5, 1.066, 4.82), abs=0.005)  # Wilson, of 2 of 3
-    assert (found.tokens, found.judge_calls) == (None, 0)
+    assert found.unit == "characters"
 
 
 def test_groups_without_signal_are_counted(tiny):
@@ -89,7 +88,7 @@ def test_an_advantage_of_ones_own_has_no_parts_by_component(tiny):
     assert found.advantages["rank_advantage_mapper"] == (pytest.approx(5 / 8), 1.0, -1.0)
     assert found.component_mass == {}
     console = Console(file=StringIO(), width=200)
-    show_preview("tiny", found, None, None, console)
+    show_preview("tiny", found, console)
     assert "not known by component" in console.file.getvalue()
 
 
@@ -134,36 +133,6 @@ def test_a_recipe_that_samples_nothing_is_not_run_for_a_preview(tmp_path):
     path = write_tiny(tmp_path, AFTER)
     run = CliRunner().invoke(app, ["preview", str(path)])
     assert str(run.exception) == "no step of the recipe samples responses; run the recipe"
-
-
-def test_what_training_steps_cost(tiny):
-    (one,) = open_stored(tiny.path).sets
-    found = preview(replay(*whole(one), one.steps))
-    train = Train(steps=5, prompts_per_step=64, refill=0, validation_path="v")
-    stored = open_stored(tiny.path)
-    cost = step_cost(found, train, stored, one)
-    # Of 3 prompts 2 are left: a step of 64 without refills is nearly always short.
-    assert cost.refills[0].refills == 0
-    assert cost.refills[0].short > 0.99
-    assert [each.refills for each in cost.refills] == list(range(len(cost.refills)))
-    assert cost.refills[-1].short <= 0.05 < cost.refills[-2].short
-    assert (cost.prompts, cost.responses, cost.tokens, cost.judge_calls) == (64, 256, None, 0)
-    assert cost.training_s is None
-    logged = stored._replace(points=({"timing_s/step": 9.0}, {"timing_s/step": 2.0, "timing_s/gen": 1.0}))  # fmt: skip
-    timed = step_cost(found, train, logged, one)
-    assert (timed.training_s, timed.sampling_s) == (2.0, 1.0)
-
-
-def test_refills_sample_as_many_as_training_does():
-    """All groups left: one round of prompts. None: never enough, however often."""
-    train = Train(steps=5, prompts_per_step=10, refill=2, validation_path="v")
-    [every] = refill_figures(1.0, train)
-    assert every == (2, 0.0, 10.0)
-    [never] = refill_figures(0.0, train)
-    assert never == (2, 1.0, 30.0)
-    half = refill_figures(0.5, train)
-    assert half[0].short > half[-1].short
-    assert 20 < half[-1].prompts < 25
 
 
 @pytest.mark.recommended("pipelines/cli/analysis.py", "or accept it with --allow_empty")

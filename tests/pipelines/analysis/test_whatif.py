@@ -17,9 +17,9 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
-from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, combined
+from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, changed_fields, compare
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.analysis.whatif import ablations, replay, whatif, whole
+from rejuice.pipelines.analysis.whatif import ablations, compared, replay, whatif, whole
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
@@ -58,7 +58,7 @@ def test_tiny_by_hand(tiny):
         "pass_rate_filter.max 0.9 -> 1.0",
         "reward_sum_mapper.weights.accuracy 1.0 -> 0.1",
     ]
-    found = whatif(one, other)
+    found = compare(*whatif(one, other))
     assert {kind: found.count(kind) for kind in KINDS} == {
         **dict.fromkeys(KINDS, 0), "gained": 4, "flipped": 2,
     }  # fmt: skip
@@ -73,7 +73,7 @@ def test_tiny_by_hand(tiny):
 
 def test_the_same_recipe_changes_nothing(many):
     (one,) = open_stored(many.path).sets
-    found = whatif(one, load(many.path))
+    found = compare(*whatif(one, load(many.path)))
     assert not any(found.count(kind) for kind in KINDS)
     assert found.groups[2:] == (0, 0)
     assert found.rank == pytest.approx(1)
@@ -84,19 +84,18 @@ def part_of(one, at):
     return one._replace(parts=1, base=lambda _: one.base(at), results=lambda _: one.results(at))
 
 
-def test_the_parts_of_a_comparison_are_combined(many):
-    """As if all rows had been compared at once."""
+def test_sets_are_compared_as_if_they_were_one(many):
     (one,) = open_stored(many.path).sets
     other = load(
         many.path, {"reward_sum_mapper.weights.format": "0.3", "pass_rate_filter.max": "1"}
     )
-    expected = whatif(one, other)
+    expected = compare(*whatif(one, other))
     parts = [part_of(one, at) for at in range(one.parts)]
-    found = combined([whatif(each, other) for each in parts])
+    found = compared([whatif(each, other) for each in parts])
     assert len(parts) > 5
     assert found.rows.to_pylist() == expected.rows.to_pylist()
     assert found[1:3] == expected[1:3]
-    assert (found.rank, found.ranked) == (pytest.approx(expected.rank), expected.ranked)
+    assert found.rank == pytest.approx(expected.rank)
     assert found.mean_reward == pytest.approx(expected.mean_reward)
     assert found.variance.keys() == expected.variance.keys()
     for name, shares in expected.variance.items():
@@ -139,7 +138,7 @@ def test_advantages_of_other_steps_are_those_of_a_fresh_run(tiny, tmp_path, name
         ]
     fresh = run_tiny(tmp_path, steps)
     (one,) = open_stored(tiny.path).sets
-    found = whatif(one, load(fresh.path))
+    found = compare(*whatif(one, load(fresh.path)))
     kept = found.rows.filter(pc.is_null(found.rows["step_after"]))
     export = pq.read_table(tmp_path / "curated.parquet")
     assert kept["response_id"].equals(export["response_id"])
@@ -306,7 +305,7 @@ def test_what_asks_a_server_is_not_asked_again(many, monkeypatch):
     recipe = load(many.path)
     (one,) = open_stored(many.path).sets
     other = recipe_with(many, fields)
-    found = whatif(one, other)
+    found = compare(*whatif(one, other))
     assert found.count("unknown") == 0
     assert found.count("lost") > 10
     assert recipe.steps[:2] == other.steps[:2]
@@ -318,7 +317,7 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     shorter = recipe_with(many, fields, tmp_path)
     engine.run(shorter, chunk_rows=7)
     (one,) = open_stored(shorter.head.export_path).sets
-    found = whatif(one, recipe_with(many, AFTER, tmp_path))
+    found = compare(*whatif(one, recipe_with(many, AFTER, tmp_path)))
     rows = found.rows.to_pylist()
     of_group = {}
     for row in rows:
