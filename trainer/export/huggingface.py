@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ...operators import DataError, RejuiceError, __version__
 from ...operators.columns import MESSAGES, ROW_CONTRACT, flat
+from ...operators.errors import needs
 from ...operators.groups import hash_each
 from ...operators.logs import know
 from ...pipelines.dataset.files import check_finished, is_folder, run_folder
@@ -44,6 +45,7 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
+    needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
     check_is_empty(folder)
     rows = read_rows(dataset)
     try:
@@ -282,6 +284,7 @@ def _described(dataset: Dataset) -> Described:
 
 
 def _check_token() -> None:
+    needs("pushing to the hub", "rejuice[hub]", "huggingface_hub")
     from huggingface_hub import get_token
 
     token = get_token()
