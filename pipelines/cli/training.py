@@ -16,6 +16,7 @@ from .options import (
     EPILOG,
     DatasetPath,
     Debug,
+    Overwrite,
     StoppedError,
     overrides_of,
     tell_of_credit,
@@ -166,6 +167,7 @@ def curves(
     against: Annotated[
         Literal["step", "tokens"], typer.Option("--against", help="The unit of the x axis.")
     ] = "step",
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw the curves of training runs.
 
@@ -174,7 +176,9 @@ def curves(
     needs("drawing curves", "matplotlib", "matplotlib")
     from ...trainer.report.curves import draw
     from ..console import path_text
+    from ..dataset.files import check_is_free
 
+    check_is_free(output, overwrite=overwrite)
     draw(runs, output, against=against)
     typer.echo(f"{path_text(output)}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
@@ -219,6 +223,7 @@ def checkpoint(
         typer.Option("--step", help="The step of the checkpoint; by default the latest."),
     ] = None,
     trust: Trust = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write the policy of a checkpoint as a Hugging Face model folder.
 
@@ -233,11 +238,11 @@ def checkpoint(
     console = Console(stderr=True)
     try:
         with console.status("writing the policy"):
-            found = write(run, path, step)
+            found = write(run, path, step, overwrite=overwrite)
     except NeedsTrustError as error:
         check_trusted(run, RecipeCode((), error.files, ("a checkpoint of pickled objects",)), trust)
         with console.status("writing the policy"):
-            found = write(run, path, step, trusted=True)
+            found = write(run, path, step, trusted=True, overwrite=overwrite)
     written = path_text(path)
     recipe = f"policy_rollout_mapper: {{model: {written}}}"
     typer.echo(f"{written}: the policy after step {found}; {recipe}")
