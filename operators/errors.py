@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 
 from .logs import redact
 
@@ -100,6 +102,23 @@ class EngineError(RejuiceError):
 
 def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> RejuiceError:
     return kind(found, right, where=where)
+
+
+def needs(who: str, packages: str, *modules: str) -> None:
+    """Check that modules are installed; none is imported.
+
+    Args:
+        who: needs them.
+        packages: what pip installs for them, such as an extra: `rejuice[policy]`.
+        modules: of the first level.
+
+    Raises:
+        RecipeError: one is not.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            right = f"pip install {shlex.join(packages.split())}"
+            raise RecipeError(f"{who} needs {module}, which is not installed", right)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -291,7 +291,7 @@ class Operator(Named):
         """
 
     def check_files(self) -> None:
-        """Check that folders which it names exist; nothing in them is read.
+        """Check that packages and folders which it needs are there; nothing in them is read.
 
         `rejuice check` calls it, and not what opens a stored run, whose folders may be gone.
 

@@ -240,21 +240,18 @@ def test_a_message_is_searched_for_commands(message):
 # Those that need what is not here: they are read, not run.
 
 
-@pytest.mark.recommended("operators/agents/tools/mcp.py", "pip install 'rejuice[mcp]'")
-@pytest.mark.recommended("operators/sampling/tokenizer.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended(
-    "operators/deduplicator/semantic_deduplicator.py", "pip install 'rejuice[semantic]'"
-)
-@pytest.mark.recommended("operators/text/embedding.py", "pip install 'rejuice[embed]'")
-@pytest.mark.recommended("operators/text/reward_model.py", "pip install 'rejuice[policy]'")
+@pytest.mark.recommended("operators/errors.py", "pip install {…}")
+@pytest.mark.recommended("pipelines/analysis/page/tokens.py", "pip install 'rejuice[policy]'")
+@pytest.mark.recommended("pipelines/recipe/steps.py", "pip install 'rejuice[data-juicer]'")
 @pytest.mark.recommended("tools/embedded_policy/build.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("pipelines/cli/training.py", "pip install {…}")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""
     source = "".join(file.read_text("utf-8") for file in CODE)
-    words = {*re.findall(r"'((?:rejuice|verl)\[\w+\][\w.=]*)'", source)}
-    extras = {f"rejuice[{extra}]" for extra in ("embed", "mcp", "policy", "semantic", "train")}
-    assert words == {*extras, *(f"verl[{extra}]==0.9.1" for extra in ("vllm", "sglang", "mcore"))}
+    words = {*re.findall(r"['\"]((?:rejuice|verl)\[[\w-]+\][\w.=]*)['\" ]", source)}
+    extras = {f"rejuice[{extra}]" for extra in (
+        "agents", "data-juicer", "embed", "hub", "mcp", "policy", "semantic", "train",
+    )}  # fmt: skip
+    assert words == {*extras, *(f"verl[{extra}]==0.9.1" for extra in ("mcore",))}
     check_requirements(words)
 
 

@@ -39,15 +39,13 @@ def install(tmp_path):
 
 
 def test_torch_is_installed_first_and_all_is_pinned(install, tmp_path):
-    line = (
-        "installing rejuice[policy] into .venv; the output of pip is in .venv/install-policy.log\n"
-    )
-    assert install("policy") == (0, line, "")
+    line = "installing rejuice[demo] into .venv; the output of pip is in .venv/install-demo.log\n"
+    assert install("demo") == (0, line, "")
     pip = "-m pip install --no-input --progress-bar off"
     assert (tmp_path / "installed").read_text().splitlines() == [
         f"{pip} --upgrade pip",
         f"{pip} -c constraints.txt torch",
-        f"{pip} -c constraints.txt -e .[policy]",
+        f"{pip} -c constraints.txt -e .[demo]",
     ]
 
 
@@ -68,10 +66,10 @@ def test_another_python_is_refused_before_anything_is_installed(install, tmp_pat
     other.write_text("#!/bin/sh\nexit 1\n")
     other.chmod(0o755)
     advice = "make demo PYTHON=python3.12"
-    assert install("policy", str(other)) == (
+    assert install("demo", str(other)) == (
         1, "", f"rejuice needs Python 3.11 or 3.12, and {other} is another: {advice}\n",
     )  # fmt: skip
-    status, _, err = install("policy", "no_python")
+    status, _, err = install("demo", "no_python")
     assert (status, err) == (
         1, f"there is no no_python: {advice}, or another of Python 3.11 or 3.12\n",
     )  # fmt: skip

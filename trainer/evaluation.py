@@ -8,7 +8,7 @@ recipe ── its steps before sampling ──> prompts of a set   what training
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from ..operators.sampling.engines import policy_path
 from ..operators.sampling.tokenizer import Encode, chat_encoder
 from ..pipelines import Recipe, run
 from ..pipelines.analysis.figures import few_sources
+from ..pipelines.dataset.files import write_file
 from ..pipelines.dataset.read import read_all
 from ..pipelines.dataset.spec import DatasetSpec
 from ..pipelines.recipe.train import Train, ValidationSet
@@ -65,7 +66,7 @@ class Evaluation(NamedTuple):
     def write(self, folder: Path) -> None:
         """Write all of it as JSON."""
         text = json.dumps(self._asdict(), indent=2)
-        (folder / FIGURES).write_text(f"{text}\n", "utf-8")
+        write_file(folder / FIGURES, f"{text}\n")
 
 
 class Evaluator:
@@ -102,7 +103,12 @@ class Evaluator:
             )
 
     def evaluate(
-        self, folder: Path, policy: str | None = None, *, progress: bool = False
+        self,
+        folder: Path,
+        policy: str | None = None,
+        *,
+        progress: bool = False,
+        replaced: Collection[str] = (),
     ) -> Evaluation:
         """Sample and grade; what was sampled before in this folder is not sampled again.
 
@@ -110,6 +116,7 @@ class Evaluator:
             folder: `NAME.parquet` of each set is written to it.
             policy: a name or a folder; None: that of the recipe.
             progress: show progress bars.
+            replaced: sets whose file may be there already, of whatever made it.
 
         Raises:
             RejuiceError: a set cannot be read, or sampling or grading fails.
@@ -127,7 +134,8 @@ class Evaluator:
                 raise DataError(f"{each.path} gives no prompt", "look at the steps before sampling")
             prompts = curated.table.take(draw_prompts(curated.table, each.max_samples))
             sampling = self._sampling(named, each)
-            table = self._run([sampling, *self._grading], prompts, folder, each.name, progress)
+            steps, own = [sampling, *self._grading], each.name in replaced
+            table = self._run(steps, prompts, folder / f"{each.name}.parquet", progress, own)
             answered = len(Groups.of(table).starts_G)
             evaluation.add(
                 each.name,
@@ -139,7 +147,12 @@ class Evaluator:
         return evaluation
 
     def grade(
-        self, folder: Path, responses: Mapping[str, Path], *, progress: bool = False
+        self,
+        folder: Path,
+        responses: Mapping[str, Path],
+        *,
+        progress: bool = False,
+        replaced: Collection[str] = (),
     ) -> Evaluation:
         """Grade stored responses, such as `validations/NAME/000040.parquet` of a training run.
 
@@ -148,6 +161,7 @@ class Evaluator:
             responses: by the name of a set, a dataset with the columns that the steps read; n is
                 the most responses to a prompt there.
             progress: show progress bars.
+            replaced: sets whose file may be there already, of whatever made it.
 
         Raises:
             RejuiceError: a dataset cannot be read or lacks a column, or there is no such set.
@@ -162,7 +176,8 @@ class Evaluator:
                 raise DataError(f"{path} has no column 'prompt_id'", right)
             written = {column for step in self._grading for column in step.writes()}
             rows = rows.drop_columns([each for each in rows.column_names if each in written])
-            table = self._run(self._grading, rows, folder, name, progress)
+            file, own = folder / f"{name}.parquet", name in replaced
+            table = self._run(self._grading, rows, file, progress, own)
             evaluation.add(name, table, int(Groups.of(table).sizes_G.max(initial=1)))
         return evaluation
 
@@ -220,11 +235,11 @@ class Evaluator:
         return chat_encoder(policy_path(policy), self._parts.rollout.chat_template_kwargs)
 
     def _run(
-        self, steps: Sequence[Operator], rows: pa.Table, folder: Path, name: str, progress: bool
+        self, steps: Sequence[Operator], rows: pa.Table, file: Path, progress: bool, own: bool
     ) -> pa.Table:
-        folder.mkdir(parents=True, exist_ok=True)
-        recipe = Recipe(steps, rows, export_path=folder / f"{name}.parquet", name=name)
-        return run(recipe, overwrite=True, progress=progress).table
+        file.parent.mkdir(parents=True, exist_ok=True)
+        recipe = Recipe(steps, rows, export_path=file, name=file.stem)
+        return run(recipe, overwrite=own, progress=progress).table
 
 
 def evaluated(table: pa.Table, n: int) -> dict[str, float]:

@@ -64,9 +64,13 @@ def samples_ahead() -> bool:
     return AHEAD_VARIABLE in os.environ
 
 
+PROMPTS = "prompts/train.parquet"
+"""File in the folder of a run."""
+
+
 def is_prepared(folder: Path) -> bool:
     """Return whether the folder has everything that a run needs to be launched."""
-    return (folder / "prompts" / "train.parquet").exists()
+    return all((folder / name).exists() for name in ("recipe.yaml", PROMPTS))
 
 
 def step_folder(run: Path, step: int) -> Path:

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..columns import flat, is_list, numbers
-from ..errors import DataError, RecipeError
+from ..errors import DataError, needs
 from ..groups import Array, group_starts, scoped_keys
 from ..operator import Columns, Filter, Kind, Scope, drop
 from ..text.embedding import EmbeddingFields, usable_texts
@@ -126,13 +126,9 @@ class _Clustered:
     """Vectors that stay, by cluster."""
 
     def __init__(self, vectors: Vectors, rows_M: Array) -> None:
-        try:
-            import faiss
-        except ImportError as error:
-            found = (
-                f"more than {_EXACT} texts are compared by faiss, which does not import: {error}"
-            )
-            raise RecipeError(found, "pip install 'rejuice[semantic]'") from error
+        needs(f"comparing more than {_EXACT:,} texts", "rejuice[semantic]", "faiss")
+        import faiss
+
         self._vectors, self._rows = vectors, list[Array]()
         lists = 2 * int(np.sqrt(len(rows_M)))
         drawn = np.random.default_rng(0).choice(rows_M, min(len(rows_M), 40 * lists), replace=False)

@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from ..arrow_compute import pc
 from ..config import Config
-from ..errors import DataError
+from ..errors import DataError, needs
 from ..groups import Array
 from ..operator import Columns, Filter, drop
 from ..text.tokens import blocks, shingles, texts_of, tokens_of
@@ -315,6 +315,7 @@ def _questions(of: EvaluationSet) -> _Questions:
 
 
 def _read(of: EvaluationSet) -> _Questions:
+    needs("reading an evaluation set", "rejuice[hub]", "datasets")
     import datasets
 
     # `a.jsonl`, `a.jsonl.gz`; the name of a dataset on the hub may have a dot, too.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
-from ..errors import EngineError
+from ..errors import needs
 from ..operator import Change, Columns
 from ..servers.judge import REASONS, ScoringOutcome
 from ..servers.judge_prompt import (
@@ -143,11 +143,11 @@ def _as_texts(value: Any) -> list[str]:
 @cache
 def _texts(operator: str) -> Mapping[str, str]:
     """The texts that the class of an operator gives a name to, such as `DEFAULT_SYSTEM_PROMPT`."""
+    needs("prompt: data_juicer", "rejuice[data-juicer]", "data_juicer")
     # `find_spec` of a package without a dot looks it up and does not import it.
     spec = importlib.util.find_spec("data_juicer")
-    if spec is None or spec.origin is None:
-        found = "prompt: data_juicer needs the package py-data-juicer, which is not installed"
-        raise EngineError(found, "install it, or leave prompt out")
+    assert spec is not None
+    assert spec.origin is not None
     file = Path(spec.origin).parent / "ops" / "filter" / f"{operator}.py"
     return {
         node.targets[0].id: node.value.value

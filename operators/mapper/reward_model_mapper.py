@@ -45,6 +45,7 @@ from ..servers.scoring_mapper import (
 from ..text.reward_model import (
     RewardModel,
     check_is_folder,
+    check_reward_model,
     facts_of,
     release,
     shared_reward_model,
@@ -169,7 +170,7 @@ class RewardModelMapper(ScoringMapper):
 
     def check_files(self) -> None:
         if self.folder is not None:
-            check_is_folder(self.folder)
+            check_reward_model(self.folder)
         if self.tokenizer is not None and not _HUB_NAME.fullmatch(self.tokenizer):
             check_is_folder(Path(self.tokenizer), "a tokenizer")
 

@@ -19,9 +19,9 @@ from typing import Any, Literal, NamedTuple
 
 from ..cache_key import file_state
 from ..config import deciding_fields
-from ..errors import EngineError
+from ..errors import EngineError, RejuiceError, needs
 from .protocol import Engine, OpenAIOptions, RecordedOptions, TransformersOptions, VllmOptions
-from .tokenizer import Encode, Messages
+from .tokenizer import Encode, Messages, check_tokenizers
 
 EngineName = Literal["transformers", "openai", "vllm", "recorded"]
 
@@ -78,12 +78,25 @@ def open_engine(spec: EngineSpec) -> Engine:
     return _open[key]
 
 
-def preflight(spec: EngineSpec) -> None:
-    """Check that the server of a spec is up, if it has one, and has the model.
+def check_installed(spec: EngineSpec) -> None:
+    """Check that the packages which an engine needs in this environment are there.
 
     Raises:
-        EngineError: it is not.
+        RecipeError: one is not.
     """
+    if isinstance(spec.options, TransformersOptions):
+        needs("engine transformers", "rejuice[policy]", "torch", "transformers", "psutil")
+    elif isinstance(spec.options, OpenAIOptions) and _tokenizer_name(spec) is not None:
+        check_tokenizers()
+
+
+def preflight(spec: EngineSpec) -> None:
+    """Check that the packages and the server of an engine are there, and that it has the model.
+
+    Raises:
+        RejuiceError: they are not.
+    """
+    check_installed(spec)
     if isinstance(spec.options, OpenAIOptions):
         from ..servers.client import check_server
 
@@ -111,7 +124,7 @@ def rendered_chat(spec: EngineSpec, messages: Messages) -> str:
         return "the messages, formatted by the server's chat template"
     try:
         return chat_text(name, messages, spec.chat_template_kwargs)
-    except (EngineError, TemplateRefusedError) as error:
+    except (RejuiceError, TemplateRefusedError) as error:
         return str(error)
 
 
@@ -124,7 +137,7 @@ def decoded_prompt(spec: EngineSpec, token_ids: Sequence[int]) -> str:
         return f"{len(token_ids)} tokens"
     try:
         return displayed(name, token_ids)
-    except EngineError as error:
+    except RejuiceError as error:
         return str(error)
 
 
@@ -229,6 +242,7 @@ def _transformers(spec: EngineSpec, options: TransformersOptions) -> Engine:
     from ..workers import usable_cores
     from .processes import EngineProcesses
 
+    check_installed(spec)
     policy = policy_path(spec.model)
     device = options.device or _best_device()
     cores = usable_cores() if device.startswith("cpu") else 1
@@ -281,7 +295,7 @@ def _weight_files(policy: str) -> list[Path]:
             from huggingface_hub import try_to_load_from_cache
 
             found = try_to_load_from_cache(policy, "config.json")
-        except (ImportError, ValueError):  # The engine reports what is wrong.
+        except ValueError:  # The engine reports what is wrong.
             return []
         folder = Path(found).parent if isinstance(found, str) else folder
     return list(folder.glob("*.safetensors"))

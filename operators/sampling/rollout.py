@@ -23,7 +23,14 @@ from ..json_text import parse_json
 from ..logs import logger
 from ..operator import Change, ResumableOperator, RowsOfChunk, Scope
 from ..servers.options import GIVES_NO_TOKEN_IDS, TAKES_NO_TOKEN_IDS
-from .engines import EngineName, EngineSpec, cache_key_state, preflight, release
+from .engines import (
+    EngineName,
+    EngineSpec,
+    cache_key_state,
+    check_installed,
+    preflight,
+    release,
+)
 from .protocol import (
     Failure,
     OpenAIOptions,
@@ -222,6 +229,9 @@ class RolloutMapper(ResumableOperator):
         # The options of the other engines are left out.
         fields = self.model_dump(mode="json", exclude=set(get_args(EngineName)))
         return {**fields, **cache_key_state(self._engine_spec())}
+
+    def check_files(self) -> None:
+        check_installed(self._engine_spec())
 
     def preflight(self) -> None:
         preflight(self._engine_spec())

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..errors import EngineError
+from ..errors import EngineError, needs
 from .protocol import Prompt
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]
@@ -132,14 +132,21 @@ def _with_template(name: str) -> Any:
     return tokenizer
 
 
+def check_tokenizers() -> None:
+    """Check that what applies chat templates is there.
+
+    Raises:
+        RecipeError: it is not.
+    """
+    needs("a chat template", "rejuice[policy]", "transformers", "jinja2")
+
+
 @lru_cache(maxsize=2)
 def _load(name: str) -> Any:
+    check_tokenizers()
     cached_only = not Path(name).is_dir() and _is_not_on_hub(name)
-    try:
-        from transformers import AutoTokenizer
-    except ImportError:
-        found = "a chat template needs transformers, which is not installed"
-        raise EngineError(found, "pip install 'rejuice[policy]'") from None
+    from transformers import AutoTokenizer
+
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(
             name,
@@ -189,11 +196,9 @@ def _is_not_on_hub(name: str) -> bool:
     Raises:
         TokenizerNotFoundError: the cache has none either.
     """
-    try:
-        from httpx import HTTPError
-        from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-    except ImportError:
-        return False  # `_load` reports what to install.
+    from httpx import HTTPError
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
     try:
         get_hf_file_metadata(hf_hub_url(name, _CONFIG), timeout=_HUB_TIMEOUT_S)
         return False

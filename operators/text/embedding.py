@@ -24,7 +24,7 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..config import Config
-from ..errors import OperatorError, RecipeError, first_line
+from ..errors import OperatorError, RecipeError, first_line, needs
 from ..groups import Array, Groups
 from .tokens import Text, blocks, shingles, tokens_of
 
@@ -129,14 +129,10 @@ def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: M
         RecipeError: the library or the model is missing, or the model that was loaded is not the
             one that its files or the options describe.
     """
-    try:
-        import torch
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise RecipeError(
-            f"backend sentence_transformers does not import: {error}",
-            "pip install 'rejuice[embed]'",
-        ) from error
+    _check_installed()
+    import torch
+    from sentence_transformers import SentenceTransformer
+
     is_causal = {"is_causal": options.attention == "causal"} if options.attention else {}
     try:
         loaded = SentenceTransformer(
@@ -158,6 +154,10 @@ def load_model(model: str, dtype: EmbeddingDtype, device: str | None, options: M
     _end_with_eos(loaded, model, options)
     _check_attention(loaded, model, options)
     return loaded
+
+
+def _check_installed() -> None:
+    needs("backend sentence_transformers", "rejuice[embed]", "torch", "sentence_transformers")
 
 
 def default_prompt(loaded: Any) -> str:
@@ -480,6 +480,13 @@ class EmbeddingFields(Config):
         defaults = BY_ITS_OWN_FILES._asdict()
         fields = self.model_dump(mode="json")
         return {k: v for k, v in fields.items() if k not in defaults or v != defaults[k]}
+
+    def check_files(self) -> None:
+        if self.backend == "sentence_transformers":
+            _check_installed()
+
+    def preflight(self) -> None:
+        self.check_files()
 
     def embedder(self) -> Embedder:
         """Return the embedder of these fields; one per process, so that the model stays loaded.

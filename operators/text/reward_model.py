@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..cache_key import file_state
-from ..errors import EngineError, first_line
+from ..errors import EngineError, first_line, needs
 from ..groups import Array
 from .embedding import Batching, TextBatch, of_fixed_shape, of_similar_length
 
@@ -41,12 +41,10 @@ class RewardModel:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            import torch
-            from transformers import AutoModelForSequenceClassification
-        except ImportError as error:
-            raise _not_installed(error) from error
         self.facts = facts_of(folder)
+        import torch
+        from transformers import AutoModelForSequenceClassification
+
         try:
             with _quiet():
                 model, info = AutoModelForSequenceClassification.from_pretrained(
@@ -174,13 +172,12 @@ def facts_of(folder: Path) -> ModelFacts:
     """Return what the configuration of a folder says; no weights are read.
 
     Raises:
-        EngineError: there is no such folder, or transformers is not installed.
+        EngineError: there is no such folder.
+        RecipeError: transformers is not installed.
     """
-    try:
-        from transformers import AutoConfig
-    except ImportError as error:
-        raise _not_installed(error) from error
-    check_is_folder(folder)
+    check_reward_model(folder)
+    from transformers import AutoConfig
+
     try:
         config: Any = AutoConfig.from_pretrained(folder, **_LOCAL)
     except (OSError, ValueError) as error:
@@ -199,6 +196,12 @@ def facts_of(folder: Path) -> ModelFacts:
         () if plain else labels,
         tuple(config.architectures or ()),
     )
+
+
+def check_reward_model(folder: Path) -> None:
+    """Check that a folder is there, and what loads the reward model in it."""
+    needs("a reward model in a folder", "rejuice[policy]", "torch", "transformers")
+    check_is_folder(folder)
 
 
 def check_is_folder(folder: Path, of: str = "a reward model") -> None:
@@ -221,11 +224,6 @@ _HEAD = "ForSequenceClassification"
 _MOST_NAMED = 8  # outputs, in a message
 _LIMIT = "model_max_length"
 _SUFFIXES = frozenset({".safetensors", ".bin", ".json", ".jinja", ".model", ".txt"})
-
-
-def _not_installed(error: ImportError) -> EngineError:
-    found = f"a reward model in a folder needs transformers and torch: {error}"
-    return EngineError(found, "pip install 'rejuice[policy]'")
 
 
 def _does_not_load(folder: Path, error: Exception) -> EngineError:

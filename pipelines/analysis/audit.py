@@ -30,6 +30,7 @@ from ...operators.sandbox.grading import AssertCase, Weakness
 from ...operators.verifier import is_worked_out
 from ...operators.workers import usable_cores
 from ..console import path_text
+from ..dataset.files import write_file
 from ..engine.conditional_step import matching
 from .reward_hacking import ALPHA, SignResult
 from .stored import Stored
@@ -321,7 +322,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
         DataError: it cannot be written.
     """
     try:
-        path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        write_file(path, "".join(f"{line}\n" for line in lines))
     except OSError as error:
         raise DataError(f"{path} cannot be written", error.strerror or "") from error
 
@@ -334,7 +335,7 @@ def check_replaceable(path: Path) -> None:
     """
     if not path.exists():
         return
-    other = "give another --output"
+    other = "give another --output, or --overwrite"
     try:
         lines = [line for _, line in _objects(path)]
     except DataError:

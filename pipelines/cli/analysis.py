@@ -21,6 +21,7 @@ from .options import (
     DatasetPath,
     Debug,
     ExportPath,
+    Overwrite,
     TrainingSteps,
     overrides_of,
     range_of_steps,
@@ -85,6 +86,7 @@ def audit(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Another seed draws other rows.")] = 0,
     steps: TrainingSteps = None,
+    overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
     """Compare the verdicts of a run with those of a second verifier, and sample rows to label.
@@ -94,7 +96,13 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import (
+        audit_tests,
+        check_replaceable,
+        sign_lines,
+        sign_row_lines,
+        weak_test_lines,
+    )
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -111,6 +119,8 @@ def audit(
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
+        if output is not None and not overwrite:
+            check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
@@ -137,7 +147,6 @@ def _audit_verdicts(
 ) -> None:
     from ..analysis.audit import (
         agreement_lines,
-        check_replaceable,
         draw,
         error_lines,
         failing_lines,
@@ -151,8 +160,6 @@ def _audit_verdicts(
     )
     from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
-    if output is not None:
-        check_replaceable(output)
     errors = labelled_errors(labels, graded) if labels is not None else None
     recheck_N = _rechecked(graded)
     strata_N = strata(graded, recheck_N)
@@ -503,6 +510,7 @@ def view(
     no_open: Annotated[bool, typer.Option("--no_open", help="Do not open a browser.")] = False,
     live: Live = False,
     port: Port = 0,
+    overwrite: Overwrite = False,
     debug: Annotated[
         bool,
         typer.Option("--debug", help="After an error, also print the traceback of its cause."),
@@ -525,7 +533,7 @@ def view(
         raise RejuiceError("--port is an option of --live", "add --live")
     target = output or _page_of(paths)
     runs = [(path, open_run(path, range_of_steps(steps))) for path in paths]
-    summary = build_page(page_of(runs), target, most_bytes=most_mb * 1_000_000)
+    summary = build_page(page_of(runs), target, most_bytes=most_mb * 1_000_000, overwrite=overwrite)
     sets = f"{summary.sets} {'set' if summary.sets == 1 else 'sets'}"
     size = f"{summary.bytes / 1e6:.1f} MB"
     counted = f"{summary.rows:,} rows, {summary.groups:,} groups, {sets}; {size}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...operators import RejuiceError
-from .options import Debug, overrides_of, warn
+from .options import Debug, Overwrite, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def evaluate(
         Path | None,
         typer.Option("--against", metavar="DIR", help="Compare with another evaluation."),
     ] = None,
+    overwrite: Overwrite = False,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
     debug: Debug = False,
@@ -87,14 +88,16 @@ def evaluate(
         if output is None:
             what = "stored responses need a folder for what is graded"
             raise RejuiceError(what, "give --output DIR")
-        folder = _own_folder(output, against)
+        folder = output
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
-        found = evaluator.grade(folder, stored, progress=not quiet)
+        own = _replaced(folder, against, stored, overwrite)
+        found = evaluator.grade(folder, stored, progress=not quiet, replaced=own)
     else:
         policy = policy or (_trained(recipe) if of_run else evaluator.policy)
-        folder = _own_folder(output or RUNS / "eval" / _name(policy), against)
+        folder = output or RUNS / "eval" / _name(policy)
+        own = _replaced(folder, against, [each.name for each in evaluator.sets], overwrite)
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
-        found = evaluator.evaluate(folder, policy, progress=not quiet)
+        found = evaluator.evaluate(folder, policy, progress=not quiet, replaced=own)
     found.write(folder)
     trained_on = recipe / "prompts" / "train.arrow" if of_run else None
     try:
@@ -123,18 +126,37 @@ def _trained(run: Path) -> str:
     return str(run / "policy")
 
 
-def _own_folder(folder: Path, against: Path | None) -> Path:
-    """Return a folder for an evaluation, without the figures of an earlier one.
+def _replaced(
+    folder: Path, against: Path | None, sets: Collection[str], overwrite: bool
+) -> Collection[str]:
+    """Return the sets whose files may be replaced: those of an earlier evaluation.
+
+    Its figures are removed.
 
     Raises:
-        RejuiceError: it is the folder of the evaluation to compare with.
+        RejuiceError: it is the folder of the evaluation to compare with, or its figures are not
+            those of an evaluation.
     """
     from ...trainer.evaluation import FIGURES
+    from ..dataset.files import check_is_free
 
     if against is not None and folder.resolve() == against.resolve():
         raise RejuiceError(f"{folder} would be replaced", "give another --output")
+    earlier = _figures(folder)
+    check_is_free(folder / FIGURES, overwrite=overwrite or bool(earlier))
     (folder / FIGURES).unlink(missing_ok=True)
-    return folder
+    return sets if overwrite else earlier
+
+
+def _figures(folder: Path) -> Mapping[str, Any]:
+    """Return the figures of the sets of an evaluation; none where there is no evaluation."""
+    from ...operators.json_text import parse_json
+    from ...trainer.evaluation import FIGURES
+
+    try:
+        return dict(parse_json((folder / FIGURES).read_text("utf-8"))["figures"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _warn_of_failures(found: Evaluation) -> None:
@@ -147,15 +169,11 @@ def _warn_of_failures(found: Evaluation) -> None:
 
 def _compare(found: Evaluation, folder: Path, against: Path) -> None:
     """Print how the sets of two evaluations differ, those that both have."""
-    from ...operators.json_text import parse_json
-    from ...trainer.evaluation import FIGURES, compare
+    from ...trainer.evaluation import compare
     from ..console import path_text
     from ..dataset.read import read_all
 
-    try:
-        theirs = parse_json((against / FIGURES).read_text("utf-8"))["figures"]
-    except (OSError, ValueError, KeyError, TypeError):
-        theirs = {}
+    theirs = _figures(against)
     names = [name for name in found.figures if name in theirs]
     if not names:
         lacking = f"{path_text(against)} has none of the sets {', '.join(found.figures)}"

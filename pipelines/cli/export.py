@@ -11,6 +11,7 @@ import typer
 
 from ...operators.errors import RejuiceError
 from ..dataset.remote import to_path
+from .options import Overwrite
 from .runs import Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def verl(
             "--val_rows", min=0, help="EXPORT: how many prompts to hold out for validation."
         ),
     ] = 0,
+    overwrite: Overwrite = False,
     trust: Trust = False,
 ) -> None:
     """Write prompts and their reward function for stock verl, without rejuice's loop.
@@ -116,18 +118,20 @@ def verl(
             raise RejuiceError(
                 "--val_rows is an option of an export", "set train.validation_path in the recipe"
             )
-        _export_recipe(source, folder, leave_out or (), trust)
+        _export_recipe(source, folder, leave_out or (), trust, overwrite)
     else:
-        _export_rows(source, folder, leave_out or (), val_rows, trust)
+        _export_rows(source, folder, leave_out or (), val_rows, trust, overwrite)
 
 
-def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool) -> None:
+def _export_recipe(
+    recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool, overwrite: bool
+) -> None:
     from ...trainer.export.verl import export_verl
     from ..console import path_text
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
-    made = export_verl(load(recipe), folder, leave_out)
+    made = export_verl(load(recipe), folder, leave_out, overwrite=overwrite)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     scored = ", ".join(step.name for step in made.scoring.steps)
     typer.echo(f"{path_text(folder)}: {prompts}, scored by {scored}.")
@@ -145,14 +149,19 @@ def _export_recipe(recipe: Path, folder: Path, leave_out: Sequence[str], trust: 
 
 
 def _export_rows(
-    rows: Path, folder: Path, leave_out: Sequence[str], val_rows: int, trust: bool
+    rows: Path,
+    folder: Path,
+    leave_out: Sequence[str],
+    val_rows: int,
+    trust: bool,
+    overwrite: bool,
 ) -> None:
     from ...trainer.export.verl_rows import export_rows, recipe_of
     from ..console import path_text
 
     if (recipe := recipe_of(rows)) is not None:
         check_recipe_trusted(recipe, trust)
-    made = export_rows(rows, folder, leave_out, val_rows)
+    made = export_rows(rows, folder, leave_out, val_rows, overwrite=overwrite)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
     typer.echo(f"{path_text(folder)}: {prompts} of {made.found.rows:,} rows.")
     for sentence in made.sentences():
@@ -184,6 +193,7 @@ def hf(
     min_margin: MinMargin = 0.0,
     pairs_per_group: PairsPerGroup = 1,
     match_length: MatchLength = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write rows as a Hugging Face dataset, with a card.
 
@@ -193,7 +203,7 @@ def hf(
     from ..console import path_text
 
     format_ = _format(form, every, min_margin, pairs_per_group, match_length)
-    made = export_hf(dataset, folder, format_)
+    made = export_hf(dataset, folder, format_, overwrite=overwrite)
     of = "" if format_ is None else f"{made.table.num_rows:,} {form} of "
     typer.echo(f"{path_text(folder)}: {of}{made.rows:,} rows.")
     for sentence in made.sentences():
@@ -216,12 +226,13 @@ def openrlhf(
     min_margin: MinMargin = 0.0,
     pairs_per_group: PairsPerGroup = 1,
     match_length: MatchLength = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write rows as a Parquet file for OpenRLHF, and print the options that read it."""
     from ...trainer.export.other_trainers import export_openrlhf
 
     format_ = _format(form, every, min_margin, pairs_per_group, match_length)
-    _echo_written(folder, export_openrlhf(dataset, folder, format_))
+    _echo_written(folder, export_openrlhf(dataset, folder, format_, overwrite=overwrite))
 
 
 @app.command("llama_factory")
@@ -240,13 +251,14 @@ def llama_factory(
     min_margin: MinMargin = 0.0,
     pairs_per_group: PairsPerGroup = 1,
     match_length: MatchLength = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write rows in LLaMA-Factory's sharegpt format, with dataset_info.json."""
     from ...trainer.export.other_trainers import export_llama_factory
 
     format_ = _format(form, every, min_margin, pairs_per_group, match_length)
     assert format_ is not None  # There is no other choice.
-    _echo_written(folder, export_llama_factory(dataset, folder, format_))
+    _echo_written(folder, export_llama_factory(dataset, folder, format_, overwrite=overwrite))
 
 
 def _format(

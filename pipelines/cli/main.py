@@ -30,6 +30,7 @@ from .options import (
     EngineOption,
     ExportPath,
     OverridableCommand,
+    Overwrite,
     RayAddress,
     RecipePath,
     RetryMissing,
@@ -70,9 +71,7 @@ def run(
     dataset_path: DatasetPath = None,
     export_path: ExportPath = None,
     np: Annotated[int | None, typer.Option("--np", min=1, help="Number of workers.")] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the export of another recipe.")
-    ] = False,
+    overwrite: Overwrite = False,
     retry_dropped: Annotated[
         bool,
         typer.Option("--retry_dropped", help="Retry rows that an earlier run dropped as failed."),
@@ -249,11 +248,14 @@ def data(
     levels: Annotated[
         str, typer.Option("--levels", help="Numbers of steps that a problem may take, from 1 to 4.")
     ] = "1,2,3",
+    overwrite: Overwrite = False,
 ) -> None:
     """Write synthetic arithmetic rollouts to try recipes on."""
+    from ..dataset.files import check_is_free
     from ..demo.problems import parse_levels
     from ..demo.recorded import write_prompts, write_recorded
 
+    check_is_free(path, overwrite=overwrite)
     wanted = parse_levels(levels)
     if responses == 0:
         write_prompts(path, seed=seed, prompts=prompts, split=split, levels=wanted)
@@ -274,11 +276,14 @@ def download(
         str | None, typer.Option("--config", help="The configuration to read, such as main.")
     ] = None,
     split: Annotated[str, typer.Option("--split", help="The split to read.")] = "train",
+    overwrite: Overwrite = False,
 ) -> None:
     """Download a dataset from the Hugging Face hub to a file that recipes read."""
+    from ..dataset.files import check_is_free
     from ..dataset.spec import HubDataset
     from ..dataset.spec import download as write
 
+    check_is_free(path, overwrite=overwrite)
     rows = write(HubDataset(name, config, split), path)
     typer.echo(f"{path}: {rows:,} rows of {name}, split {split}.")
 

@@ -44,6 +44,7 @@ ChunkRows = Annotated[
         "of Data-Juicer's asks a server.",
     ),
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
 Verify = Annotated[
     bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 from contextlib import ExitStack
@@ -12,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ...operators import RejuiceError
+from ...operators.errors import needs
 from .options import (
     EPILOG,
     DatasetPath,
     Debug,
+    Overwrite,
     StoppedError,
     overrides_of,
     tell_of_credit,
@@ -38,7 +39,6 @@ TRAIN_EPILOG = (
 )
 """Shown below the help of `rejuice train`."""
 _FAILED = 1
-_ROLLOUTS = {"vllm": "'verl[vllm]==0.9.1'", "sglang": "'verl[sglang]==0.9.1'"}
 _AT_STEP = re.compile(r"step \d+: ")
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")]
@@ -77,7 +77,7 @@ def train(
     A run that was stopped resumes from its latest checkpoint with --resume. A finished one is
     shown again.
     """
-    _need_extra()
+    needs("training", "rejuice[train]", *_NEEDED)
     from ...trainer.launch.checks import check_training
     from ...trainer.run import TrainingRun
     from ..console import Console
@@ -167,15 +167,18 @@ def curves(
     against: Annotated[
         Literal["step", "tokens"], typer.Option("--against", help="The unit of the x axis.")
     ] = "step",
+    overwrite: Overwrite = False,
 ) -> None:
     """Draw the curves of training runs.
 
     Runs that differ only in their seeds are averaged into one curve.
     """
-    _need("matplotlib", "drawing curves", "matplotlib")
+    needs("drawing curves", "matplotlib", "matplotlib")
     from ...trainer.report.curves import draw
     from ..console import path_text
+    from ..dataset.files import check_is_free
 
+    check_is_free(output, overwrite=overwrite)
     draw(runs, output, against=against)
     typer.echo(f"{path_text(output)}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}.")
 
@@ -226,12 +229,13 @@ def checkpoint(
         typer.Option("--step", help="The step of the checkpoint; by default the latest."),
     ] = None,
     trust: Trust = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write the policy of a checkpoint as a Hugging Face model folder.
 
     Tensors are read without running code; a checkpoint of other objects needs --trust.
     """
-    _need_extra()
+    needs("training", "rejuice[train]", *_NEEDED)
     from ...trainer.launch.checkpoints import NeedsTrustError
     from ...trainer.launch.checkpoints import export as write
     from ..console import Console, path_text
@@ -240,11 +244,11 @@ def checkpoint(
     console = Console(stderr=True)
     try:
         with console.status("writing the policy"):
-            found = write(run, path, step)
+            found = write(run, path, step, overwrite=overwrite)
     except NeedsTrustError as error:
         check_trusted(run, RecipeCode((), error.files, ("a checkpoint of pickled objects",)), trust)
         with console.status("writing the policy"):
-            found = write(run, path, step, trusted=True)
+            found = write(run, path, step, trusted=True, overwrite=overwrite)
     written = path_text(path)
     recipe = f"policy_rollout_mapper: {{model: {written}}}"
     typer.echo(f"{written}: the policy after step {found}; {recipe}")
@@ -355,21 +359,11 @@ def _how_to_resume(folder: Path) -> str:
     return f"{command} resumes from step {step}"
 
 
-def _need_extra() -> None:
-    for name in _NEEDED:
-        _need(name, "training", "'rejuice[train]'")
-
-
 def _need_for(config: Train) -> None:
     """Check for the other packages of this run, before verl takes a minute to miss one."""
     for logger in config.loggers:
-        _need(logger, f"logger {logger}", logger)
+        needs(f"logger {logger}", logger, logger)
     if config.profile == "gpu":
-        _need(config.gpu.rollout, "profile gpu", _ROLLOUTS[config.gpu.rollout])
+        needs("profile gpu", f"verl[{config.gpu.rollout}]==0.9.1", config.gpu.rollout)
         if config.gpu.strategy == "megatron":
-            _need("megatron", "strategy megatron", "'verl[mcore]==0.9.1' megatron-bridge")
-
-
-def _need(module: str, who: str, package: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise RejuiceError(f"{who} needs {module}", f"pip install {package}")
+            needs("strategy megatron", "verl[mcore]==0.9.1 megatron-bridge", "megatron")

@@ -241,6 +241,9 @@ SPECIAL_TOKENS: Mapping[str, str] = {
 
 EXPORT_TYPE = "export_type"
 """Obeyed where it is the suffix of the export, else refused."""
+KEYS = frozenset(
+    {*PASSED_ON, *SILENT, *WITHOUT_EFFECT, *REFUSED, *NOT_YET, *SPECIAL_TOKENS, EXPORT_TYPE}
+)
 
 _PATHS = ("dataset_path", "export_path")
 _NO_STORE = re.compile(r"(oss|https?):/", re.IGNORECASE)

@@ -44,6 +44,56 @@ def written(path: AnyPath) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def check_is_free(path: AnyPath, *, overwrite: bool = False) -> None:
+    """Refuse to write over a file that is there, unless the user says so.
+
+    Raises:
+        DataError: it is there, or a folder is.
+    """
+    if path.is_dir():
+        raise DataError(f"{path} is a folder", "give the path of a file")
+    if not overwrite and path.exists():
+        raise DataError(f"{path} exists", "give another path, or --overwrite")
+
+
+def check_folder_is_free(folder: Path, *, overwrite: bool = False) -> None:
+    """Refuse a folder that holds something, unless the user says so.
+
+    Raises:
+        DataError: it does, or it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} is a file", "give another folder")
+    if folder.exists() and not overwrite and any(folder.iterdir()):
+        right = "give another folder, or --overwrite to replace files of the same names"
+        raise DataError(f"{folder} is not empty", right)
+
+
+@contextmanager
+def filled(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder, whose files are moved to `folder` when the block ends without an error.
+
+    Those of the same names are replaced, and others stay.
+
+    Raises:
+        DataError: `folder` holds something, and `overwrite` is false; or it is a file.
+    """
+    check_folder_is_free(folder, overwrite=overwrite)
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        made = Path(temporary) / folder.name
+        made.mkdir()
+        yield made
+        if not folder.exists():
+            made.rename(folder)
+            return
+        for file in sorted(each for each in made.rglob("*") if each.is_file()):
+            target = folder / file.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
+
+
 def write_file(path: AnyPath, data: bytes | str) -> None:
     """Write a small file, which appears complete."""
     content = data.encode() if isinstance(data, str) else data

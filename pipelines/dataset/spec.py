@@ -16,7 +16,7 @@ import xxhash
 
 from ...operators import DataError
 from ...operators.columns import beginnings, column_of, find_path, is_list
-from ...operators.errors import shown, suggest
+from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
     PART,
@@ -534,6 +534,7 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 
 def _load(dataset: HubDataset) -> Any:
     """Return the split as a `datasets.Dataset`."""
+    needs("reading a dataset of the hub", "rejuice[hub]", "datasets")
     from datasets import DatasetDict, load_dataset
     from datasets.exceptions import DatasetsError
 

@@ -324,10 +324,6 @@ def _arrow(path: Path, schema: pa.Schema) -> Iterator[Write]:
 def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
     # orjson writes dates as ISO 8601 and nan as null: JSON has neither.
     json = [field.name for field in schema if isinstance(field.type, pa.JsonType)]
-    if json:  # Read as Hugging Face reads its own: Arrow's parser rounds the last bit of a number.
-        from datasets import Json
-
-        decode = Json().decode_example
     with path.open("wb") as stream:
 
         def write(table: pa.Table) -> None:
@@ -338,7 +334,8 @@ def _jsonl(path: Path, schema: pa.Schema) -> Iterator[Write]:
                     right = "leave the column out, or write .parquet"
                     raise DataError(f"JSON cannot hold a value: {error}", right) from None
                 for row in rows if json else ():
-                    row.update({name: decode(row[name]) for name in json})
+                    # Arrow's own parser rounds the last bit of a number.
+                    row.update({n: row[n] and orjson.loads(row[n]) for n in json})
                 stream.writelines(
                     orjson.dumps(row, _as_json, orjson.OPT_APPEND_NEWLINE) for row in rows
                 )

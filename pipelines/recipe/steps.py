@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -335,6 +337,8 @@ def build_operator(
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
+    if not near and find_spec("data_juicer") is None:
+        near = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 
@@ -361,11 +365,8 @@ def operator_on_file(
         return build_operator(name, fields, {}, without_files, document)
     samples = issubclass(kind, RolloutMapper)
     if not serves_tools(fields):  # To say what it can call, a server of tools would be started.
-        try:
+        with suppress(RecipeError):  # A tool may need a file or a package that is not here.
             return build_operator(name, fields, {}, without_files, document)
-        except RecipeError:
-            if not head.custom_operator_paths:
-                raise
     return stored_operator(name, fields, samples=samples) or build(kind, fields)
 
 

@@ -104,7 +104,8 @@ def test_the_extra_is_named_where_it_is_missing(rejuice, recipe, monkeypatch):
         assert rejuice(*words) == (
             2,
             "",
-            "rejuice: training needs no_such_thing; pip install 'rejuice[train]'\n",
+            "rejuice: training needs no_such_thing, which is not installed; "
+            "pip install 'rejuice[train]'\n",
         )
 
 

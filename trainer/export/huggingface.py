@@ -18,16 +18,23 @@ import pyarrow as pa
 
 from ...operators import DataError, RejuiceError, __version__
 from ...operators.columns import MESSAGES, ROW_CONTRACT, flat
+from ...operators.errors import needs
 from ...operators.groups import hash_each
 from ...operators.logs import know
-from ...pipelines.dataset.files import check_finished, is_folder, run_folder
+from ...pipelines.dataset.files import (
+    check_finished,
+    check_folder_is_free,
+    filled,
+    is_folder,
+    run_folder,
+)
 from ...pipelines.dataset.read import Dataset, read_batches
 from ...pipelines.dataset.remote import AnyPath, RemotePath
 from ...pipelines.dataset.schemas import conform
 from ...pipelines.dataset.write import parts_of, written_columns
 from ...pipelines.engine.finished_export import Manifest, read_manifest
 from ...pipelines.engine.report import Report, Summary, merge, summarise
-from .rows import check_is_empty, read_rows
+from .rows import read_rows
 from .trajectories import TOOL_MESSAGES, has_calls, has_trajectories, tools_of
 from .trl_formats import Converted, Format
 
@@ -35,7 +42,9 @@ _FIGURES = ("verdict", "reward", "advantage")
 """How the names of columns begin of which the card has figures."""
 
 
-def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Converted:
+def export_hf(
+    dataset: Path, folder: Path, form: Format | None = None, *, overwrite: bool = False
+) -> Converted:
     """Write a dataset to a folder, and its card.
 
     Returns:
@@ -44,7 +53,8 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
-    check_is_empty(folder)
+    needs("a Hugging Face dataset", "rejuice[hub]", "datasets")
+    check_folder_is_free(folder, overwrite=overwrite)
     rows = read_rows(dataset)
     try:
         made = Converted(rows, rows.num_rows) if form is None else form.convert(rows)
@@ -56,9 +66,10 @@ def export_hf(dataset: Path, folder: Path, form: Format | None = None) -> Conver
     if gone:
         made = made._replace(notes=(*made.notes, f"Columns left out: {', '.join(gone)}."))
     card = dataset_card(dataset, described(rows.schema, [rows]), "data/train.parquet", form, made)
-    (folder / "data").mkdir(parents=True)
-    _write(made.table, folder)
-    (folder / "README.md").write_text(card, "utf-8")
+    with filled(folder, overwrite=overwrite) as into:
+        (into / "data").mkdir()
+        _write(made.table, into)
+        (into / "README.md").write_text(card, "utf-8")
     return made
 
 
@@ -282,6 +293,7 @@ def _described(dataset: Dataset) -> Described:
 
 
 def _check_token() -> None:
+    needs("pushing to the hub", "rejuice[hub]", "huggingface_hub")
     from huggingface_hub import get_token
 
     token = get_token()

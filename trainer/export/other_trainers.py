@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from ...operators import DataError
 from ...operators.columns import MESSAGES, is_text
-from .rows import as_chats, check_is_empty, prompts_of_dataset, read_rows
+from ...pipelines.dataset.files import check_folder_is_free, filled
+from .rows import as_chats, prompts_of_dataset, read_rows
 from .trajectories import has_trajectories
 from .trl_formats import Converted, Format, Pairs
 
@@ -54,18 +55,21 @@ _KEYS = {
 }
 
 
-def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> TrainerFiles:
+def export_openrlhf(
+    dataset: Path, folder: Path, form: Format | None, *, overwrite: bool = False
+) -> TrainerFiles:
     """Write completions, pairs or prompts as a Parquet file for OpenRLHF.
 
     Args:
         dataset: the export of a run, or other rows.
-        folder: where to write; it is empty or does not exist yet.
+        folder: where to write.
         form: the format; None: prompts, with all columns that describe them.
+        overwrite: whether files in the folder may be replaced.
 
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
-    check_is_empty(folder)
+    check_folder_is_free(folder, overwrite=overwrite)
     name = "prompts" if form is None else form.name
     keys = dict(_KEYS[name])
     if form is None:
@@ -86,8 +90,8 @@ def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> Trainer
     elif name == "completions":  # By default it writes `User:` before the prompt.
         keys["input_template"] = "{}"
     path = folder.resolve() / f"{name}.parquet"
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    with filled(folder, overwrite=overwrite) as into:
+        pq.write_table(table, into / path.name)
     file = {"prompt_dataset" if form is None else "dataset": str(path)}
     settings = [
         f"--data.{key} {shlex.quote(value)}" if value else f"--data.{key}"
@@ -102,7 +106,9 @@ def export_openrlhf(dataset: Path, folder: Path, form: Format | None) -> Trainer
 _SPEAKERS = {"system": "system", "user": "human", "assistant": "gpt", "tool": "observation"}
 
 
-def export_llama_factory(dataset: Path, folder: Path, form: Format) -> TrainerFiles:
+def export_llama_factory(
+    dataset: Path, folder: Path, form: Format, *, overwrite: bool = False
+) -> TrainerFiles:
     """Write completions or pairs in LLaMA-Factory's sharegpt format, and `dataset_info.json`.
 
     Rows in whose conversation user and model do not take turns are left out as `not_alternating`:
@@ -110,13 +116,14 @@ def export_llama_factory(dataset: Path, folder: Path, form: Format) -> TrainerFi
 
     Args:
         dataset: the export of a run, or other rows.
-        folder: where to write; it is empty or does not exist yet.
+        folder: where to write.
         form: the format.
+        overwrite: whether files in the folder may be replaced.
 
     Raises:
         DataError: the folder holds something, the dataset lacks a column, or nothing is left.
     """
-    check_is_empty(folder)
+    check_folder_is_free(folder, overwrite=overwrite)
     made, agents = _converted(dataset, form)
     ranking = isinstance(form, Pairs)
     if ranking and agents:
@@ -139,10 +146,10 @@ def export_llama_factory(dataset: Path, folder: Path, form: Format) -> TrainerFi
         "columns": {"messages": "conversations"}
         | {name: name for name in ("chosen", "rejected") if ranking},
     }
-    folder.mkdir(parents=True, exist_ok=True)
     lines = (json.dumps(each, ensure_ascii=False) for each in examples)
-    (folder / f"{form.name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    (folder / "dataset_info.json").write_text(json.dumps({form.name: info}, indent=2), "utf-8")
+    with filled(folder, overwrite=overwrite) as into:
+        (into / f"{form.name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        (into / "dataset_info.json").write_text(json.dumps({form.name: info}, indent=2), "utf-8")
     settings = [
         f"stage: {'dpo' if ranking else 'sft'}",
         f"dataset_dir: {json.dumps(str(folder.resolve()), ensure_ascii=False)}",

@@ -43,22 +43,6 @@ def read_rows(dataset: Path) -> pa.Table:
     return read_all(dataset)
 
 
-def check_is_empty(folder: Path, known: Collection[str] = ()) -> None:
-    """Check that a folder is empty or does not exist yet.
-
-    Args:
-        folder: where to write.
-        known: names of files that may be there, because they are replaced.
-
-    Raises:
-        DataError: it is not, or it is a file.
-    """
-    if not folder.exists():
-        return
-    if not folder.is_dir() or any(each.name not in known for each in folder.iterdir()):
-        raise DataError(f"{folder} is not empty", "give another folder")
-
-
 def check_columns(table: pa.Table, *names: str) -> None:
     """Check that a table has these columns.
 

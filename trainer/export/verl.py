@@ -31,6 +31,7 @@ from ...operators.functions.target import FunctionTarget
 from ...operators.mapper.reward_function_mapper import RewardFunctionMapper
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import Encode, chat_encoder
+from ...pipelines.dataset.files import check_folder_is_free
 from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.recipe import Recipe, dump
@@ -71,14 +72,17 @@ class VerlExport(NamedTuple):
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
 
 
-def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> VerlExport:
+def export_verl(
+    recipe: Recipe, folder: Path, leave_out: Sequence[str] = (), *, overwrite: bool = False
+) -> VerlExport:
     """Write prompts and reward function of a recipe to a folder.
 
     Args:
         recipe: with a `policy_rollout_mapper`. If it has a `train:` section, prompts longer than
             its `max_prompt_tokens` are left out, and its validation sets are exported too.
-        folder: where to write; files of an earlier export are replaced.
+        folder: where to write.
         leave_out: names of steps after sampling to leave out.
+        overwrite: whether files in the folder may be replaced.
 
     Raises:
         RejuiceError: a step cannot score a response by itself, or a dataset is wrong.
@@ -93,6 +97,7 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
         raise
     if is_prepared(folder):
         raise RejuiceError(f"{folder} holds a training run", "give another folder")
+    check_folder_is_free(folder, overwrite=overwrite)
     columns = dict.fromkeys(checked_schema(recipe.in_training()).names)
     for step in parts.before:
         columns.update(dict.fromkeys(step.operator.writes()))
@@ -114,9 +119,9 @@ def export_verl(recipe: Recipe, folder: Path, leave_out: Sequence[str] = ()) -> 
     }
     for split in made:
         _keep_columns(folder, split, str(recipe.path))
-    reward = write_scoring(recipe, found, folder)
+    write_scoring(recipe, found, folder)
     overrides = _overrides(recipe, parts, folder.resolve(), list(made))
-    return VerlExport(made, found, {**overrides, **reward})
+    return VerlExport(made, found, {**overrides, **reward_key(folder)})
 
 
 def _keep_columns(folder: Path, split: str, where: str) -> None:
@@ -170,12 +175,8 @@ def _fields(structs: pa.ChunkedArray) -> dict[str, pa.Array]:
     return dict(zip(names, flat(structs).flatten(), strict=True))
 
 
-def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str]:
-    """Write the reward function, its steps, and the files that define them.
-
-    Returns:
-        The key of verl that uses it.
-    """
+def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> None:
+    """Write the reward function, its steps, and the files that define them."""
     head = {
         "project_name": recipe.head.project_name,
         "dataset_path": "rollouts.parquet",
@@ -185,6 +186,10 @@ def write_scoring(recipe: Recipe, found: Scoring, folder: Path) -> dict[str, str
     document = dump(recipe.part(_with_copied_functions(found.steps, folder), head))
     (folder / STEPS).write_text(document, "utf-8")
     (folder / "reward.py").write_text(_REWARD.format(recipe=recipe.path.name), "utf-8")
+
+
+def reward_key(folder: Path) -> dict[str, str]:
+    """Return the key of verl that uses the reward function of an export."""
     return {"reward.custom_reward_function.path": str(folder.resolve() / "reward.py")}
 
 
@@ -256,13 +261,14 @@ def _overrides(
 
 def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
     """Copies of files that define operators, by names relative to `folder`."""
-    shutil.rmtree(folder / OPERATORS, ignore_errors=True)  # From an earlier export.
+    names = list[str]()
     for number, path in enumerate(paths, 1):
         place = folder / OPERATORS / str(number)
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
             shutil.copy(file, place)
-    return [f"{OPERATORS}/{number}" for number, _ in enumerate(paths, 1)]
+            names.append(f"{OPERATORS}/{number}/{file.name}")
+    return names
 
 
 def _with_copied_functions(steps: Sequence[Step], folder: Path) -> tuple[Step, ...]:
@@ -270,7 +276,6 @@ def _with_copied_functions(steps: Sequence[Step], folder: Path) -> tuple[Step, .
 
     With a file goes what it imports from its own folder.
     """
-    shutil.rmtree(folder / FUNCTIONS, ignore_errors=True)  # From an earlier export.
     made, numbers = list[Step](), dict[Path, int]()
     for step in steps:
         operator = step.operator

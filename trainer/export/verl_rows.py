@@ -24,19 +24,13 @@ from ...operators.groups import hash_each
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.sampling.rollout import RolloutMapper
-from ...pipelines.dataset.files import run_folder
+from ...pipelines.dataset.files import check_folder_is_free, filled, run_folder
 from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.recipe import Recipe, load
 from ...pipelines.recipe.steps import Step
-from .rows import Prompts, as_chats, check_is_empty, prompts_of_dataset
-from .verl import chat_template_keys, with_own_columns, write_scoring
-from .verl_reward import FUNCTIONS, OPERATORS, RESPONSE_COLUMNS, STEPS, Scoring, scoring
-
-_FILES = (
-    "train.parquet", "train.arrow", "validation.parquet", "validation.arrow", STEPS, "reward.py",
-)  # fmt: skip
-_MARK = b"rejuice.export_of"
-"""Key of the metadata by which an earlier export is known."""
+from .rows import Prompts, as_chats, prompts_of_dataset
+from .verl import chat_template_keys, reward_key, with_own_columns, write_scoring
+from .verl_reward import RESPONSE_COLUMNS, Scoring, scoring
 
 
 class RowsExport(NamedTuple):
@@ -71,22 +65,28 @@ def recipe_of(dataset: Path) -> Path | None:
 
 
 def export_rows(
-    dataset: Path, folder: Path, leave_out: Sequence[str] = (), val_rows: int = 0
+    dataset: Path,
+    folder: Path,
+    leave_out: Sequence[str] = (),
+    val_rows: int = 0,
+    *,
+    overwrite: bool = False,
 ) -> RowsExport:
     """Write the prompts of rows, and the reward function of their recipe where it has one.
 
     Args:
         dataset: the export of a run, or other rows.
-        folder: where to write; files of an earlier export of rows are replaced.
+        folder: where to write.
         leave_out: names of steps that the reward function is to do without.
         val_rows: how many of the prompts to hold out for validation; a hash of `prompt_id` decides
             which.
+        overwrite: whether files in the folder may be replaced.
 
     Raises:
         RejuiceError: the folder holds something, the rows have no prompt, or a column is not what
             verl reads.
     """
-    check_is_empty(folder, (*_FILES, OPERATORS, FUNCTIONS) if _is_export(folder) else ())
+    check_folder_is_free(folder, overwrite=overwrite)
     found = prompts_of_dataset(dataset)
     recipe, unread = _recipe_of(dataset)
     scored, no_reward = _scored(recipe, found.table.column_names, leave_out)
@@ -100,15 +100,13 @@ def export_rows(
         }
     except DataError as error:
         raise error.at(str(dataset)) from None
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _FILES:  # Of an earlier export, which may have had more of them.
-        (folder / name).unlink(missing_ok=True)
-    for split, (table, rows) in written.items():
-        schema = rows.schema.with_metadata({_MARK: dataset.name})
-        pq.write_table(rows.cast(schema), folder / f"{split}.parquet")
-        if scored is not None:
-            path = folder / f"{split}.arrow"
-            feather.write_feather(table, path, compression="uncompressed")
+    with filled(folder, overwrite=overwrite) as into:
+        for split, (table, rows) in written.items():
+            pq.write_table(rows, into / f"{split}.parquet")
+            if scored is not None:
+                feather.write_feather(table, into / f"{split}.arrow", compression="uncompressed")
+        if recipe is not None and scored is not None:
+            write_scoring(recipe, scored, into)
     place, overrides = folder.resolve(), dict[str, Any]()
     for split, key in (("train", "data.train_files"), ("validation", "data.val_files")):
         if split in written:
@@ -116,21 +114,9 @@ def export_rows(
     if recipe is not None:
         overrides |= _template_keys(recipe)
         if scored is not None:
-            overrides |= write_scoring(recipe, scored, folder)
+            overrides |= reward_key(folder)
     counts = {split: rows.num_rows for split, (_, rows) in written.items()}
     return RowsExport(counts, found, scored, no_reward, overrides)
-
-
-def _is_export(folder: Path) -> bool:
-    """Whether a folder holds an export of rows, and no file of the user's by the same name."""
-    try:
-        metadata = pq.read_schema(folder / "train.parquet").metadata
-    except (OSError, pa.ArrowException):
-        return False
-    return _MARK in (metadata or {})
-
-
-# --- The prompts ----------------------------------------------------------------------
 
 
 def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:

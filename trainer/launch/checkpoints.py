@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...operators.errors import RejuiceError
 from ...operators.sampling.engines import policy_path
+from ...pipelines.dataset.files import filled
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
@@ -89,6 +90,7 @@ def export(
     *,
     variables: Mapping[str, str] | None = None,
     trusted: bool = False,
+    overwrite: bool = False,
 ) -> int:
     """Write the policy of a checkpoint as a Hugging Face folder.
 
@@ -97,18 +99,19 @@ def export(
 
     Args:
         run: the folder of the run.
-        path: the folder to write, which must not exist.
+        path: the folder to write.
         step: the step of the checkpoint; the newest by default.
         variables: environment variables of the run's processes, by which what merges finds their
             fork server; None: it loads all libraries itself.
         trusted: whether the checkpoint may run code: whether objects of any class are unpickled.
+        overwrite: whether files in `path` may be replaced.
 
     Returns:
         The step.
 
     Raises:
         NeedsTrustError: it holds other objects than tensors, and is not trusted.
-        RejuiceError: there is no such checkpoint, `path` exists, or it cannot be merged.
+        RejuiceError: there is no such checkpoint, `path` holds something, or it cannot be merged.
     """
     there = steps(run)
     if not there:
@@ -118,19 +121,14 @@ def export(
     if step not in there:
         listed = ", ".join(map(str, there))
         raise RejuiceError(f"{run} has no checkpoint of step {step}", f"it has those of {listed}")
-    if path.exists():
-        raise RejuiceError(f"{path} exists", "give another path")
-    beside = path.with_name(f"{path.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.parent.mkdir(parents=True, exist_ok=True)
     actor = folder_of(run, step) / "actor"
     whole = actor / _MEGATRONS
-    if any(whole.glob("*.safetensors")):
-        shutil.copytree(whole, beside)
-    else:
-        words = [*_options(run), *(["--trusted"] if trusted else [])]
-        _merge(words, actor, beside, variables or {})
-    beside.rename(path)
+    with filled(path, overwrite=overwrite) as made:
+        if any(whole.glob("*.safetensors")):
+            shutil.copytree(whole, made, dirs_exist_ok=True)
+        else:
+            words = [*_options(run), *(["--trusted"] if trusted else [])]
+            _merge(words, actor, made, variables or {})
     return step
 
 
@@ -149,7 +147,6 @@ def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping
             check=False,
         )
     if done.returncode:
-        shutil.rmtree(target, ignore_errors=True)
         if done.returncode == NEEDS_TRUST:
             found = f"{actor} holds other objects than tensors, and unpickling them may run code"
             error = NeedsTrustError(found, "trust it only if you trust whoever made it")

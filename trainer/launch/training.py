@@ -35,6 +35,7 @@ from ..run import (
     AHEAD_FOLDER,
     ENDED_FILE,
     ERROR_FILE,
+    PROMPTS,
     RUN_VARIABLE,
     TrainingRun,
     Weights,
@@ -105,7 +106,9 @@ def restore_on_error(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if before is not None:
+        if before is None:
+            path.unlink(missing_ok=True)
+        else:
             path.write_bytes(before)
         raise
 
@@ -251,6 +254,10 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
     there = is_prepared(folder)
     if resume and not there:
         raise RejuiceError(f"{folder} holds no run to resume", "leave --resume out")
+    for name in () if there else ("recipe.yaml", "policy", "checkpoints", PROMPTS, *_OUTPUTS[:-1]):
+        if (folder / name).exists():
+            found = f"{folder} holds {name}, and is no folder of a run"
+            raise RejuiceError(found, "give another --output, or move it away")
     if resume and (checkpoints.last(folder) or 0) >= run.config.steps:
         raise RejuiceError(
             f"{folder} has trained its {run.config.steps} steps", "give --steps to train more"

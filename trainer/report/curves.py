@@ -13,6 +13,7 @@ import yaml
 
 from ...operators.errors import RejuiceError
 from ...operators.groups import Array
+from ...pipelines.dataset.files import written
 from ...pipelines.recipe.train import default_aggregate
 from . import metrics
 from .metrics import Point, component, validation
@@ -82,11 +83,11 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
         figure.legend(handles=handles, loc="outside upper center", ncols=min(3, len(handles)))
     else:
         figure.suptitle(_title(groups[0]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(path, dpi=110)
-    except ValueError as error:
-        raise RejuiceError(f"{path}: {str(error).splitlines()[0]}", "write a .png") from None
+    form = path.suffix.removeprefix(".")
+    if form not in figure.canvas.get_supported_filetypes():
+        raise RejuiceError(f"{path} has no known format", "end it in .png, .svg or .pdf")
+    with written(path) as file:
+        figure.savefig(file, dpi=110, format=form)
 
 
 def grouped(folders: Sequence[Path]) -> list[RunGroup]:

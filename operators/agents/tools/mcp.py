@@ -13,14 +13,13 @@ from asyncio import wait_for
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import PositiveFloat, PrivateAttr, ValidationError, model_validator
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 from typing_extensions import Self
 
-from ...errors import EngineError, RecipeError, suggest
+from ...errors import EngineError, RecipeError, needs, suggest
 from ...logs import know_named, redact, redact_bytes
 from ...servers.options import refuse_credentials
 from ..mcp_connection import McpLink, http_client, stdio_transport
@@ -308,8 +307,7 @@ class Mcp(Tool):
         return self.read_only
 
     def check(self) -> None:
-        if find_spec("mcp") is None:
-            raise RecipeError("the tool 'mcp' needs a package", "pip install 'rejuice[mcp]'")
+        needs("the tool 'mcp'", "rejuice[mcp]", "mcp")
         if self.command is not None and shutil.which(self.command[0]) is None:
             found = f"the program '{self.command[0]}' of `command` is not found"
             raise RecipeError(found, "install it, or give its path")

@@ -18,7 +18,7 @@ from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ...cache_key import file_state
-from ...errors import EngineError, RecipeError
+from ...errors import EngineError, RecipeError, needs
 from ...operator import Columns
 from ..tool import Tool, ToolError
 
@@ -164,6 +164,7 @@ class Search(Tool):
         return () if self.documents is None else (self.documents,)
 
     def check(self) -> None:
+        needs("the tool 'search'", "rejuice[agents]", "bm25s")
         if self.path is None:
             return
         if not any(suffix in SUFFIXES for suffix in self.path.suffixes):

@@ -24,10 +24,10 @@ import pyarrow as pa
 from ....operators import DataError, RejuiceError
 from ....operators.arrow_compute import pc
 from ....operators.columns import common_type, is_text
-from ....operators.disk import temporary_path
 from ....operators.groups import Array, hash_each, mix, uniform_of
 from ....operators.logs import redact_bytes
 from ....operators.workers import usable_cores
+from ...dataset.files import check_is_free, write_file
 
 # --- Columns of several parts as one, whatever types they were written with -----------
 
@@ -390,29 +390,25 @@ def page_bytes(data: PageData, live: str, *, most_bytes: int = 39_000_000) -> by
     return _Writer(data, most_bytes, live).page()
 
 
-def build_page(data: PageData, output: Path, *, most_bytes: int = 39_000_000) -> PageSummary:
+def build_page(
+    data: PageData, output: Path, *, most_bytes: int = 39_000_000, overwrite: bool = False
+) -> PageSummary:
     """Write the page of some sets.
 
     Raises:
-        DataError: `output` is there and is no page.
+        DataError: `output` is there and is no page, and `overwrite` is false.
     """
-    if output.is_dir() or (output.exists() and not _is_page(output)):
-        right = "give another --output"
-        raise DataError(f"{output} exists and is no page of rejuice", right)
+    check_is_free(output, overwrite=overwrite or _is_page(output))
     writer = _Writer(data, most_bytes)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(output)
-    try:
-        temporary.write_bytes(writer.page())
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(output, writer.page())
     rows = sum(each.rows for each in data.sets)
     groups = sum(len(each.groups_at) for each in data.sets)
     return PageSummary(output.stat().st_size, len(data.sets), rows, groups, writer.with_texts)
 
 
 def _is_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
         return MADE_BY.encode() in file.read(200)
 

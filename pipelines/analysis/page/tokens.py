@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,8 +68,10 @@ def response_tokens(
     if all(each.null_count == len(each) for each in columns):
         return ShadedTokens(None)
     file = tokenizer_file(model)
-    if file is None:
+    if file is None or find_spec("tokenizers") is None:
         found = f"the tokenizer of {model or 'the policy'} is not in a local folder"
+        if file is not None:
+            found = "tokenizers is not installed; pip install 'rejuice[policy]'"
         return ShadedTokens(None, f"Log-probabilities are stored but not shown: {found}.")
     decode = _decoder(file)
     rows = zip(ids.to_pylist(), logprobs.to_pylist(), responses.to_pylist(), strict=True)

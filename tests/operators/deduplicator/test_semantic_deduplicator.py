@@ -141,7 +141,7 @@ def test_faiss_is_named_only_where_it_is_needed(monkeypatch):
     vectors_MD = planted(pairs=100)
     near(vectors_MD, 0.95)
     monkeypatch.setattr(module, "_EXACT", 100)
-    with pytest.raises(RecipeError, match=r"more than 100 texts are compared by faiss.*; pip install 'rejuice\[semantic\]'"):  # fmt: skip
+    with pytest.raises(RecipeError, match=r"100 texts needs faiss.*; pip install 'rejuice\[semantic\]'"):  # fmt: skip
         near(vectors_MD, 0.95)
 
 

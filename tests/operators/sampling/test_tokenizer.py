@@ -1,5 +1,7 @@
 import sys
 from functools import cache
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import httpx
 import pytest
@@ -213,7 +215,9 @@ def not_found():
 @pytest.fixture
 def no_transformers(monkeypatch):
     """To import it takes seconds, to have it search the hub a minute."""
-    monkeypatch.setitem(sys.modules, "transformers", None)
+    module = ModuleType("transformers")
+    module.__spec__ = ModuleSpec("transformers", None)
+    monkeypatch.setitem(sys.modules, "transformers", module)
 
 
 @pytest.mark.usefixtures("no_transformers")

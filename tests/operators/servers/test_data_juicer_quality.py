@@ -13,11 +13,10 @@ from fake_judge import DIMENSIONS, FakeJudge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rejuice.operators import EngineError, RecipeError
+from rejuice.operators import RecipeError
 from rejuice.operators.cache_key import cache_key_json
 from rejuice.operators.check import check_operator
 from rejuice.operators.columns import MESSAGES
-from rejuice.operators.mapper import llm_quality_reward_mapper
 from rejuice.operators.mapper.llm_quality_reward_mapper import (
     LlmQualityRewardMapper,
     data_juicer_schema,
@@ -234,13 +233,6 @@ def test_fields_that_do_not_fit_are_refused_in_one_line(fields, line):
         build(LlmQualityRewardMapper, {"model": "m", "prompt": "data_juicer", **fields})
     assert str(error.value).startswith(line)
     assert "\n" not in str(error.value)
-
-
-def test_the_prompt_needs_data_juicer(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    llm_quality_reward_mapper._texts.cache_clear()
-    with pytest.raises(EngineError, match=r"^prompt: data_juicer needs the package py-data-juicer"):
-        LlmQualityRewardMapper(model="m", prompt="data_juicer")
 
 
 def test_the_prompt_is_in_the_cache_key_only_where_it_is_not_the_short_one():

@@ -1,6 +1,5 @@
 import importlib.util
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -93,18 +92,6 @@ def test_a_vector_without_a_direction_stops_the_run(value):
 def test_usable_texts():
     texts = pa.array(["a", "", " \n\t", None, "是"], pa.large_string())
     assert usable_texts(texts).tolist() == [True, False, False, False, True]
-
-
-@pytest.mark.slow
-def test_a_library_that_is_missing_is_one_line(monkeypatch):
-    for package in ("torch", "sentence_transformers"):
-        monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(RecipeError) as error:
-        SentenceEmbedder("some/model")
-    line = str(error.value)
-    assert line.startswith("backend sentence_transformers does not import: ")
-    assert line.endswith("; pip install 'rejuice[embed]'")
-    assert "\n" not in line
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -213,9 +212,3 @@ def test_a_change_in_a_folder_is_another_key(make, tmp_path):
 
 def test_the_contract_of_a_folder(make, folder):
     check_operator(make(folder=folder), table_of("a", "bc" * 20, None, "a"))
-
-
-def test_what_to_install(make, folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(EngineError, match=r"pip install 'rejuice\[policy\]'"):
-        make(folder=folder).preflight()

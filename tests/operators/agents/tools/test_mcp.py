@@ -14,7 +14,6 @@ import pytest
 from rejuice.operators import EngineError, RecipeError
 from rejuice.operators.agents.tool import Observation, ToolError
 from rejuice.operators.agents.toolbox import Toolbox, cached
-from rejuice.operators.agents.tools import mcp as module
 from rejuice.operators.agents.tools.mcp import Mcp
 
 SUPPORT = Path(__file__).parents[3] / "support"
@@ -258,13 +257,6 @@ def test_no_pattern_of_a_server_is_matched_by_backtracking():
         f"text: '{arguments['text']}' does not match '^(a+)+$'", "bad_arguments"
     )
     assert calls(hostile("bad_output_schema", schema), ("act", {})) == [Observation("done")]
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(RecipeError) as error:
-        Mcp(url="http://127.0.0.1:9/mcp").check()
-    assert str(error.value) == "the tool 'mcp' needs a package; pip install 'rejuice[mcp]'"
 
 
 @pytest.mark.parametrize("fields", [{}, {"command": ["x"], "url": "u"}, {"command": []}])
