@@ -31,6 +31,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ from rejuice.pipelines.recipe import load
 BASELINE = ROOT / "tests" / "data" / "parity.json"
 SHARED = ROOT.parent / "shared" / "data"
 WAYS = ("np1", "np2", "ray", "store")
+NEED_SHARED = {"gsm8k_solutions"}
 CHUNK_ROWS = {"gsm8k_solutions": 200}
 """For `np2` and `ray`: several chunks of each recipe, which has 12 prompts where it is not here."""
 OF_THE_MACHINE = {"recipe", "dataset_path", "export_path", "key", "cache", "chunk_rows"}
@@ -289,13 +291,17 @@ class Baseline:
         self.write = write
         self.recorded: Found = json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else {}
         self.differences = 0
+        self.seen = set[str]()
 
     def compare(self, part: str, name: str, found: Found, way: str) -> None:
         """Compare what was found of one thing, or record it; another way is compared with that."""
         title = ", ".join(filter(None, (f"{part}: {name}", way)))
         of_part = self.recorded.setdefault(part, {})
+        self.seen.add(f"{part}: {name}")
         if self.write and way in ("", WAYS[0]):
             of_part[name] = found
+            print(f"{title}: recorded", flush=True)
+            return
         before = of_part.get(name, {})
         lines = list(_differences(before, found))
         if part == "code":
@@ -303,6 +309,17 @@ class Baseline:
             return
         print(*(f"{title}: {line}" for line in lines or ["equal"]), sep="\n", flush=True)
         self.differences += len(lines)
+
+    def check_all_were_seen(self, part: str) -> None:
+        """What is recorded and was not compared is gone; without the shared data, what needs it."""
+        for name in [*self.recorded.get(part, {})]:
+            if f"{part}: {name}" in self.seen or (name in NEED_SHARED and not SHARED.is_dir()):
+                continue
+            if self.write:
+                del self.recorded[part][name]
+            else:
+                print(f"{part}: {name}: gone")
+                self.differences += 1
 
 
 def _differences(before: Found, found: Found) -> Iterator[str]:
@@ -333,10 +350,11 @@ def main() -> None:
             print(f"{part}: left out what needs {SHARED}, which is not there")
             if part == "verdicts":
                 continue
-        PARTS[part](lambda *found, part=part: baseline.compare(part, *found), ways)
+        PARTS[part](partial(baseline.compare, part), ways)
+        baseline.check_all_were_seen(part)
     if given.write:
         BASELINE.write_text(json.dumps(baseline.recorded, indent=1, sort_keys=True) + "\n", "utf-8")
-    print(f"{baseline.differences} differences" if baseline.differences else "All of it is equal.")
+    print(f"{baseline.differences} differences" if baseline.differences else "No difference.")
     sys.exit(bool(baseline.differences))
 
 
