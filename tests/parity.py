@@ -22,7 +22,6 @@ import base64
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -85,23 +84,22 @@ def flat(found: Found, at: str = "") -> dict[str, Any]:
 
 
 def recipes(compare: Compare, ways: Sequence[str]) -> None:
-    shipped = {name: dict(each) for name, each in OVERRIDES.items()}
-    shipped = {name: each for name, each in shipped.items() if (RECIPES / f"{name}.yaml").exists()}
+    names = {path.stem for path in RECIPES.glob("*.yaml")}
+    shipped = {name: each for name, each in OVERRIDES.items() if name in names}
     solutions = SHARED / "gsm8k" / "model_solutions.jsonl"
     if solutions.is_file():
         shipped["gsm8k_solutions"] = {"dataset_path": str(solutions)}
     for way in ways:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             shutil.copytree(TABLES, folder, dirs_exist_ok=True)
-            before = Path.cwd()
-            os.chdir(folder)
-            stack.callback(os.chdir, before)
-            options = _options(way, stack)
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.chdir(folder)
+            options = _options(way, stack, patch)
             for name, overrides in shipped.items():
                 compare(name, _run(name, overrides, way, options), way)
 
 
-def _options(way: str, stack: ExitStack) -> Found:
+def _options(way: str, stack: ExitStack, patch: pytest.MonkeyPatch) -> Found:
     """Arguments of `run`, with what they need."""
     if way == "ray":
         from rejuice.pipelines.ray_session import connected_to_ray
@@ -112,7 +110,6 @@ def _options(way: str, stack: ExitStack) -> Found:
         from object_store import ENVIRONMENT, object_store
 
         address = stack.enter_context(object_store("parity"))
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
         for key, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             patch.setenv(key, value)
         return {"cache": to_path("s3://parity/cache")}
@@ -166,28 +163,25 @@ def verdicts(compare: Compare, _: Sequence[str]) -> None:
 
 def _cases() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Responses with their references, by where they are from."""
-    fields = {
-        "verifier_cases": ("prediction", "gold"),
-        "answer_pairs": ("answer", "gold"),
-        "answer_types": ("response", "reference"),
-    }
-    for name, (response, reference) in fields.items():
-        yield name, [(row[response], row[reference]) for row in _rows(f"{name}.jsonl")]
-    yield (
-        "gsm8k/model_solutions",
-        [
-            (row[model]["solution"], row["ground_truth"].rsplit("A:", 1)[1].strip())
-            for row in _rows("gsm8k/model_solutions.jsonl")
-            for model in MODELS
-        ],
-    )
+    for name, response, reference in (
+        ("verifier_cases", "prediction", "gold"),
+        ("answer_pairs", "answer", "gold"),
+        ("answer_types", "response", "reference"),
+    ):
+        yield name, [(row[response], row[reference]) for row in _rows(name)]
+    solutions = [
+        (row[model]["solution"], row["ground_truth"].rsplit("A:", 1)[1].strip())
+        for row in _rows("gsm8k/model_solutions")
+        for model in MODELS
+    ]
+    yield "gsm8k/model_solutions", solutions
     for name in ("gsm8k/train", "gsm8k/test"):
-        answers = [row["answer"] for row in _rows(f"{name}.jsonl")]
-        yield name, [(answer, answer.rpartition("#### ")[2]) for answer in answers]
+        yield name, [(row["answer"], row["answer"].rpartition("#### ")[2]) for row in _rows(name)]
 
 
 def _rows(name: str) -> list[Any]:
-    return [json.loads(line) for line in (SHARED / name).read_text("utf-8").splitlines()]
+    text = (SHARED / f"{name}.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def changed_rows(before: Found, now: Found) -> Iterator[str]:
