@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, flat, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.groups import Array, Groups
@@ -81,11 +81,8 @@ class SourceFigures(NamedTuple):
 
     prompts: int  # with responses
     responses: int
-    graded: int  # prompts with a graded response, over which the pass rate is the mean
-    pass_rate: float  # NaN: nothing was graded
-    rewarded: int  # rows with a reward, over which that is the mean
+    pass_rate: float  # the mean over prompts; NaN: nothing was graded
     reward: float  # NaN: there is none
-    aged: int = 0  # rows with an age, where training samples ahead: over which that is the mean
     policy_age: float = np.nan  # in training steps; NaN: there is none
     too_old: int = 0  # rows that were dropped for it
 
@@ -178,50 +175,20 @@ def few_sources(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
     table = rows.table.filter(is_own)
-    own = RowTable(table, Groups.of(table), rows.components, rows.with_dropped)
-    found, rewards = headline(own), _finite(column_values(table, "reward"))
-    ages = _finite(column_values(table, POLICY_AGE))
+    groups = Groups.of_column(
+        pa.array(rows.groups.codes_N).filter(flat(pc.fill_null(is_own, False)))
+    )
+    own = RowTable(table, groups, rows.components, rows.with_dropped)
+    found = headline(own)
     old = pc.sum(pc.equal(table["reason"].cast(pa.string()), TOO_OLD)).as_py()
     return SourceFigures(
         found.prompts,
         int(own.has_response_N.sum()),
-        found.graded,
         found.accuracy.mean if found.accuracy else np.nan,
-        len(rewards),
-        _mean(rewards),
-        len(ages),
-        _mean(ages),
+        _mean(_finite(column_values(table, "reward"))),
+        _mean(_finite(column_values(table, POLICY_AGE))),
         old or 0,
     )
-
-
-def joined_sources(sets: Sequence[Mapping[str, SourceFigures]]) -> dict[str, SourceFigures]:
-    """Return the figures of several sets together, such as those of the steps of a training run."""
-    found = dict[str, SourceFigures]()
-    for name in sorted({name for each in sets for name in each}):
-        parts = [each[name] for each in sets if name in each]
-        prompts, responses, graded, rewarded, aged, old = (
-            sum(getattr(part, count) for part in parts)
-            for count in ("prompts", "responses", "graded", "rewarded", "aged", "too_old")
-        )
-        found[name] = SourceFigures(
-            prompts,
-            responses,
-            graded,
-            _joined_mean([(part.pass_rate, part.graded) for part in parts]),
-            rewarded,
-            _joined_mean([(part.reward, part.rewarded) for part in parts]),
-            aged,
-            _joined_mean([(part.policy_age, part.aged) for part in parts]),
-            old,
-        )
-    return found
-
-
-def _joined_mean(parts: Sequence[tuple[float, int]]) -> float:
-    """Return the mean over the values of parts, by the mean and the number of each."""
-    n = sum(count for _, count in parts)
-    return sum(mean * count for mean, count in parts if count) / n if n else np.nan
 
 
 def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
@@ -230,7 +197,7 @@ def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
     for name, each in sources.items():
         line = f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
         line += f"{number_text(each.pass_rate)}, reward {number_text(each.reward)}"
-        if each.aged:
+        if np.isfinite(each.policy_age):
             line += f"; policy age {number_text(each.policy_age)}, {each.too_old:,} {TOO_OLD}"
         found.append(line)
     return found

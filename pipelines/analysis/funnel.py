@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 from rich.console import Console
@@ -26,9 +25,9 @@ from ..engine.report import (
     masked_by,
 )
 from ..recipe.steps import gives_credit
-from .figures import SetFigures, joined_sources, set_figures, source_figures, source_lines
+from .figures import set_figures, source_figures, source_lines
 from .no_signal import no_signal_of_report, no_signal_of_sets
-from .rows import stored_rows
+from .rows import RowTable, joined_rows, stored_rows
 from .set_funnel import set_funnel, summed
 from .stored import SetKind, Stored, StoredSet, open_stored
 
@@ -65,7 +64,7 @@ def show_sources(path: AnyPath, console: Console) -> None:
         bases = [one.base(0).column_names for one in sets if one.parts]
         if not any("data_source" in names for names in bases):
             return  # No row needs to be read.
-        found = joined_sources([source_figures(stored_rows(one)) for one in sets])
+        found = source_figures(joined_rows([stored_rows(one) for one in sets]))
     except (RejuiceError, OSError):  # Whatever of the run is gone: its report is not.
         return
     print_lines(map(visible, source_lines(found)), console)
@@ -191,13 +190,6 @@ def _figures(figures: Mapping[str, Any], *, with_single: bool) -> str:
 # --- Print what became of the rows of a training run, or of one of its steps ----------
 
 
-class _SetReport(NamedTuple):
-    figures: SetFigures
-    rows: int
-    kept: int
-    has_credit: bool  # whether a step of its recipe computes advantages
-
-
 def show_training(stored: Stored, console: Console) -> int:
     """Print the funnel, groups, components and missing rewards of all sets of each kind together.
 
@@ -218,54 +210,44 @@ def show_training(stored: Stored, console: Console) -> int:
 
 def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> int:
     known = [one for one in sets if not one.incomplete]
-    reports = [_report(one) for one in known]
+    unknown = [one for one in sets if one.incomplete]
+    kept = sum(int(one.final().num_rows) for one in unknown)
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
-        print_steps(names, summed(each.figures.funnel for each in reports), console)
-        print_lines((*_lines(kind, reports), *no_signal_of_sets(known)), console)
-    unknown = [one for one in sets if one.incomplete]
+        tables = [stored_rows(one) for one in known]
+        print_steps(names, summed(map(_funnel, tables, known)), console)
+        rows = joined_rows(tables)
+        print_lines((*_lines(kind, known, rows), *no_signal_of_sets(known)), console)
+        kept += int(rows.kept_N.sum())
     print_lines([f"left out: {one.incomplete}" for one in unknown], console)
-    others = sum(int(one.final().num_rows) for one in unknown)
-    return others + sum(each.kept for each in reports)
+    return kept
 
 
-def _report(one: StoredSet) -> _SetReport:
-    rows = stored_rows(one)
-    funnel = set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
-    figures = set_figures(rows, funnel)
-    has_credit = any(gives_credit(step.operator) for step in one.recipe.steps)
-    return _SetReport(figures, rows.table.num_rows, int(rows.kept_N.sum()), has_credit)
+def _funnel(rows: RowTable, one: StoredSet) -> list[StepReport]:
+    return set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
 
 
-def _lines(kind: SetKind, reports: Sequence[_SetReport]) -> Iterator[str]:
+def _lines(kind: SetKind, sets: Sequence[StoredSet], rows: RowTable) -> Iterator[str]:
     """Groups, and each component: its mean, its share of the advantages, and why it is missing."""
-    kept, rows = sum(each.kept for each in reports), sum(each.rows for each in reports)
-    yield f"{kept:,} of {rows:,} {kind} left"
-    groups = [each.figures.groups for each in reports]
-    total = [sum(of_all) for of_all in zip(*(each[:6] for each in groups), strict=True)]
-    signal = f"{total[5]:,} without signal"
-    if not any(sum(each.figures.advantages.counts) for each in reports):
-        has_credit = any(each.has_credit for each in reports)
+    figures = set_figures(rows, ())
+    groups = figures.groups
+    yield f"{rows.kept_N.sum():,} of {rows.table.num_rows:,} {kind} left"
+    signal = f"{groups.without_signal:,} without signal"
+    if not sum(figures.advantages.counts):
+        has_credit = any(gives_credit(step.operator) for one in sets for step in one.recipe.steps)
         signal = "no row has an advantage" if has_credit else "no step computes advantages"
     yield (
-        f"groups       {total[0]:,}: {total[1]:,} all right, {total[3]:,} mixed, "
-        f"{total[2]:,} all wrong, {total[4]:,} not graded; {signal}"
+        f"groups       {groups.groups:,}: {groups.all_right:,} all right, {groups.mixed:,} mixed, "
+        f"{groups.all_wrong:,} all wrong, {groups.ungraded:,} not graded; {signal}"
     )
-    names = dict.fromkeys(name for each in reports for name in each.figures.components)
-    for name in names:
-        found = [x.figures.components[name] for x in reports if name in x.figures.components]
-        n = sum(each.n for each in found)
-        mean = sum(each.mean * each.n for each in found if each.n) / n if n else float("nan")
-        shares = [each.variance_share for each in found if np.isfinite(each.variance_share)]
-        share = f"; {np.mean(shares):.0%} of the advantages' variance" if shares else ""
-        mean_text = f"{mean:.3f}" if n else "-"
-        yield f"{name:<12} mean {mean_text} of {n:,}{share}"
-    missing = {name: Counter[str]() for name in names}
-    for each in reports:
-        for name, component in each.figures.components.items():
-            missing[name].update(component.missing)
-    masked = sum(x.figures.masked * x.kept for x in reports if x.kept)
-    if masked:
-        yield f"masked       {masked / kept:.1%} of the tokens of a response, on average"
-    yield from missing_line({name: dict(counts) for name, counts in missing.items() if counts})
-    yield from map(visible, source_lines(joined_sources([x.figures.sources for x in reports])))
+    for name, each in figures.components.items():
+        share = ""
+        if np.isfinite(each.variance_share):
+            share = f"; {each.variance_share:.0%} of the advantages' variance"
+        mean = f"{each.mean:.3f}" if each.n else "-"
+        yield f"{name:<12} mean {mean} of {each.n:,}{share}"
+    if figures.masked > 0:
+        yield f"masked       {figures.masked:.1%} of the tokens of a response, on average"
+    missing = {name: each.missing for name, each in figures.components.items() if each.missing}
+    yield from missing_line(missing)
+    yield from map(visible, source_lines(figures.sources))

@@ -273,7 +273,8 @@ def joined_rows(tables: Sequence[RowTable]) -> RowTable:
     names = dict.fromkeys(name for each in tables for name in each.components)
     table = pa.concat_tables([each.table for each in tables], promote_options="default")
     groups = Groups(np.cumsum(sizes_G) - sizes_G, codes_N, sizes_G)
-    return RowTable(table.unify_dictionaries(), groups, tuple(names))
+    with_dropped = all(each.with_dropped for each in tables)
+    return RowTable(table.unify_dictionaries(), groups, tuple(names), with_dropped)
 
 
 def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:
