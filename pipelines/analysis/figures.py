@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, flat, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, right_and_wrong
 from ...operators.confidence import AccuracyInterval, pass_at_k, pass_at_powers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.groups import Array, Groups
@@ -175,9 +175,8 @@ def few_sources(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
     table = rows.table.filter(is_own)
-    groups = Groups.of_column(
-        pa.array(rows.groups.codes_N).filter(flat(pc.fill_null(is_own, False)))
-    )
+    codes = rows.groups.codes_N[np.asarray(pc.fill_null(is_own, False))]
+    groups = Groups.of_column(pa.array(codes))
     own = RowTable(table, groups, rows.components, rows.with_dropped)
     found = headline(own)
     old = pc.sum(pc.equal(table["reason"].cast(pa.string()), TOO_OLD)).as_py()
