@@ -140,7 +140,7 @@ class _Counts(NamedTuple):
         return found_N
 
     def cause(self) -> Cause | None:
-        """Return what most groups lack; None: there is no group."""
+        """What most groups lack; None: there is no group."""
         most = max(_CAUSES, key=lambda each: self.causes[each])
         return most if self.causes[most] else None
 
@@ -231,7 +231,7 @@ def _first(sets: Sequence[StoredSet], verdict: str) -> dict[str, str]:
 
 
 def _quoted(text: str, *, from_end: bool = False) -> str:
-    """Return a text of whomever in one short line; of a long solution, the end has the answer."""
+    """A text of whomever in one short line; of a long solution, the end has the answer."""
     line = " ".join(text.split())
     if len(line) > _MOST_CHARACTERS:
         most = _MOST_CHARACTERS - 3

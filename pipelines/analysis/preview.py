@@ -72,7 +72,7 @@ class Preview(NamedTuple):
 
 
 def preview(found: Replayed) -> Preview:
-    """Return the preview of a recipe whose steps were applied to stored responses.
+    """The preview of a recipe whose steps were applied to stored responses.
 
     Raises:
         DataError: the recipe has no advantages, so nothing would be trained.
@@ -99,7 +99,7 @@ def preview(found: Replayed) -> Preview:
 
 
 def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
-    """Return the figures of the recipe's advantages; of GRPO's, by each normalisation."""
+    """The figures of the recipe's advantages; of GRPO's, by each normalisation."""
     last = [each for each in applied if gives_credit(each.step.operator)]
     if not last:
         raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")

@@ -235,7 +235,7 @@ class RowTable(NamedTuple):
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
         table = self.table.slice(0, n)
-        return RowTable(table, _groups(table), self.components)
+        return self._replace(table=table, groups=_groups(table))
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
