@@ -140,7 +140,7 @@ class SetFigures(NamedTuple):
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     """Return the figures of a set."""
     table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
-    shares = _shares(rows, lengths_N)
+    shares = component_shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
@@ -273,7 +273,9 @@ def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
     }
 
 
-class _ComponentShare(NamedTuple):
+class ComponentShare(NamedTuple):
+    """What a component has of the advantages of a set; see the head of this file."""
+
     variance: float
     mass: float
     dominant: int
@@ -308,7 +310,8 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     return found
 
 
-def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
+def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
+    """The shares of components in the advantages of kept rows; NaN where parts are not known."""
     groups = rows.groups
     parts = component_advantages(rows)
     advantage_N = column_values(rows.table, "advantage")
@@ -321,10 +324,10 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     }
     top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
     any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: _ComponentShare(np.nan, np.nan, 0) for name in rows.components}
+    found = {name: ComponentShare(np.nan, np.nan, 0) for name in rows.components}
     for at, (name, part_N) in enumerate(parts.items()):
         own_N = np.where(used_N, part_N, 0.0)
-        found[name] = _ComponentShare(
+        found[name] = ComponentShare(
             float((own_N * full_N).sum()) / variance if variance else np.nan,
             float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
             int(((top_G == at) & any_G).sum()),
@@ -332,7 +335,7 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     return found
 
 
-def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
+def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFigures:
     values = _finite(column_values(rows.table, f"reward_{name}"))
     missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
     missing = missing.filter(pc.not_equal(missing, NOT_APPLICABLE))
