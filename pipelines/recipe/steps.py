@@ -337,8 +337,9 @@ def build_operator(
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
-    if not near and find_spec("data_juicer") is None:
-        near = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
+    if find_spec("data_juicer") is None:
+        extra = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
+        near = f"{near} {extra}" if near else extra
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 
