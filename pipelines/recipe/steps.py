@@ -213,7 +213,6 @@ def _with_what_follows(
 
 
 def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
-    """Return the operator with what the chat template of the policy has begun of its responses."""
     if getattr(operator, "response_prefix", "") is not None:
         return operator  # It has no such field, or it is set.
     sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
@@ -540,7 +539,6 @@ _CORRECTION = "rollout_correction.rollout_is"  # a key of verl
 
 
 def _weighed(operator: Operator) -> dict[str, str]:
-    """Return the weight of each component in words, and its gate."""
     if not isinstance(operator, GdpoAdvantageMapper | RewardSumMapper):
         return {}
     found = dict[str, str]()

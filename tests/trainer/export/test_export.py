@@ -604,9 +604,8 @@ def test_the_command_prints_what_to_give_verl(recipe, tmp_path):
     )
     assert done.exit_code == 0, done.output
     assert done.output.splitlines() == [
-        f"{folder}: 4 train prompts, scored by math_verify_mapper, format_reward_mapper, "
-        "reward_sum_mapper.",
-        "Left out: pass_rate_filter; reward components gone: none.",
+        f"{folder}: 4 train prompts.",
+        "Responses are scored by math_verify_mapper, format_reward_mapper, reward_sum_mapper.",
         "verl also needs data.val_files: set train.validation_path in the recipe, or give a file "
         "of your own.",
         "Give verl:",
