@@ -138,7 +138,7 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
 
 
 def _trust_own(stored: Stored, path: Path) -> None:
-    """Trust the code of a stored run, in this process, if a recipe of the user's own has it, too."""
+    """Trust the code of a stored run, in this process, if a recipe of the user's own has it too."""
     from ..recipe.trust import code_of, run_folder_of, trust
 
     if not _is_recipe(path) or run_folder_of(path) is not None:
