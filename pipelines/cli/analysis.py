@@ -46,14 +46,13 @@ if TYPE_CHECKING:
 
 # --- The argument of commands that open whatever a command has left on file -----------
 
+_STORED = (
+    "An export, its run folder or recipe, the folder of a training run, or one of its steps, such "
+    "as RUN/steps/000012."
+)
 StoredPath = Annotated[
     Path,  # Or a path in an object store, which typer knows no type for.
-    typer.Argument(
-        metavar="PATH",
-        parser=to_path,
-        help="An export, its run folder or recipe, the folder of a training run, or one of its "
-        "steps, such as RUN/steps/000012.",
-    ),
+    typer.Argument(metavar="PATH", parser=to_path, help=_STORED),
 ]
 
 
@@ -422,7 +421,6 @@ def preview(
 
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
-    """Return the export of a recipe that was run on some of its prompts."""
     from ..analysis.preview import run_on_some
     from ..console import Console
     from ..engine.progress import Progress
@@ -493,8 +491,7 @@ def view(
         typer.Argument(
             metavar="PATH...",
             parser=to_path,
-            help="An export, its run folder or recipe, the folder of a training run, or one of "
-            "its steps, such as RUN/steps/000012.",
+            help=_STORED,
         ),
     ],
     output: Annotated[
@@ -511,10 +508,7 @@ def view(
     live: Live = False,
     port: Port = 0,
     overwrite: Overwrite = False,
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="After an error, also print the traceback of its cause."),
-    ] = False,
+    debug: Debug = False,
 ) -> None:
     """Write one HTML file to look at a run: figures, plots, and every sample with its path.
 

@@ -90,14 +90,15 @@ def evaluate(
             raise RejuiceError(what, "give --output DIR")
         folder = output
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
-        own = _replaced(folder, against, stored, overwrite)
-        found = evaluator.grade(folder, stored, progress=not quiet, replaced=own)
+        evaluator.replaced = _replaced(folder, against, stored, overwrite)
+        found = evaluator.grade(folder, stored, progress=not quiet)
     else:
         policy = policy or (_trained(recipe) if of_run else evaluator.policy)
         folder = output or RUNS / "eval" / _name(policy)
-        own = _replaced(folder, against, [each.name for each in evaluator.sets], overwrite)
+        names = [each.name for each in evaluator.sets]
+        evaluator.replaced = _replaced(folder, against, names, overwrite)
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
-        found = evaluator.evaluate(folder, policy, progress=not quiet, replaced=own)
+        found = evaluator.evaluate(folder, policy, progress=not quiet)
     found.write(folder)
     trained_on = recipe / "prompts" / "train.arrow" if of_run else None
     try:
@@ -113,11 +114,6 @@ def evaluate(
 
 
 def _trained(run: Path) -> str:
-    """Return the policy that a run has trained.
-
-    Raises:
-        RejuiceError: it is not there yet.
-    """
     if not (run / "policy").is_dir():
         raise RejuiceError(
             f"{run} has not written its policy yet",
@@ -129,14 +125,7 @@ def _trained(run: Path) -> str:
 def _replaced(
     folder: Path, against: Path | None, sets: Collection[str], overwrite: bool
 ) -> Collection[str]:
-    """Return the sets whose files may be replaced: those of an earlier evaluation.
-
-    Its figures are removed.
-
-    Raises:
-        RejuiceError: it is the folder of the evaluation to compare with, or its figures are not
-            those of an evaluation.
-    """
+    """The sets whose files may be replaced: those of an earlier evaluation, whose figures go."""
     from ...trainer.evaluation import FIGURES
     from ..dataset.files import check_is_free
 
@@ -149,7 +138,7 @@ def _replaced(
 
 
 def _figures(folder: Path) -> Mapping[str, Any]:
-    """Return the figures of the sets of an evaluation; none where there is no evaluation."""
+    """Of the sets of an evaluation; none where there is no evaluation."""
     from ...operators.json_text import parse_json
     from ...trainer.evaluation import FIGURES
 
@@ -160,7 +149,6 @@ def _figures(folder: Path) -> Mapping[str, Any]:
 
 
 def _warn_of_failures(found: Evaluation) -> None:
-    """Print how many prompts of a set were not answered."""
     for name, own in found.figures.items():
         for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
             if count := int(own.get(figure, 0)):
@@ -184,7 +172,6 @@ def _compare(found: Evaluation, folder: Path, against: Path) -> None:
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return `NAME=PATH` as names and paths."""
     found = dict[str, str]()
     for word in words or ():
         name, equals, path = word.partition("=")
@@ -213,7 +200,7 @@ def _sets(paths: Mapping[str, str], n: int | None) -> dict[str, ValidationSet]:
 
 
 def _name(policy: str) -> str:
-    """Return a name of a file for a policy: of `outputs/grpo/policy` it is `grpo`."""
+    """Of a file: of `outputs/grpo/policy` it is `grpo`."""
     if Path(policy).is_dir():
         folder = Path(policy).resolve()
         policy = folder.parent.name if folder.name == "policy" else folder.name
