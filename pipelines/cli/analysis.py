@@ -95,13 +95,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import (
-        audit_tests,
-        check_replaceable,
-        sign_lines,
-        sign_row_lines,
-        weak_test_lines,
-    )
+    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -118,13 +112,20 @@ def audit(
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
-        if output is not None and not overwrite:
-            check_replaceable(output)
+        if not overwrite:
+            _check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
+
+
+def _check_replaceable(output: Path | None) -> None:
+    from ..analysis.audit import check_replaceable
+
+    if output is not None:
+        check_replaceable(output)
 
 
 def _sample_file(stored: Stored) -> Path:

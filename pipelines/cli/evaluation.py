@@ -14,7 +14,7 @@ from .options import Debug, Overwrite, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from ...trainer.evaluation import Evaluation, PairedDifference
+    from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference
     from ..recipe.train import ValidationSet
 
 
@@ -36,6 +36,9 @@ Sets = Annotated[
         metavar="NAME=PATH",
         help="A set of prompts with their answers; by default those of train.validation.",
     ),
+]
+Against = Annotated[
+    Path | None, typer.Option("--against", metavar="DIR", help="Compare with another evaluation.")
 ]
 Responses = Annotated[
     list[str] | None,
@@ -60,10 +63,7 @@ def evaluate(
         Path | None,
         typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
     ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", metavar="DIR", help="Compare with another evaluation."),
-    ] = None,
+    against: Against = None,
     overwrite: Overwrite = False,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
@@ -90,13 +90,12 @@ def evaluate(
             raise RejuiceError(what, "give --output DIR")
         folder = output
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
-        evaluator.replaced = _replaced(folder, against, stored, overwrite)
+        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
         found = evaluator.grade(folder, stored, progress=not quiet)
     else:
         policy = policy or (_trained(recipe) if of_run else evaluator.policy)
         folder = output or RUNS / "eval" / _name(policy)
-        names = [each.name for each in evaluator.sets]
-        evaluator.replaced = _replaced(folder, against, names, overwrite)
+        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
         found = evaluator.evaluate(folder, policy, progress=not quiet)
     found.write(folder)
@@ -123,7 +122,7 @@ def _trained(run: Path) -> str:
 
 
 def _replaced(
-    folder: Path, against: Path | None, sets: Collection[str], overwrite: bool
+    folder: Path, against: Path | None, evaluator: Evaluator, overwrite: bool
 ) -> Collection[str]:
     """The sets whose files may be replaced: those of an earlier evaluation, whose figures go."""
     from ...trainer.evaluation import FIGURES
@@ -134,7 +133,7 @@ def _replaced(
     earlier = _figures(folder)
     check_is_free(folder / FIGURES, overwrite=overwrite or bool(earlier))
     (folder / FIGURES).unlink(missing_ok=True)
-    return sets if overwrite else earlier
+    return [each.name for each in evaluator.sets] if overwrite else earlier
 
 
 def _figures(folder: Path) -> Mapping[str, Any]:
