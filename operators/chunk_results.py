@@ -66,6 +66,7 @@ def results_of_chunks(
     while not items.exhausted:
         unfinished = items.for_one_call()
         first = next(unfinished, None)
+        yield from items.take_known()
         if first is not None:  # Otherwise no engine is needed, nor opened.
             for index, result in compute(chain([first], unfinished)):
                 yield *items.under_way.pop(index), result
