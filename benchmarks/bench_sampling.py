@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 from tiny_policy import save_policy
 
-from rejuice.operators.chunk_results import Feed
 from rejuice.operators.sampling.engines import EMBEDDED
 from rejuice.operators.sampling.processes import EngineProcesses
 from rejuice.operators.sampling.protocol import Failure, Prompt, Settings
@@ -48,17 +47,14 @@ class Generate:
     def capacity(self, settings: Settings) -> int:
         return 1 << 20  # All at once, so that it can sort them.
 
-    def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
-    ) -> Iterator[tuple[int, int]]:
+    def sample(self, prompts: Iterable[Prompt], settings: Settings) -> Iterator[tuple[int, int]]:
         """For each prompt a number of tokens; those of a batch count for its first prompt."""
-        feed = Feed(prompts)
-        while taken := feed.take_up_to(self.capacity(settings)):
+        numbered = enumerate(prompts)
+        while taken := list(islice(numbered, self.capacity(settings))):
             numbers, waiting = zip(*taken, strict=True)
             for tokens, number in zip_longest(
                 self._tokens(waiting, settings), numbers, fillvalue=0
             ):
-                feed.finish()
                 yield number, tokens
 
     def _tokens(self, prompts: Sequence[Prompt], settings: Settings) -> Iterator[int]:

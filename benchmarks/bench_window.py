@@ -62,9 +62,7 @@ class SimulatedServer:
         self._tick_s, self._thread = tick_s, LoopThread("simulated server")
         self.busy_s = 0.0
 
-    def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
-    ) -> Iterator[tuple[int, Group]]:
+    def sample(self, prompts: Iterable[Prompt], settings: Settings) -> Iterator[tuple[int, Group]]:
         """As an engine."""
         capacity = self.capacity(settings)
         return work_on_demand(self._thread, prompts, self._open_work, CONCURRENCY, capacity)

@@ -389,9 +389,7 @@ class ResumableOperator(Operator):
             A row, and the change to a table of that row alone; each of `rows` once.
         """
 
-    def process_chunks(
-        self, chunks: Iterator[RowsOfChunk | None]
-    ) -> Iterator[tuple[int, int, Change]]:
+    def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
         """Changes to single rows of several tables, in any order, as they finish.
 
         By default one table after the other. Override it where the work on a table ends with fewer
@@ -400,15 +398,12 @@ class ResumableOperator(Operator):
 
         Args:
             chunks: the tables. Take the next when you can begin more rows, not before: it is read
-                from the disk then. None stands for none at present: ask again once another row
-                is finished, or a little later. It does not count as one.
+                from the disk then.
 
         Yields:
             The number of a table, from 0, a row of it, and the change to a table of that row alone.
         """
         for number, chunk in enumerate(chunks):
-            if chunk is None:
-                return  # A table was left before all of its rows were finished.
             for row, change in self.process_rows(*chunk):
                 yield number, row, change
 

@@ -20,7 +20,6 @@ from collections.abc import (
 )
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from itertools import count
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -256,11 +255,11 @@ _first_failures = FirstFailures(logger(__name__).warning)
 
 
 class _Place(NamedTuple):
-    """Which trajectory: the number of its task, its index in the group, and the task."""
+    """Which trajectory: the number of its task, the task, and its index in the group."""
 
     task: int
-    nth: int
     seeded: SeededTask
+    nth: int
 
 
 async def play_trajectory(
@@ -354,15 +353,14 @@ class AgentRunner:
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
-    def run(self, tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Outcome]:
+    def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_Outcome]:
         """Yield groups as they finish, each with the index of its task; every index exactly once.
 
         Sampled tokens are reported to `protocol.token_listener()`.
 
         Args:
             tasks: taken in the thread that iterates, as trajectories end: at most as many
-                trajectories wait for their beginning as are under way. None stands for no task at
-                present: it is asked again as `Feed` says. It does not count as an index.
+                trajectories wait for their beginning as are under way.
             n: trajectories of each.
 
         Yields:
@@ -377,15 +375,16 @@ class AgentRunner:
             self._thread = LoopThread(f"agents of {self._policy}")
         size, unfinished = self._under_way, dict[int, dict[int, Trajectory]]()
         # As many again wait, so that they begin while the thread that iterates is busy.
+        places = (_Place(*task, k) for task in enumerate(tasks) for k in range(n))
         results: Iterator[int | tuple[_Place, Trajectory]] = work_on_demand(
-            self._thread, _places(tasks, n), self._open_work, size, 2 * size
+            self._thread, places, self._open_work, size, 2 * size
         )
         try:
             for found in results:
                 if isinstance(found, int):
                     report(found)
                     continue
-                (task, nth, seeded), trajectory = found
+                (task, seeded, nth), trajectory = found
                 group = unfinished.setdefault(task, {})
                 group[nth] = trajectory
                 if len(group) == n:
@@ -458,17 +457,6 @@ class AgentRunner:
         return TrajectoryGroup(
             self._policy, version, None if unseeded else seed, tuple(trajectories)
         )
-
-
-def _places(tasks: Iterable[SeededTask | None], n: int) -> Iterator[_Place | None]:
-    """Yield the n trajectories of each task; None where there is none."""
-    numbers = count()
-    for seeded in tasks:
-        if seeded is None:
-            yield None
-        else:
-            task = next(numbers)
-            yield from (_Place(task, nth, seeded) for nth in range(n))
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:

@@ -61,7 +61,7 @@ class RecordedTrajectories:
         self._recording = Recording(path, ["turns", "response"], [], wants_exact=exact)
 
     def run(
-        self, tasks: Iterable[SeededTask | None], n: int
+        self, tasks: Iterable[SeededTask], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
         """Yield the recorded trajectories, as `AgentRunner.run`.
 
@@ -69,7 +69,7 @@ class RecordedTrajectories:
             EngineError: they were sampled with other settings, come from several policies, or lack
                 what `exact` requires.
         """
-        prompts = (each and Prompt(each.task.messages, each.seed) for each in tasks)
+        prompts = (Prompt(each.task.messages, each.seed) for each in tasks)
         settings = self._settings._replace(n=n)
         for (index, prompt), found in self._recording.rows_of(prompts, settings):
             yield index, found if isinstance(found, Failure) else self._group(prompt, found)
@@ -117,7 +117,7 @@ class _Player(Protocol):
     """Runs trajectories, or knows them: see `AgentRunner`."""
 
     def run(
-        self, tasks: Iterable[SeededTask | None], n: int
+        self, tasks: Iterable[SeededTask], n: int
     ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]: ...
 
     def close(self) -> None: ...
@@ -252,9 +252,7 @@ class AgentRolloutMapper(RolloutMapper):
         results = [found[row] for row in range(table.num_rows)]
         return self._change(table["prompt_id"], results)
 
-    def process_chunks(
-        self, chunks: Iterator[RowsOfChunk | None]
-    ) -> Iterator[tuple[int, int, Change]]:
+    def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
         for number, (table, (row,)), found in self._results(chunks):
             yield number, row, self._change(table["prompt_id"].slice(row, 1), [found])
 
@@ -297,12 +295,12 @@ class AgentRolloutMapper(RolloutMapper):
         return {name: f"the {part.noun} {part.name()}" for part in parts for name in part.reads()}
 
     def _results(
-        self, chunks: Iterator[RowsOfChunk | None]
+        self, chunks: Iterator[RowsOfChunk]
     ) -> Iterator[tuple[int, RowsOfChunk, TrajectoryGroup | Failure]]:
         """Return the result of each row, as they finish."""
 
         def run(
-            tasks: Iterable[SeededTask | None],
+            tasks: Iterable[SeededTask],
         ) -> Iterator[tuple[int, TrajectoryGroup | Failure]]:
             return self._reported(self._player().run(tasks, self.n))
 

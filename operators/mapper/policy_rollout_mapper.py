@@ -82,9 +82,7 @@ class PolicyRolloutMapper(RolloutMapper):
         columns = {name: flat(column) for name, column in change.columns.items()}
         return change._replace(columns=columns)
 
-    def process_chunks(
-        self, chunks: Iterator[RowsOfChunk | None]
-    ) -> Iterator[tuple[int, int, Change]]:
+    def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
         results = results_of_chunks(chunks, self._prompts_or_changes, self._sample)
         for number, (table, (row,)), found in results:
             if not isinstance(found, Change):
@@ -106,7 +104,7 @@ class PolicyRolloutMapper(RolloutMapper):
             else:
                 yield ToCompute([row], prompt)
 
-    def _sample(self, prompts: Iterable[Prompt | None]) -> Iterator[tuple[int, _PromptResult]]:
+    def _sample(self, prompts: Iterable[Prompt]) -> Iterator[tuple[int, _PromptResult]]:
         settings = Settings(self.n, self.temperature, self.top_p, self.max_tokens)
         return self._reported(open_engine(self._engine_spec()).sample(prompts, settings))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +15,6 @@ from pydantic import PositiveInt, PrivateAttr, model_validator
 from typing_extensions import Self
 
 from ..chats import check_chats
-from ..chunk_results import Feed
 from ..columns import component, component_columns, is_text
 from ..operator import Change, Columns
 from ..sampling.tokenizer import (
@@ -284,19 +284,18 @@ class RewardModelMapper(ScoringMapper):
         return shared_reward_model(self.folder)
 
     def _scored(
-        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None]
+        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest]]
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         if self.folder is None:
             yield from super()._scored(requests)
             return
-        feed = Feed(requests)
-        while taken := feed.take_up_to(_AT_ONCE):
+        numbered = enumerate(requests)
+        while taken := list(islice(numbered, _AT_ONCE)):
             which = self._loaded().facts.output(self.folder, self.label)
             texts = [request.body["token_ids"] for _, (_, request) in taken]
             for rows, outputs_BK in self._loaded().outputs_of(texts):
                 for row, outputs in zip(rows, outputs_BK.tolist(), strict=True):
                     notes = {"asked": 1.0, "prompt_tokens": float(len(texts[row]))}
-                    feed.finish()
                     yield taken[row][0], ScoringOutcome((outputs[which],), notes=notes)
 
     # --- the columns ------------------------------------------------------------------

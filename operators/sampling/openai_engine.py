@@ -348,7 +348,7 @@ class OpenAIEngine:
         self._thread: LoopThread | None = None
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         report = token_listener()
         if self._thread is None:

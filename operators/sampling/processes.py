@@ -12,16 +12,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import MappingProxyType
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from .._version import __version__
-from ..chunk_results import Feed, Numbered
 from ..errors import EngineError, RejuiceError
 from ..logs import logger
+from ..servers.concurrency import capacity_for
 from ..workers import exit_with_parent
 from .protocol import Engine, Failure, Group, Prompt, Settings, listening, token_listener
 
@@ -38,14 +39,18 @@ class OnDemand(Generic[W]):
     is even.
 
     Args:
-        feed: the prompts.
+        prompts: with their numbers.
         capacities: of each worker, how many unfinished prompts it may have.
+
+    Attributes:
+        ended: whether there are no more to hand out.
+        lost: prompts of workers that were lost, as far as no other one has got them.
     """
 
-    def __init__(self, feed: Feed[Prompt], capacities: Mapping[W, int]) -> None:
-        self._feed, self._capacities = feed, dict(capacities)
-        self._returned = list[Numbered[Prompt]]()
-        self._unfinished: dict[W, dict[int, Numbered[Prompt]]] = {each: {} for each in capacities}
+    def __init__(self, prompts: Iterable[tuple[int, Prompt]], capacities: Mapping[W, int]) -> None:
+        self._prompts, self._capacities = iter(prompts), dict(capacities)
+        self.ended, self.lost = False, list[tuple[int, Prompt]]()
+        self._unfinished: dict[W, dict[int, tuple[int, Prompt]]] = {w: {} for w in capacities}
         self._given = dict.fromkeys(capacities, 0)  # workers count the prompts that they get
 
     @property
@@ -54,11 +59,17 @@ class OnDemand(Generic[W]):
         return [worker for worker, unfinished in self._unfinished.items() if unfinished]
 
     def hand_out(self) -> dict[W, list[Prompt]]:
-        """Return the prompts to send now, by worker; those of workers that were lost come first."""
+        """The prompts to send now, by worker; those of workers that were lost come first.
+
+        The last time, each worker has a share, if an empty one.
+        """
+        if self.ended:
+            return {}
         free = sum(self._free(worker) for worker in self._capacities)
-        taken, self._returned = self._returned[:free], self._returned[free:]
-        taken += self._feed.take_up_to(free - len(taken))
-        shares: dict[W, list[Prompt]] = {}
+        taken, self.lost = self.lost[:free], self.lost[free:]
+        taken += islice(self._prompts, free - len(taken))
+        self.ended = len(taken) < free
+        shares: dict[W, list[Prompt]] = {each: [] for each in self._capacities if self.ended}
         for number, prompt in sorted(taken, key=lambda each: _length(each[1])):
             open_ones = [worker for worker in self._capacities if self._free(worker)]
             worker = min(open_ones, key=lambda each: len(self._unfinished[each]))
@@ -73,15 +84,14 @@ class OnDemand(Generic[W]):
         Returns:
             The index of the prompt.
         """
-        self._feed.finish()
         number, _ = self._unfinished[worker].pop(place)
         return number
 
     def lose(self, worker: W) -> int:
-        """Take a worker out; its unfinished prompts, so many, are handed out again."""
+        """Take a worker out; its unfinished prompts, so many, are `lost`."""
         lost = self._unfinished.pop(worker)
         del self._capacities[worker]
-        self._returned += lost.values()
+        self.lost += lost.values()
         return len(lost)
 
     def _free(self, worker: W) -> int:
@@ -181,29 +191,40 @@ class EngineProcesses:
         self._start()
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._start()
         with self._closed_on_error():  # Also where the iteration is left early.
-            capacities = self._call("capacity", settings)
-            self._each(lambda process: self._send(process, ("sample", settings)))
-            workers = {each: capacities[each] for each in self._processes}
-            work = OnDemand(Feed(prompts), workers)
-            self._hand_out(work)
-            while work.busy:
-                yield from self._results(work)
-                self._hand_out(work)
-            self._finish()
+            yield from self._sample(enumerate(prompts), settings)
 
     def capacity(self, settings: Settings) -> int:
         self._start()
-        return sum(self._call("capacity", settings).values())
+        return sum(self._capacities(settings).values())
+
+    def _capacities(self, settings: Settings) -> dict[_Process, int]:
+        """Of each process: some prompts wait there, so that its engine does not wait for us."""
+        own = self._call("capacity", settings)
+        return {process: capacity_for(capacity) for process, capacity in own.items()}
+
+    def _sample(
+        self, prompts: Iterable[tuple[int, Prompt]], settings: Settings
+    ) -> Iterator[tuple[int, Group | Failure]]:
+        capacities = self._capacities(settings)
+        self._each(lambda process: self._send(process, ("sample", settings)))
+        work = OnDemand(prompts, {each: capacities[each] for each in self._processes})
+        self._hand_out(work)
+        while work.busy:
+            yield from self._results(work)
+            self._hand_out(work)
+        self._each(self._receive)  # The end of the call.
+        if work.lost:
+            yield from self._sample(work.lost, settings)
 
     def _hand_out(self, work: OnDemand[_Process]) -> None:
         while shares := work.hand_out():  # Again if a process was lost.
             for process, share in shares.items():
                 try:
-                    self._send(process, share)
+                    self._send(process, (share, work.ended))
                 except _ProcessDiedError as error:
                     self._lose(process, work, error)
 
@@ -243,15 +264,6 @@ class EngineProcesses:
         _end(process)
         left, its = len(self._processes), f", with its {prompts} prompts" if prompts else ""
         _log.warning("%s: %d of %d go on%s", error, left, left + 1, its)
-
-    def _finish(self) -> None:
-        """End the call in each process. One that has died meanwhile had no prompt any more."""
-        try:
-            self._each(lambda process: self._send(process, None))
-            self._each(self._receive)
-        except _ProcessDiedError as error:  # The last one; all are started again for the next call.
-            _log.warning("%s: all prompts were sampled before", error)
-            self.close()
 
     @property
     def pids(self) -> list[int]:
@@ -390,8 +402,8 @@ def _launch(python: Sequence[str], path: Sequence[str], environment: Mapping[str
 
 # --- In a process ---------------------------------------------------------------------
 # From the parent come calls: the name of a method and its arguments. For `sample`, the argument is
-# the settings, and lists of prompts follow while it runs, then None. To the parent go results as
-# they come, then None; or the error that ended the call.
+# the settings, and lists of prompts follow while it runs, each with whether it is the last one. To
+# the parent go results as they come, then None; or the error that ended the call.
 
 _REPORT_S = 1.0  # seconds between two reports of sampled tokens
 _CLOSED = object()
@@ -468,20 +480,17 @@ def _read(link: Connection, inbox: SimpleQueue[Any]) -> None:
 def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: Connection) -> None:
     unfinished = 0
 
-    def prompts() -> Iterator[Prompt | None]:
+    def prompts() -> Iterator[Prompt]:
         nonlocal unfinished
-        while True:
-            try:
-                # Only an engine that has nothing to do waits.
-                more = inbox.get_nowait() if unfinished else inbox.get()
-            except Empty:
-                yield None
-                continue
+        last = False
+        while not last:
+            more = inbox.get()
             if isinstance(more, Exception):
                 raise more
-            if more is None or more is _CLOSED:
+            if more is _CLOSED:
                 return
-            for prompt in more:
+            share, last = more
+            for prompt in share:
                 unfinished += 1
                 yield prompt
 

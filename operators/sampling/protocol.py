@@ -159,11 +159,11 @@ class Engine(Protocol):
     | `vllm`         | two for each that vLLM has a slot for: `2 * max_num_seqs / n`        |
     | `transformers` | those that it decodes, `rows / n`, and a block of four times as many |
     | `recorded`     | a block of 256                                                       |
-    | in processes   | the sum over the processes                                           |
+    | in processes   | the sum over the processes, and a quarter more, which wait there     |
     """
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
@@ -171,14 +171,11 @@ class Engine(Protocol):
 
         Args:
             prompts: the prompts. They are taken while this iterator is advanced, in the same
-                thread, and never more than `capacity` of them are unfinished. None stands for no
-                prompt at present: the engine goes on with those under way, and asks again once
-                it has yielded another result, or a little later. It does not count as an index.
+                thread, and never more than `capacity` of them are unfinished.
             settings: how to sample.
 
         Raises:
             EngineError: the engine itself has failed and gives no further samples.
-            ValueError: `prompts` gave None while no prompt was under way.
         """
         ...
 

@@ -6,6 +6,7 @@ files ──> batches of rows, without their prompts ──> for each chat, the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ import pyarrow as pa
 import xxhash
 
 from ..arrow_compute import pc
-from ..chunk_results import Feed, Numbered
 from ..columns import MESSAGES, ROW_CONTRACT, is_list, is_text
 from ..errors import EngineError
 from ..groups import Array
@@ -71,19 +71,18 @@ class Recording:
         self._begins = np.cumsum([0, *(batch.num_rows for batch in self._batches)])[:-1]
 
     def rows_of(
-        self, prompts: Iterable[Prompt | None], settings: Settings
-    ) -> Iterator[tuple[Numbered[Prompt], list[dict[str, Any]] | Failure]]:
+        self, prompts: Iterable[Prompt], settings: Settings
+    ) -> Iterator[tuple[tuple[int, Prompt], list[dict[str, Any]] | Failure]]:
         """Yield the rows of each prompt as Python values, n of them.
 
         Raises:
             EngineError: they were sampled with other settings.
         """
-        feed = Feed(prompts)
-        while taken := feed.take_up_to(BLOCK):
+        numbered = enumerate(prompts)
+        while taken := list(islice(numbered, BLOCK)):
             keys = _keys([prompt for _, prompt in taken])
-            for numbered, key in zip(taken, keys, strict=True):
-                feed.finish()
-                yield numbered, self._found(key, settings)
+            for each, key in zip(taken, keys, strict=True):
+                yield each, self._found(key, settings)
 
     def origin(self, rows: list[dict[str, Any]]) -> Origin:
         """Return the origin that the rows of a prompt have in common.
@@ -315,7 +314,7 @@ class RecordedEngine:
         self._recording = Recording(path, ["response"], _EXACT, wants_exact=exact)
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Yield the recorded responses.
 

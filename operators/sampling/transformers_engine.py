@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +17,6 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from ..chunk_results import Feed
 from ..errors import EngineError
 from ..groups import Array, mix
 from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
@@ -119,20 +119,19 @@ class TransformersEngine:
         self._version = version
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-
-        feed, failures = Feed(prompts), deque[tuple[int, Failure]]()
-
-        def failed() -> Iterator[tuple[int, Failure]]:
-            while failures:
-                feed.finish()
-                yield failures.popleft()
+        numbered, failures = enumerate(prompts), deque[tuple[int, Failure]]()
+        groups, exhausted = self._groups(settings), False
 
         def block() -> list[SamplingRequest]:
-            """Return the next requests; none if there are none at present, or none at all."""
-            requests: list[SamplingRequest] = []
-            for index, prompt in feed.take_up_to(_BLOCKS * self._groups(settings)):
+            """The next requests; none also where the next prompts cannot be sampled from."""
+            nonlocal exhausted
+            size = _BLOCKS * groups - len(failures)  # So that no more than `capacity` are taken.
+            taken = list(islice(numbered, size))
+            exhausted = len(taken) < size
+            requests = list[SamplingRequest]()
+            for index, prompt in taken:
                 request = self._request(index, prompt, settings)
                 if isinstance(request, Failure):
                     failures.append((index, request))
@@ -140,18 +139,19 @@ class TransformersEngine:
                     requests.append(request)
             return requests
 
-        while not feed.exhausted:
+        while not exhausted:
             first = block()
             # Memory is reserved for all groups: fewer where there are no more.
-            most = len(first) if feed.exhausted else self._groups(settings)
-            store = self._store(self._model, settings.n, max(1, min(most, self._groups(settings))))
+            most = max(1, min(len(first), groups)) if exhausted else groups
+            store = self._store(self._model, settings.n, most)
             for request, responses in decode(
                 self._model, store, first, block, settings, self._ends
             ):
-                feed.finish()
                 yield request.prompt_index, self._group(request, responses)
-                yield from failed()
-            yield from failed()
+                while failures:
+                    yield failures.popleft()
+            while failures:
+                yield failures.popleft()
 
     def capacity(self, settings: Settings) -> int:
         return (1 + _BLOCKS) * self._groups(settings)
@@ -289,8 +289,7 @@ def decode(
         model: the policy, of transformers.
         store: its keys and values.
         first: the first prompts.
-        next_block: gives further prompts, each time that none waits; none if there are none, or
-            none at present.
+        next_block: gives further prompts, each time that none waits; it may give none.
         settings: how to sample.
         stop_ids: tokens that end a response.
     """

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..chunk_results import Feed, Numbered
 from ..errors import EngineError
 from .processes import EngineProcesses
 from .protocol import Failure, Group, Prompt, Sample, Settings, VllmOptions, token_listener
@@ -126,19 +125,18 @@ class VllmEngine:
         self._broken: EngineError | None = None
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
         self._check_usable()
         engine = self._llm.llm_engine
-        feed, under_way = Feed(prompts), dict[str, Numbered[Prompt]]()
+        numbered, under_way = enumerate(prompts), dict[str, tuple[int, Prompt]]()
         report, capacity = token_listener(), self.capacity(settings)
         try:
             while True:
-                while len(under_way) < capacity and (following := feed.take()) is not None:
+                while len(under_way) < capacity and (following := next(numbered, None)):
                     index, prompt = following
                     failure = self._begin(str(index), prompt, settings)
                     if failure:
-                        feed.finish()
                         yield index, failure
                     else:
                         under_way[str(index)] = following
@@ -149,7 +147,6 @@ class VllmEngine:
                     found = self._result(output, prompt.seed)
                     if isinstance(found, Group):
                         report(found.sampled_tokens())
-                    feed.finish()
                     yield index, found
         finally:
             if under_way:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from queue import Empty, SimpleQueue
+from itertools import islice
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeAlias, TypeVar
-
-from ..chunk_results import ASK_AGAIN_S, Feed, Numbered
 
 T = TypeVar("T")
 _TOO_LATE = "can't create new thread at interpreter shutdown"
@@ -51,7 +50,6 @@ class LoopThread:
         self,
         work: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]],
         before_wait: Callable[[], None] = lambda: None,
-        longest_wait_s: float | None = None,
     ) -> Iterator[T]:
         """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
@@ -61,7 +59,6 @@ class LoopThread:
             work: runs in the loop.
             before_wait: called in the thread that iterates, each time before it waits for
                 something to yield.
-            longest_wait_s: how long it waits before `before_wait` is called again; None: for ever.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -77,10 +74,7 @@ class LoopThread:
         try:
             while True:
                 before_wait()
-                try:
-                    result = results.get(timeout=longest_wait_s)
-                except Empty:
-                    continue
+                result = results.get()
                 if isinstance(result, asyncio.Task):
                     break
                 yield result
@@ -163,7 +157,7 @@ def capacity_for(size: int) -> int:
 
 def work_on_demand(
     thread: LoopThread,
-    items: Iterable[T | None],
+    items: Iterable[T],
     open_work: OpenWork[R, T],
     size: int,
     capacity: int,
@@ -173,14 +167,17 @@ def work_on_demand(
     Raises:
         asyncio.CancelledError: the loop was closed meanwhile.
     """
-    feed, todo = Feed(items), asyncio.Queue[Numbered[T] | None]()
+    numbered, todo = enumerate(items), asyncio.Queue[tuple[int, T] | None]()
+    under_way, exhausted = 0, False
     unanswered = list[RefillRequest]()
 
     def refill() -> None:
-        begins = not feed.exhausted
-        taken = feed.take_up_to(capacity - feed.under_way)
-        ends = [None] * size if begins and feed.exhausted else []  # One for each worker.
-        if taken or ends:
+        nonlocal under_way, exhausted
+        free = 0 if exhausted else capacity - under_way
+        if free:
+            taken = list(islice(numbered, free))
+            under_way, exhausted = under_way + len(taken), len(taken) < free
+            ends = [None] * size if exhausted else []  # One for each worker.
             thread.put(todo, [*taken, *ends])
         while unanswered:
             unanswered.pop().answer(thread)
@@ -195,9 +192,9 @@ def work_on_demand(
 
             await run_concurrently(worker, range(size), size)
 
-    for result in thread.stream(work_on_all, refill, ASK_AGAIN_S):
+    for result in thread.stream(work_on_all, refill):
         if result is None:
-            feed.finish()
+            under_way -= 1
         elif isinstance(result, RefillRequest):
             unanswered.append(result)
         else:

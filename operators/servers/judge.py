@@ -200,7 +200,7 @@ class Judge:
 
     def outcomes(
         self,
-        requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None],
+        requests: Iterable[tuple[ScoringBatch, ScoringRequest]],
         probe: ScoringRequest,
         *,
         fail: bool,
@@ -208,9 +208,8 @@ class Judge:
         """Yield the outcome of each request with its index, as they finish; each index once.
 
         Args:
-            requests: taken in the thread that iterates, as slots of `concurrency` become free. None
-                stands for no request at present: they are asked again as `Feed` says. It does
-                not count as an index. Equal requests that wait at the same time are sent once.
+            requests: taken in the thread that iterates, as slots of `concurrency` become free.
+                Equal requests that wait at the same time are sent once.
             probe: a short request of the same kind.
             fail: whether a server that is down is an error; otherwise the outcomes of the batch's
                 requests that it has not answered are `scorer_unreachable`.

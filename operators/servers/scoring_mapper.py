@@ -66,9 +66,7 @@ class ScoringMapper(ResumableOperator):
         for _, row, change in self.process_chunks(iter([RowsOfChunk(table, rows)])):
             yield row, change
 
-    def process_chunks(
-        self, chunks: Iterator[RowsOfChunk | None]
-    ) -> Iterator[tuple[int, int, Change]]:
+    def process_chunks(self, chunks: Iterator[RowsOfChunk]) -> Iterator[tuple[int, int, Change]]:
         for number, table, row, outcome in self._outcomes(chunks):
             yield number, row, self._change(table.slice(row, 1), [outcome])
 
@@ -138,14 +136,14 @@ class ScoringMapper(ResumableOperator):
             _log.warning("%s: rewards are missing while it is down", error.found)
 
     def _scored(
-        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None]
+        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest]]
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         """Yield the outcomes of requests as they finish, each with the index of its request."""
         judge = open_judge(self._server_options(), self._cache_file())
         yield from judge.outcomes(requests, self._probe(), fail=self._when_down() == "fail")
 
     def _outcomes(
-        self, chunks: Iterator[RowsOfChunk | None]
+        self, chunks: Iterator[RowsOfChunk]
     ) -> Iterator[tuple[int, pa.Table, int, ScoringOutcome]]:
         """The outcome of each row, as they finish, after the number of its table and that table."""
         results = results_of_chunks(chunks, self._distinct, self._reported)
@@ -167,7 +165,7 @@ class ScoringMapper(ResumableOperator):
             yield ToCompute(same, (batch, request))
 
     def _reported(
-        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest] | None]
+        self, requests: Iterable[tuple[ScoringBatch, ScoringRequest]]
     ) -> Iterator[tuple[int, ScoringOutcome]]:
         """As `_scored`; the first failure of each kind is logged."""
         for index, outcome in self._scored(requests):

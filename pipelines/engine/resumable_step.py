@@ -3,10 +3,11 @@
     chunks ──open──> rows that are not kept ──operator──> finished row ──> kept rows
                                                              └── last one of its chunk ──> commit
 
-Rows of several chunks are computed side by side: a chunk is opened as soon as the operator can take
-more rows, and committed once its last row is finished. Finished rows are on the disk, not in
-memory, until then. A killed run leaves the rows that were finished, and the next run computes the
-others. A row is found by its content, whatever steps led to it, and in whatever chunk it is.
+First, the chunks of which every row is kept are committed. Rows of the others are computed side by
+side: a chunk is opened as soon as the operator can take more rows, and committed once its last row
+is finished. Until then, finished rows are on the disk, not in memory. A killed run leaves them, and
+the next run computes the others. A row is found by its content, whatever steps led to it, and in
+whatever chunk it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -48,9 +49,6 @@ from .steps import (
 )
 
 _log = logger(__name__)
-_PASSED_CHUNKS = 64
-"""Most chunks without rows to compute that are passed at a time while rows of others are computed:
-meanwhile no finished row is put on the disk."""
 
 
 class Computed(NamedTuple):
@@ -120,9 +118,14 @@ class _Chunk:
         dropped: rows that are finished and not kept: the next run tries them again.
     """
 
-    def __init__(self, number: int, table: pa.Table, keys: Sequence[tuple[bytes, bytes]]) -> None:
-        self.number, self.table, self.keys = number, table, keys
-        self.lacking = set[int]()
+    def __init__(
+        self,
+        number: int,
+        table: pa.Table,
+        keys: Sequence[tuple[bytes, bytes]],
+        lacking: set[int],
+    ) -> None:
+        self.number, self.table, self.keys, self.lacking = number, table, keys, lacking
         self.dropped = dict[int, StepResult]()
 
 
@@ -153,8 +156,9 @@ class _Work:
         Raises:
             OperatorError: the operator finished other rows than those it was asked for.
         """
+        others = self._commit_kept()
         with attribute_operator_errors(self._operator):
-            results = self._operator.process_chunks(self._opened())
+            results = self._operator.process_chunks(self._opened(others))
         since = time.perf_counter()
         while True:
             with attribute_operator_errors(self._operator):
@@ -175,28 +179,44 @@ class _Work:
             found = f"left out {len(chunk.lacking)} of {chunk.table.num_rows} rows"
             raise OperatorError(f"{self._operator.name()} {found}")
 
-    def _opened(self) -> Iterator[RowsOfChunk | None]:
-        """What is to be computed of each chunk; None from time to time, so that what was finished
-        meanwhile is put on the disk."""
-        numbers, passed = count(), 0
-        committed = self._plan.committed_chunks(self._step)
+    def _commit_kept(self) -> list[int]:
+        """Commit the chunks of which every row is kept; the numbers of the others."""
+        others, committed = list[int](), self._plan.committed_chunks(self._step)
+        has_rows = len(self._rows) > 0
         for number, size in enumerate(self._sizes):
             if number in committed:
                 self._task.find(size)
-                continue
-            table = read_columns(self._operator, self._frame(number))
-            chunk = _Chunk(number, table, self._keys(table))
-            self._find(chunk)
-            if chunk.lacking:
+            elif (has_rows or not size) and not (chunk := self._read(number)).lacking:
+                self._task.find(size)
+                self._commit(chunk)
+            else:
+                others.append(number)
+        return others
+
+    def _opened(self, numbers: Iterable[int]) -> Iterator[RowsOfChunk]:
+        """What is to be computed of these chunks."""
+        given = count()
+        for number in numbers:
+            chunk = self._read(number)
+            lacking = len(chunk.lacking)
+            self._task.find(len(chunk.keys) - lacking)
+            retried = sum(key in self._failed for key, _ in chunk.keys)
+            self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
+            if lacking:
                 self._before()
-                self._operator.before_apply(table)
-                self._given[next(numbers)] = chunk
-                yield RowsOfChunk(table, sorted(chunk.lacking))
-                continue
-            self._commit(chunk)
-            passed += 1
-            if passed % _PASSED_CHUNKS == 0 and self._given:
-                yield None
+                self._operator.before_apply(chunk.table)
+                self._given[next(given)] = chunk
+                yield RowsOfChunk(chunk.table, sorted(chunk.lacking))
+            else:  # Its rows are equal to some that were finished meanwhile.
+                self._commit(chunk)
+
+    def _read(self, number: int) -> _Chunk:
+        """A chunk, and which of its rows have to be computed."""
+        table = read_columns(self._operator, self._frame(number))
+        keys = self._keys(table)
+        kept = self._kept(keys)
+        lacking = {row for row, own in enumerate(keys) if kept.keys().isdisjoint(own)}
+        return _Chunk(number, table, keys, lacking)
 
     def _frame(self, chunk: int) -> Frame:
         """The rows of a chunk that the step is about."""
@@ -214,15 +234,6 @@ class _Work:
             keys.append((_numbered(first, seen[first]), first))
             seen[first] += 1
         return keys
-
-    def _find(self, chunk: _Chunk) -> None:
-        """Find out which rows of a chunk have to be computed."""
-        kept = self._kept(chunk.keys)
-        chunk.lacking = {row for row, keys in enumerate(chunk.keys) if kept.keys().isdisjoint(keys)}
-        lacking = len(chunk.lacking)
-        self._task.find(len(chunk.keys) - lacking)
-        retried = sum(key in self._failed for key, _ in chunk.keys)
-        self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
 
     def _kept(self, keys_of_rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """What is kept of rows, but for failures of before the last time that they were retried."""

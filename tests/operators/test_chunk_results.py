@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators import DataError
-from rejuice.operators.chunk_results import Feed, KnownResult, ToCompute, results_of_chunks
+from rejuice.operators import DataError, chunk_results
+from rejuice.operators.chunk_results import KnownResult, ToCompute, results_of_chunks
 from rejuice.operators.operator import RowsOfChunk
 
 KNOWN = 0
@@ -34,41 +34,40 @@ class Engine:
     def __init__(self, capacity, choices):
         self.capacity, self.choices, self.under_way = capacity, iter(choices), []
         self.calls = 0
-        self.feed = Feed([])
 
     def __call__(self, items):
-        self.feed, self.calls = Feed(items), self.calls + 1
+        numbered, self.calls = enumerate(items), self.calls + 1
         while True:
-            self.under_way += self.feed.take_up_to(self.capacity - len(self.under_way))
+            while len(self.under_way) < self.capacity and (item := next(numbered, None)):
+                self.under_way.append(item)
             if not self.under_way:
-                assert self.feed.exhausted
                 return
             index, item = self.under_way.pop(next(self.choices, 0) % len(self.under_way))
-            self.feed.finish()
             yield index, f"result of {item}"
 
 
 @given(
     st.lists(CHUNK, max_size=12),
     st.integers(1, 9),
-    st.integers(1, 5),
+    st.integers(1, 20),
     st.lists(st.integers(0, 99), max_size=60),
 )
-def test_each_row_has_the_result_of_its_item_in_any_order(numbers, capacity, most_open, choices):
+def test_each_row_has_the_result_of_its_item_in_any_order(numbers, capacity, most_known, choices):
     engine, left, taken = Engine(capacity, choices), {}, 0
 
     def chunks():
         nonlocal taken
         for number, chunk in enumerate(numbers):
-            while len(left) >= most_open:
-                yield None
-            assert engine.feed.under_way < capacity, "no earlier than it is wanted"
+            assert len(engine.under_way) < capacity, "no earlier than it is wanted"
             table = pa.table({"number": chunk, "chunk": [number] * len(chunk)})
             left[number], taken = set(range(len(chunk))), taken + 1
             yield RowsOfChunk(table, range(len(chunk)))
 
     sent = Counter()
-    for number, (table, rows), result in results_of_chunks(chunks(), items_of, engine):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_results, "_MOST_KNOWN", most_known)
+        results = list(results_of_chunks(chunks(), items_of, engine))
+    for number, (table, rows), result in results:
         wanted = {table["number"][row].as_py() for row in rows}
         assert {table["chunk"][row].as_py() for row in rows} == {number}
         (value,) = wanted
@@ -91,6 +90,24 @@ def test_one_call_of_the_engine_is_enough_where_nothing_is_known(chunks, capacit
     )
     assert len(list(results_of_chunks(tables, items_of, engine))) == 2 * chunks
     assert engine.calls == 1
+
+
+def test_what_is_known_does_not_gather_while_the_engine_works(monkeypatch):
+    """Of one row the engine works long; the others need none."""
+    monkeypatch.setattr(chunk_results, "_MOST_KNOWN", 10)
+    taken = 0
+
+    def chunks():
+        nonlocal taken
+        for number in range(50):
+            taken += 1
+            yield table_of(number, [KNOWN, KNOWN] if number else [1])
+
+    given = 0
+    for _ in results_of_chunks(chunks(), items_of, Engine(4, [])):
+        given += 1
+        assert 2 * taken - given <= 10 + 2
+    assert given == 2 * taken - 1 == 99
 
 
 @given(st.lists(CHUNK, max_size=6), st.integers(1, 9), st.booleans(), st.integers(0, 5))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rejuice.operators.chunk_results import Feed
 from rejuice.operators.errors import EngineError
 from rejuice.operators.sampling.protocol import (
     Failure,
@@ -34,12 +33,9 @@ class StubEngine:
         self._variable, self._version = variable, 0
 
     def sample(
-        self, prompts: Iterable[Prompt | None], settings: Settings
+        self, prompts: Iterable[Prompt], settings: Settings
     ) -> Iterator[tuple[int, Group | Failure]]:
-        feed = Feed(prompts)
-        while (taken := feed.take()) is not None:
-            index, prompt = taken
-            feed.finish()
+        for index, prompt in enumerate(prompts):
             text = prompt.messages[0][1]
             if text == "chatter":
                 print("on stdout", flush=True)
@@ -55,6 +51,8 @@ class StubEngine:
                 token_listener()(7)
             elif text == "sleep":
                 time.sleep(60)
+            elif text == "rest":
+                time.sleep(0.5)
             texts = (text, os.environ.get(self._variable, ""), str(os.getpid()))
             samples = [Sample(text, None, None, "stop") for text in texts]
             yield index, Group(self.policy, self._version, prompt.seed, None, tuple(samples))

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rejuice.operators.chunk_results import Feed
 from rejuice.operators.sampling.processes import OnDemand
 from rejuice.operators.sampling.protocol import Prompt
 
@@ -26,7 +25,7 @@ def test_every_prompt_is_done_once_whoever_is_lost(capacities, count, choices):
             taken += 1
             yield prompt(number)
 
-    work = OnDemand(Feed(prompts()), dict(enumerate(capacities)))
+    work = OnDemand(enumerate(prompts()), dict(enumerate(capacities)))
     given_to = {worker: [] for worker in range(len(capacities))}
     unfinished = {worker: [] for worker in range(len(capacities))}
     done, lost = [], 0
@@ -39,11 +38,17 @@ def test_every_prompt_is_done_once_whoever_is_lost(capacities, count, choices):
             assert len(unfinished[worker]) <= capacities[worker]
         assert taken <= len(done) + sum(capacities), "no further ahead than there is capacity"
         if not work.busy:
-            break
+            assert work.ended
+            if not work.lost:
+                break
+            left = {worker: capacities[worker] for worker in unfinished}
+            given_to, unfinished = ({worker: [] for worker in left} for _ in range(2))
+            work = OnDemand(work.lost, left)
+            continue
         choice = next(choices, 1)
         worker = work.busy[choice % len(work.busy)]
         if choice % 10 == 0 and lost < len(capacities) - 1:
-            assert work.lose(worker) == len(unfinished[worker])
+            assert work.lose(worker) == len(unfinished.pop(worker))
             lost += 1
             continue
         place = unfinished[worker].pop(choice % len(unfinished[worker]))
