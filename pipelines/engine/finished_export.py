@@ -22,7 +22,7 @@ import xxhash
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
-from ...operators import RejuiceError, ResumableOperator
+from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
 from ..dataset.files import (
@@ -276,7 +276,10 @@ def finished_report(plan: Plan, head: Mapping[str, Any], *, verify: bool) -> Rep
         return None
     if not _is_whole(export, found.files, verify) or unfinished_made_by(export) is not None:
         return None
-    report = Report.read(export)
+    try:
+        report = Report.read(export)
+    except DataError:  # It is damaged, and has the size and the time that it had.
+        return None
     described = report.model_copy(update=dict(head))
     text = dump(plan.recipe.absolute())
     if described != report or text.encode() != read_file(run_folder(export) / "recipe.yaml"):
