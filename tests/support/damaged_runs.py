@@ -30,10 +30,11 @@ _KINDS = {
     r"\.rejuice/[\w-]+/\d+\.arrow": "commit",
     r"\.rejuice/runs/.*": "name of an export",
     r"\.rejuice/rejuice-cache": "tag of the cache",
+    r"\.rejuice/content-hashes\.json": "hashes of the dataset",
     r"curated\.run/.*decisions.*": "decisions",
     r"curated\.run/(.*)": r"run folder: \1",
     r"curated\.parquet": "export",
-    r"judge/.*\.sqlite(.*)": r"judge's cache: SQLite\1",
+    r"judge/.*/rows\.sqlite(.*)": r"judge's cache: SQLite\1",
     r"judge/.*\.parquet": "judge's cache: Parquet",
     r".*lock": "lock",
 }
@@ -123,14 +124,16 @@ class DamagedRuns:
             yield attempt
 
     def flips(self, each: int, seed: int) -> Iterator[Attempt]:
-        """Attempts that flip a single bit, `each` of every kind of file; what is in the file is
-        needed by the next run, which reads all bytes."""
+        """Attempts that flip a single bit, `each` of every kind of file that is not empty.
+
+        What is in the file is needed by the next run, which reads all bytes.
+        """
         rng = random.Random(seed)
         files: dict[str, list[tuple[str, Path]]] = {}
         for name, state in self._states.items():
             for path in sorted(state.folder.rglob("*")):
                 kind = _kind(path.relative_to(state.folder))
-                is_needed = kind.startswith(_PAID) == (name in _ONLY_PAID)
+                is_needed = name in (_READ_PAID if kind.startswith(_PAID) else _READ_COMMITS)
                 if is_needed and kind_of(path) == "a file" and path.stat().st_size:
                     files.setdefault(kind, []).append((name, path.relative_to(state.folder)))
         for kind, found in sorted(files.items()):
@@ -214,10 +217,10 @@ class DamagedRuns:
             path = rng.choice(by_kind[kind])
             if damages.keys() & {path} or kind_of(path) != "a file":
                 continue  # One before has moved it.
-            if rng.random() < 0.5:
+            others = [p for p in every if p != path and kind_of(p) == "a file"]
+            if not others or rng.random() < 0.5:
                 damages[path] = (kind, damage(path, rng))
                 continue
-            others = [p for p in every if p != path and kind_of(p) == "a file"]
             what, affected = displace(path, others, self._elsewhere, rng)
             for each in affected:
                 damages[each] = (_kind(each.relative_to(out)), what)
@@ -239,7 +242,7 @@ class DamagedRuns:
             pass  # What else is wrong follows from it.
         elif max([*sampled.values(), *judged.values()], default=0) > 1:
             outcome = "WRONG: paid for twice in one run"
-        elif again and "kept rows" not in kinds:
+        elif not all(map(_is_refused, again)) and "kept rows" not in kinds:
             outcome = "WRONG: sampled again what was not damaged"
         elif judged_again and "judge's cache" not in kinds:
             outcome = "WRONG: judged again what was not damaged"
@@ -304,6 +307,10 @@ _STATES = {
     "retried": DamagedRuns.retried,
     **dict.fromkeys(_ONLY_PAID, DamagedRuns.samples_only),
 }
+_READ_PAID = (*_ONLY_PAID, "killed while sampling")
+_READ_COMMITS = ("finished", "killed while sampling", "killed before a decision", "retried")
+"""States after which the next run reads what was paid for, and those after which it reads the other
+files."""
 
 
 def _is_refused(prompt_id: str) -> bool:

@@ -141,7 +141,7 @@ class PaidRun:
         process = [{name: dict(fields)} for step in PROCESS for name, fields in step.items()]
         process[1]["sample_mapper"]["log"] = str(self._samples)
         process[2]["judge_mapper"] |= {
-            "log": str(self._judgements), "cache": str(self.out / "judge" / "scores.sqlite")
+            "log": str(self._judgements), "cache": str(self.out / "judge" / "scores")
         }  # fmt: skip
         recipe = folder / "recipe.yaml"
         head = {
