@@ -37,7 +37,7 @@ def written(path: AnyPath) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
-        _check_is_no_folder(path)
+        check_is_no_folder(path)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -120,7 +120,12 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         yield file
 
 
-def _check_is_no_folder(path: Path) -> None:
+def check_is_no_folder(path: Path) -> None:
+    """Check that a file may be put at a path.
+
+    Raises:
+        DataError: a folder is there.
+    """
     if disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
 
@@ -152,7 +157,7 @@ def remove_file(path: AnyPath) -> None:
         DataError: it is a folder, which may hold anything.
     """
     if isinstance(path, Path):
-        _check_is_no_folder(path)
+        check_is_no_folder(path)
     path.unlink(missing_ok=True)
 
 

@@ -29,6 +29,7 @@ from ..dataset.files import (
     MANIFEST,
     PART,
     PART_SUFFIX,
+    check_is_no_folder,
     export_name,
     is_folder,
     made_by_file,
@@ -193,6 +194,7 @@ def _move(files: Iterable[Path], source: Path, target: Path) -> None:
     for file in files:
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
+        check_is_no_folder(place)
         file.replace(place)
 
 
