@@ -7,8 +7,8 @@ Prints damages by file, by kind of damage and by state of the run, and what beca
 some failures with what they were. "Same result" without a message: the file was not needed, or is
 written anew by each run.
 
-With `--flips` so many single bits of each kind of file are flipped, one before each run, which is
-given `--verify`; size and time of the file stay as they were.
+With `--flips` so many single bits of each kind of file are flipped, one before each run; size and
+time of the file stay as they were. All runs after a damage are given `--verify`.
 """
 
 import argparse

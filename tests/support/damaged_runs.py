@@ -144,7 +144,7 @@ class DamagedRuns:
                 flip(path, rng)
                 if path.is_relative_to(self._run.out / ".rejuice"):
                     self._run.export.unlink(missing_ok=True)  # Else there is nothing to do.
-                yield self._checked(name, {path: (kind, "flipped bit")}, "--verify")
+                yield self._checked(name, {path: (kind, "flipped bit")})
 
     def _state(self, name: str) -> _State:
         """Bring the run into a state and keep a copy of it."""
@@ -226,14 +226,14 @@ class DamagedRuns:
                 damages[each] = (_kind(each.relative_to(out)), what)
         return self._checked(name, damages)
 
-    def _checked(self, name: str, damages: dict[Path, tuple[str, str]], *options: str) -> Attempt:
+    def _checked(self, name: str, damages: dict[Path, tuple[str, str]]) -> Attempt:
         """Run again after damages, and see what became of them."""
         state, names = self._states[name], {path: {str(path)} for path in damages}
         for path in damages:
             if path.parent == self._run.export.with_suffix(".run"):
                 # With all of them gone nothing says which recipe made the export.
                 names[path].add(f"export_path {self._run.export} exists; give another")
-        outcome, output, paid, named = self._rerun(names, options)
+        outcome, output, paid, named = self._rerun(names)
         sampled, judged = paid
         again = sampled - Counter(state.samples)
         judged_again = judged - Counter(state.judgements)
@@ -255,9 +255,9 @@ class DamagedRuns:
         return Attempt(name, damaged, outcome, again.total(), judged_again.total(), details)
 
     def _rerun(
-        self, names: dict[Path, set[str]], options: tuple[str, ...]
+        self, names: dict[Path, set[str]]
     ) -> tuple[str, str, tuple[Counter, Counter], dict[Path, str]]:
-        """Run again, and do what its line says where it ends with one.
+        """Run again with `--verify`, and do what its line says where it ends with one.
 
         Returns:
             The outcome, the last output, what was paid for, and how each file was named.
@@ -265,7 +265,7 @@ class DamagedRuns:
         paid, found = (Counter(), Counter()), {}
         while True:
             again = ["--overwrite"] if NAMED in found.values() else []  # What its line advises.
-            arguments = (*self._run.arguments, *options, *again)
+            arguments = (*self._run.arguments, "--verify", *again)
             ended = self._command.run(*arguments, environment=self._environment)
             for total, more in zip(paid, self._run.paid(), strict=True):
                 total.update(more)
