@@ -163,6 +163,8 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     stale: set[AnyPath] = set(decision_files(final)) - {
         final / path.relative_to(folder) for path in about
     }
+    for name in (MANIFEST, "report.json", "recipe.yaml"):
+        stale.update(final.glob(f".{name}.*"))  # A killed run had not yet renamed it.
     _move(about, folder, final)
     if is_folder(export):
         parts = sorted(moving.iterdir(), key=lambda path: path.name == PARTS_LIST)
