@@ -5,7 +5,7 @@ DEMO := .venv/.demo
 TRAIN := .venv/.train
 STAMP := .venv/.test
 
-.PHONY: demo train small-model test fast random smoke slot slots test-all test-real-model lint bench docs docs-images site vllm-cpu clean
+.PHONY: demo train small-model test fast random smoke slot slots test-all test-real-model lint parity bench docs docs-images site vllm-cpu clean
 
 demo: $(DEMO)
 	$(BIN)/rejuice run recipes/quickstart.yaml
@@ -66,6 +66,10 @@ lint: $(STAMP) .types/rejuice
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/lint_length.py
+
+# Whether recipes, verdicts, training steps and generated texts are what tests/data/parity.json says; five minutes.
+parity: $(STAMP)
+	$(BIN)/python tests/parity.py
 
 bench: $(STAMP)
 	for file in $(filter-out benchmarks/bench_real_%,$(wildcard benchmarks/bench_*.py)); do $(BIN)/python $$file || exit 1; done

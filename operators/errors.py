@@ -105,16 +105,7 @@ def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> Re
 
 
 def needs(who: str, packages: str, *modules: str) -> None:
-    """Check that modules are installed; none is imported.
-
-    Args:
-        who: needs them.
-        packages: what pip installs for them, such as an extra: `rejuice[policy]`.
-        modules: of the first level.
-
-    Raises:
-        RecipeError: one is not.
-    """
+    """Refuse what needs modules of packages that are not installed; none is imported."""
     for module in modules:
         if find_spec(module) is None:
             right = f"pip install {shlex.join(packages.split())}"

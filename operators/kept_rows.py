@@ -72,7 +72,8 @@ def open_kept_rows(folder: Any, *, writes: bool = True) -> KeptRows:
     """
     if writes:
         folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(folder, Path) and is_local(folder) and not any(folder.glob(f"*{_SEGMENT}")):
+    has_segments = any(folder.glob(f"*{_SEGMENT}"))
+    if isinstance(folder, Path) and not has_segments and (not writes or is_local(folder)):
         return _SqliteRows(folder, writes)
     return _Segments(folder)
 
@@ -288,14 +289,14 @@ class _Segments:
             wanted = list(keys)
             if not all(key in self._waiting or key in self._places for key in wanted):
                 self._look()
-            try:
-                return dict(self._found(wanted))
-            except FileNotFoundError:  # Another process has merged its files.
-                self._names.clear()
-                self._places.clear()
-                self._looked_at = float("-inf")
-                self._look()
-                return dict(self._found(wanted))
+            while True:
+                try:
+                    return dict(self._found(wanted))
+                except FileNotFoundError:  # One was damaged, or its process has merged it.
+                    self._names.clear()
+                    self._places.clear()
+                    self._looked_at = float("-inf")
+                    self._look()
 
     def put(self, key: bytes, payload: bytes) -> None:
         with self._lock:
@@ -364,6 +365,8 @@ class _Segments:
             table = ParquetFile(content, page_checksum_verification=True).read(columns)
             return table.cast(_COLUMNS if columns is None else _COLUMNS_OF_KEYS)
         except (pa.ArrowException, ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ESTALE:
+                raise FileNotFoundError(f"{path} is gone") from None
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             _log.warning("%s is damaged: the rows in it are computed again", path)

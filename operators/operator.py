@@ -284,11 +284,12 @@ class Operator(Named):
         """Check that what it needs is there, such as a server that is up.
 
         Called before other steps run, so that a run does not end after hours for what could be
-        known at once.
+        known at once. By default what `check_files` checks.
 
         Raises:
             RejuiceError: it is not there.
         """
+        self.check_files()
 
     def check_files(self) -> None:
         """Check that packages and folders which it needs are there; nothing in them is read.

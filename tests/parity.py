@@ -22,7 +22,6 @@ import base64
 import hashlib
 import json
 import logging
-import os
 import re
 import shutil
 import subprocess
@@ -31,6 +30,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ from rejuice.pipelines.recipe import load
 BASELINE = ROOT / "tests" / "data" / "parity.json"
 SHARED = ROOT.parent / "shared" / "data"
 WAYS = ("np1", "np2", "ray", "store")
+NEED_SHARED = {"gsm8k_solutions"}
 CHUNK_ROWS = {"gsm8k_solutions": 200}
 """For `np2` and `ray`: several chunks of each recipe, which has 12 prompts where it is not here."""
 OF_THE_MACHINE = {"recipe", "dataset_path", "export_path", "key", "cache", "chunk_rows"}
@@ -83,23 +84,22 @@ def flat(found: Found, at: str = "") -> dict[str, Any]:
 
 
 def recipes(compare: Compare, ways: Sequence[str]) -> None:
-    shipped = {name: dict(each) for name, each in OVERRIDES.items()}
-    shipped = {name: each for name, each in shipped.items() if (RECIPES / f"{name}.yaml").exists()}
+    names = {path.stem for path in RECIPES.glob("*.yaml")}
+    shipped = {name: each for name, each in OVERRIDES.items() if name in names}
     solutions = SHARED / "gsm8k" / "model_solutions.jsonl"
     if solutions.is_file():
         shipped["gsm8k_solutions"] = {"dataset_path": str(solutions)}
     for way in ways:
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             shutil.copytree(TABLES, folder, dirs_exist_ok=True)
-            before = Path.cwd()
-            os.chdir(folder)
-            stack.callback(os.chdir, before)
-            options = _options(way, stack)
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.chdir(folder)
+            options = _options(way, stack, patch)
             for name, overrides in shipped.items():
                 compare(name, _run(name, overrides, way, options), way)
 
 
-def _options(way: str, stack: ExitStack) -> Found:
+def _options(way: str, stack: ExitStack, patch: pytest.MonkeyPatch) -> Found:
     """Arguments of `run`, with what they need."""
     if way == "ray":
         from rejuice.pipelines.ray_session import connected_to_ray
@@ -110,7 +110,6 @@ def _options(way: str, stack: ExitStack) -> Found:
         from object_store import ENVIRONMENT, object_store
 
         address = stack.enter_context(object_store("parity"))
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
         for key, value in {**ENVIRONMENT, "AWS_ENDPOINT_URL": address}.items():
             patch.setenv(key, value)
         return {"cache": to_path("s3://parity/cache")}
@@ -164,28 +163,25 @@ def verdicts(compare: Compare, _: Sequence[str]) -> None:
 
 def _cases() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Responses with their references, by where they are from."""
-    fields = {
-        "verifier_cases": ("prediction", "gold"),
-        "answer_pairs": ("answer", "gold"),
-        "answer_types": ("response", "reference"),
-    }
-    for name, (response, reference) in fields.items():
-        yield name, [(row[response], row[reference]) for row in _rows(f"{name}.jsonl")]
-    yield (
-        "gsm8k/model_solutions",
-        [
-            (row[model]["solution"], row["ground_truth"].rsplit("A:", 1)[1].strip())
-            for row in _rows("gsm8k/model_solutions.jsonl")
-            for model in MODELS
-        ],
-    )
+    for name, response, reference in (
+        ("verifier_cases", "prediction", "gold"),
+        ("answer_pairs", "answer", "gold"),
+        ("answer_types", "response", "reference"),
+    ):
+        yield name, [(row[response], row[reference]) for row in _rows(name)]
+    solutions = [
+        (row[model]["solution"], row["ground_truth"].rsplit("A:", 1)[1].strip())
+        for row in _rows("gsm8k/model_solutions")
+        for model in MODELS
+    ]
+    yield "gsm8k/model_solutions", solutions
     for name in ("gsm8k/train", "gsm8k/test"):
-        answers = [row["answer"] for row in _rows(f"{name}.jsonl")]
-        yield name, [(answer, answer.rpartition("#### ")[2]) for answer in answers]
+        yield name, [(row["answer"], row["answer"].rpartition("#### ")[2]) for row in _rows(name)]
 
 
 def _rows(name: str) -> list[Any]:
-    return [json.loads(line) for line in (SHARED / name).read_text("utf-8").splitlines()]
+    text = (SHARED / f"{name}.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def changed_rows(before: Found, now: Found) -> Iterator[str]:
@@ -289,13 +285,17 @@ class Baseline:
         self.write = write
         self.recorded: Found = json.loads(BASELINE.read_text("utf-8")) if BASELINE.exists() else {}
         self.differences = 0
+        self.seen = set[str]()
 
     def compare(self, part: str, name: str, found: Found, way: str) -> None:
         """Compare what was found of one thing, or record it; another way is compared with that."""
         title = ", ".join(filter(None, (f"{part}: {name}", way)))
         of_part = self.recorded.setdefault(part, {})
+        self.seen.add(f"{part}: {name}")
         if self.write and way in ("", WAYS[0]):
             of_part[name] = found
+            print(f"{title}: recorded", flush=True)
+            return
         before = of_part.get(name, {})
         lines = list(_differences(before, found))
         if part == "code":
@@ -303,6 +303,17 @@ class Baseline:
             return
         print(*(f"{title}: {line}" for line in lines or ["equal"]), sep="\n", flush=True)
         self.differences += len(lines)
+
+    def check_all_were_seen(self, part: str) -> None:
+        """What is recorded and was not compared is gone; without the shared data, what needs it."""
+        for name in [*self.recorded.get(part, {})]:
+            if f"{part}: {name}" in self.seen or (name in NEED_SHARED and not SHARED.is_dir()):
+                continue
+            if self.write:
+                del self.recorded[part][name]
+            else:
+                print(f"{part}: {name}: gone")
+                self.differences += 1
 
 
 def _differences(before: Found, found: Found) -> Iterator[str]:
@@ -333,10 +344,11 @@ def main() -> None:
             print(f"{part}: left out what needs {SHARED}, which is not there")
             if part == "verdicts":
                 continue
-        PARTS[part](lambda *found, part=part: baseline.compare(part, *found), ways)
+        PARTS[part](partial(baseline.compare, part), ways)
+        baseline.check_all_were_seen(part)
     if given.write:
         BASELINE.write_text(json.dumps(baseline.recorded, indent=1, sort_keys=True) + "\n", "utf-8")
-    print(f"{baseline.differences} differences" if baseline.differences else "All of it is equal.")
+    print(f"{baseline.differences} differences" if baseline.differences else "No difference.")
     sys.exit(bool(baseline.differences))
 
 

@@ -249,7 +249,7 @@ def test_what_messages_install_exists():
     source = "".join(file.read_text("utf-8") for file in CODE)
     words = {*re.findall(r"['\"]((?:rejuice|verl)\[[\w-]+\][\w.=]*)['\" ]", source)}
     extras = {f"rejuice[{extra}]" for extra in (
-        "agents", "data-juicer", "embed", "hub", "mcp", "policy", "semantic", "train",
+        "agents", "data-juicer", "embed", "hub", "mcp", "policy", "ray", "semantic", "train",
     )}  # fmt: skip
     assert words == {*extras, *(f"verl[{extra}]==0.9.1" for extra in ("mcore",))}
     check_requirements(words)

@@ -80,6 +80,7 @@ class Evaluator:
         policy: that the recipe trains.
         engine: by which the recipe samples.
         sets: what it is evaluated on.
+        replaced: names of sets whose file is replaced, whatever made it.
 
     Raises:
         RecipeError: there is no set, or the recipe cannot be used for training.
@@ -91,6 +92,7 @@ class Evaluator:
             update = {"validation": dict(sets), "validation_path": None, "validation_n": 1}
             config = config.model_copy(update=update)
         self._recipe, self._parts = recipe, split_recipe(recipe)
+        self.replaced: Collection[str] = ()
         self._longest = config.max_prompt_tokens
         self._grading = [step.operator for step in grading_steps(self._parts.after)]
         self.policy = config.policy or self._parts.rollout.model
@@ -103,12 +105,7 @@ class Evaluator:
             )
 
     def evaluate(
-        self,
-        folder: Path,
-        policy: str | None = None,
-        *,
-        progress: bool = False,
-        replaced: Collection[str] = (),
+        self, folder: Path, policy: str | None = None, *, progress: bool = False
     ) -> Evaluation:
         """Sample and grade; what was sampled before in this folder is not sampled again.
 
@@ -116,7 +113,6 @@ class Evaluator:
             folder: `NAME.parquet` of each set is written to it.
             policy: a name or a folder; None: that of the recipe.
             progress: show progress bars.
-            replaced: sets whose file may be there already, of whatever made it.
 
         Raises:
             RejuiceError: a set cannot be read, or sampling or grading fails.
@@ -134,8 +130,7 @@ class Evaluator:
                 raise DataError(f"{each.path} gives no prompt", "look at the steps before sampling")
             prompts = curated.table.take(draw_prompts(curated.table, each.max_samples))
             sampling = self._sampling(named, each)
-            steps, own = [sampling, *self._grading], each.name in replaced
-            table = self._run(steps, prompts, folder / f"{each.name}.parquet", progress, own)
+            table = self._run([sampling, *self._grading], prompts, folder, each.name, progress)
             answered = len(Groups.of(table).starts_G)
             evaluation.add(
                 each.name,
@@ -147,12 +142,7 @@ class Evaluator:
         return evaluation
 
     def grade(
-        self,
-        folder: Path,
-        responses: Mapping[str, Path],
-        *,
-        progress: bool = False,
-        replaced: Collection[str] = (),
+        self, folder: Path, responses: Mapping[str, Path], *, progress: bool = False
     ) -> Evaluation:
         """Grade stored responses, such as `validations/NAME/000040.parquet` of a training run.
 
@@ -161,7 +151,6 @@ class Evaluator:
             responses: by the name of a set, a dataset with the columns that the steps read; n is
                 the most responses to a prompt there.
             progress: show progress bars.
-            replaced: sets whose file may be there already, of whatever made it.
 
         Raises:
             RejuiceError: a dataset cannot be read or lacks a column, or there is no such set.
@@ -176,8 +165,7 @@ class Evaluator:
                 raise DataError(f"{path} has no column 'prompt_id'", right)
             written = {column for step in self._grading for column in step.writes()}
             rows = rows.drop_columns([each for each in rows.column_names if each in written])
-            file, own = folder / f"{name}.parquet", name in replaced
-            table = self._run(self._grading, rows, file, progress, own)
+            table = self._run(self._grading, rows, folder, name, progress)
             evaluation.add(name, table, int(Groups.of(table).sizes_G.max(initial=1)))
         return evaluation
 
@@ -221,7 +209,6 @@ class Evaluator:
         return len(spec.paths) == len(spec.parts) and spec.exists() and not asks
 
     def _sampling(self, policy: str, of: HeldOutSet) -> Operator:
-        """Return the step that samples from a policy as a set is sampled."""
         n, temperature, top_p, _ = of.settings
         own = {"model": policy, "n": n, "temperature": temperature, "top_p": top_p}
         rollout = self._parts.rollout
@@ -235,11 +222,11 @@ class Evaluator:
         return chat_encoder(policy_path(policy), self._parts.rollout.chat_template_kwargs)
 
     def _run(
-        self, steps: Sequence[Operator], rows: pa.Table, file: Path, progress: bool, own: bool
+        self, steps: Sequence[Operator], rows: pa.Table, folder: Path, name: str, progress: bool
     ) -> pa.Table:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        recipe = Recipe(steps, rows, export_path=file, name=file.stem)
-        return run(recipe, overwrite=own, progress=progress).table
+        folder.mkdir(parents=True, exist_ok=True)
+        recipe = Recipe(steps, rows, export_path=folder / f"{name}.parquet", name=name)
+        return run(recipe, overwrite=name in self.replaced, progress=progress).table
 
 
 def evaluated(table: pa.Table, n: int) -> dict[str, float]:
@@ -307,7 +294,6 @@ def compare(table: pa.Table, other: pa.Table) -> PairedDifference:
 
 
 def _accuracies(table: pa.Table) -> dict[str, float]:
-    """Return the mean accuracy of each prompt that has one."""
     table = with_accuracy(table)
     groups = Groups.of(table)
     names = flat(table["prompt_id"]).take(pa.array(groups.starts_G)).to_pylist()

@@ -223,7 +223,6 @@ class Sampling(NamedTuple):
 
 
 def _configured_end_ids(path: str) -> list[int | None]:
-    """Return the end tokens in the policy's generation config."""
     from transformers import GenerationConfig
 
     try:

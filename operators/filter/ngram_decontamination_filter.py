@@ -79,6 +79,9 @@ class NgramDecontaminationFilter(Filter):
         digests = {name: each.digest for name, each in self._sets().items()}
         return {**super().cache_key_fields(), "questions": digests}
 
+    def check_files(self) -> None:
+        needs("an evaluation set", "rejuice[hub]", "datasets")
+
     def preflight(self) -> None:
         self._sets()
 
@@ -315,7 +318,7 @@ def _questions(of: EvaluationSet) -> _Questions:
 
 
 def _read(of: EvaluationSet) -> _Questions:
-    needs("reading an evaluation set", "rejuice[hub]", "datasets")
+    needs("an evaluation set", "rejuice[hub]", "datasets")
     import datasets
 
     # `a.jsonl`, `a.jsonl.gz`; the name of a dataset on the hub may have a dot, too.

@@ -79,11 +79,7 @@ def open_engine(spec: EngineSpec) -> Engine:
 
 
 def check_installed(spec: EngineSpec) -> None:
-    """Check that the packages which an engine needs in this environment are there.
-
-    Raises:
-        RecipeError: one is not.
-    """
+    """Check for the packages that an engine needs in this environment."""
     if isinstance(spec.options, TransformersOptions):
         needs("engine transformers", "rejuice[policy]", "torch", "transformers", "psutil")
     elif isinstance(spec.options, OpenAIOptions) and _tokenizer_name(spec) is not None:
@@ -91,11 +87,7 @@ def check_installed(spec: EngineSpec) -> None:
 
 
 def preflight(spec: EngineSpec) -> None:
-    """Check that the packages and the server of an engine are there, and that it has the model.
-
-    Raises:
-        RejuiceError: they are not.
-    """
+    """Check that the packages and the server of an engine are there, and that it has the model."""
     check_installed(spec)
     if isinstance(spec.options, OpenAIOptions):
         from ..servers.client import check_server

@@ -84,7 +84,6 @@ def _refuse(message: str) -> None:
 
 
 def _template(folder: Path) -> str | None:
-    """Return the chat template in a folder, where transformers looks for it."""
     file = folder / "chat_template.jinja"
     try:
         if file.is_file():
@@ -291,7 +290,6 @@ class RolloutMapper(ResumableOperator):
         samples: Sequence[tuple[int, int, Sampled]],
         columns: Mapping[str, pa.Array],
     ) -> Change:
-        """Return the change to rows with these results."""
         ids, texts = prompt_ids.to_pylist(), columns["response"].to_pylist()
         parts = ((ids[row], str(k), text) for (row, k, _), text in zip(samples, texts, strict=True))
         written = {

@@ -123,7 +123,6 @@ def displayed(name: str, token_ids: Sequence[int]) -> str:
 
 
 def _with_template(name: str) -> Any:
-    """Return a tokenizer that has a chat template."""
     tokenizer = _load(name)
     if tokenizer.chat_template is None:
         raise EngineError(
@@ -133,11 +132,7 @@ def _with_template(name: str) -> Any:
 
 
 def check_tokenizers() -> None:
-    """Check that what applies chat templates is there.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """Check for what applies chat templates."""
     needs("a chat template", "rejuice[policy]", "transformers", "jinja2")
 
 

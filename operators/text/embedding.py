@@ -485,9 +485,6 @@ class EmbeddingFields(Config):
         if self.backend == "sentence_transformers":
             _check_installed()
 
-    def preflight(self) -> None:
-        self.check_files()
-
     def embedder(self) -> Embedder:
         """Return the embedder of these fields; one per process, so that the model stays loaded.
 

@@ -199,7 +199,7 @@ def facts_of(folder: Path) -> ModelFacts:
 
 
 def check_reward_model(folder: Path) -> None:
-    """Check that a folder is there, and what loads the reward model in it."""
+    """Check for a folder, and for what loads the reward model in it."""
     needs("a reward model in a folder", "rejuice[policy]", "torch", "transformers")
     check_is_folder(folder)
 

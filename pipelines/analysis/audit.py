@@ -316,15 +316,8 @@ def failing_lines(failing: Sequence[FailingPair]) -> Iterator[str]:
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write a file of lines.
-
-    Raises:
-        DataError: it cannot be written.
-    """
-    try:
-        write_file(path, "".join(f"{line}\n" for line in lines))
-    except OSError as error:
-        raise DataError(f"{path} cannot be written", error.strerror or "") from error
+    """Write a file of lines."""
+    write_file(path, "".join(f"{line}\n" for line in lines))
 
 
 def check_replaceable(path: Path) -> None:

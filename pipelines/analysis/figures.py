@@ -81,11 +81,8 @@ class SourceFigures(NamedTuple):
 
     prompts: int  # with responses
     responses: int
-    graded: int  # prompts with a graded response, over which the pass rate is the mean
-    pass_rate: float  # NaN: nothing was graded
-    rewarded: int  # rows with a reward, over which that is the mean
+    pass_rate: float  # the mean over prompts; NaN: nothing was graded
     reward: float  # NaN: there is none
-    aged: int = 0  # rows with an age, where training samples ahead: over which that is the mean
     policy_age: float = np.nan  # in training steps; NaN: there is none
     too_old: int = 0  # rows that were dropped for it
 
@@ -143,7 +140,7 @@ class SetFigures(NamedTuple):
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
     """Return the figures of a set."""
     table, groups, lengths_N = rows.table, rows.groups, rows.lengths_N
-    shares = _shares(rows, lengths_N)
+    shares = component_shares(rows, lengths_N)
     values = [column_values(table, f"reward_{name}") for name in rows.components]
     within = [v - groups.mean(v, np.isfinite(v))[groups.codes_N] for v in values]
     return SetFigures(
@@ -178,50 +175,19 @@ def few_sources(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 
 def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
     table = rows.table.filter(is_own)
-    own = RowTable(table, Groups.of(table), rows.components, rows.with_dropped)
-    found, rewards = headline(own), _finite(column_values(table, "reward"))
-    ages = _finite(column_values(table, POLICY_AGE))
+    codes = rows.groups.codes_N[np.asarray(pc.fill_null(is_own, False))]
+    groups = Groups.of_column(pa.array(codes))
+    own = RowTable(table, groups, rows.components, rows.with_dropped)
+    found = headline(own)
     old = pc.sum(pc.equal(table["reason"].cast(pa.string()), TOO_OLD)).as_py()
     return SourceFigures(
         found.prompts,
         int(own.has_response_N.sum()),
-        found.graded,
         found.accuracy.mean if found.accuracy else np.nan,
-        len(rewards),
-        _mean(rewards),
-        len(ages),
-        _mean(ages),
+        _mean(_finite(column_values(table, "reward"))),
+        _mean(_finite(column_values(table, POLICY_AGE))),
         old or 0,
     )
-
-
-def joined_sources(sets: Sequence[Mapping[str, SourceFigures]]) -> dict[str, SourceFigures]:
-    """Return the figures of several sets together, such as those of the steps of a training run."""
-    found = dict[str, SourceFigures]()
-    for name in sorted({name for each in sets for name in each}):
-        parts = [each[name] for each in sets if name in each]
-        prompts, responses, graded, rewarded, aged, old = (
-            sum(getattr(part, count) for part in parts)
-            for count in ("prompts", "responses", "graded", "rewarded", "aged", "too_old")
-        )
-        found[name] = SourceFigures(
-            prompts,
-            responses,
-            graded,
-            _joined_mean([(part.pass_rate, part.graded) for part in parts]),
-            rewarded,
-            _joined_mean([(part.reward, part.rewarded) for part in parts]),
-            aged,
-            _joined_mean([(part.policy_age, part.aged) for part in parts]),
-            old,
-        )
-    return found
-
-
-def _joined_mean(parts: Sequence[tuple[float, int]]) -> float:
-    """Return the mean over the values of parts, by the mean and the number of each."""
-    n = sum(count for _, count in parts)
-    return sum(mean * count for mean, count in parts if count) / n if n else np.nan
 
 
 def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
@@ -230,7 +196,7 @@ def source_lines(sources: Mapping[str, SourceFigures]) -> list[str]:
     for name, each in sources.items():
         line = f"source {name}: {each.prompts:,} prompts, {each.responses:,} responses; pass rate "
         line += f"{number_text(each.pass_rate)}, reward {number_text(each.reward)}"
-        if each.aged:
+        if np.isfinite(each.policy_age):
             line += f"; policy age {number_text(each.policy_age)}, {each.too_old:,} {TOO_OLD}"
         found.append(line)
     return found
@@ -307,7 +273,9 @@ def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
     }
 
 
-class _ComponentShare(NamedTuple):
+class ComponentShare(NamedTuple):
+    """What a component has of the advantages of a set; see the head of this file."""
+
     variance: float
     mass: float
     dominant: int
@@ -342,7 +310,8 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
     return found
 
 
-def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
+def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
+    """The shares of components in the advantages of kept rows; NaN where parts are not known."""
     groups = rows.groups
     parts = component_advantages(rows)
     advantage_N = column_values(rows.table, "advantage")
@@ -355,10 +324,10 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     }
     top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
     any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: _ComponentShare(np.nan, np.nan, 0) for name in rows.components}
+    found = {name: ComponentShare(np.nan, np.nan, 0) for name in rows.components}
     for at, (name, part_N) in enumerate(parts.items()):
         own_N = np.where(used_N, part_N, 0.0)
-        found[name] = _ComponentShare(
+        found[name] = ComponentShare(
             float((own_N * full_N).sum()) / variance if variance else np.nan,
             float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
             int(((top_G == at) & any_G).sum()),
@@ -366,7 +335,7 @@ def _shares(rows: RowTable, lengths_N: Array) -> dict[str, _ComponentShare]:
     return found
 
 
-def _component(rows: RowTable, name: str, share: _ComponentShare) -> ComponentFigures:
+def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFigures:
     values = _finite(column_values(rows.table, f"reward_{name}"))
     missing = rows.table[f"reward_{name}_missing"].cast(pa.string())
     missing = missing.filter(pc.not_equal(missing, NOT_APPLICABLE))

@@ -28,8 +28,8 @@ from ..engine.report import Report
 from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import gives_credit
-from .figures import component_advantages
-from .rows import RowTable, row_table
+from .figures import component_shares
+from .rows import row_table
 from .whatif import Replayed
 
 _NORMALISATIONS = {"std": "GRPO", "none": "without std", "leave_one_out": "leave-one-out"}
@@ -72,7 +72,7 @@ class Preview(NamedTuple):
 
 
 def preview(found: Replayed) -> Preview:
-    """Return the preview of a recipe whose steps were applied to stored responses.
+    """The preview of a recipe whose steps were applied to stored responses.
 
     Raises:
         DataError: the recipe has no advantages, so nothing would be trained.
@@ -84,6 +84,7 @@ def preview(found: Replayed) -> Preview:
     left_G = groups.sum(kept_N.astype(np.int64)) > 0
     signal_G = groups.sum((kept_N & (advantage_N != 0)).astype(np.int64)) > 0
     length_N = np.array(pc.fill_null(table[rows.unit], 0), float)
+    shares = component_shares(rows, length_N)
     return Preview(
         table.num_rows,
         len(left_G),
@@ -91,7 +92,7 @@ def preview(found: Replayed) -> Preview:
         int(left_G.sum()),
         int((left_G & ~signal_G).sum()),
         _advantages(found.after, np.array(pc.fill_null(table["advantage"], np.nan))[kept_N]),
-        _component_mass(rows, kept_N, length_N),
+        {name: each.mass for name, each in shares.items() if np.isfinite(each.mass)},
         _length_mass(advantage_N, kept_N, length_N),
         _refill(int(left_G.sum()), len(left_G)),
         rows.unit,
@@ -99,7 +100,7 @@ def preview(found: Replayed) -> Preview:
 
 
 def _advantages(applied: Sequence[AppliedStep], advantage_N: Array) -> dict[str, AdvantageFigures]:
-    """Return the figures of the recipe's advantages; of GRPO's, by each normalisation."""
+    """The figures of the recipe's advantages; of GRPO's, by each normalisation."""
     last = [each for each in applied if gives_credit(each.step.operator)]
     if not last:
         raise DataError("no step writes the advantage", f"add {GrpoAdvantageMapper.name()}")
@@ -121,22 +122,6 @@ def _advantage_figures(advantage_N: Array) -> AdvantageFigures:
     if not len(values):
         return AdvantageFigures(*[float("nan")] * 3)
     return AdvantageFigures(*map(float, (np.abs(values).mean(), values.max(), values.min())))
-
-
-def _component_mass(rows: RowTable, kept_N: Array, length_N: Array) -> dict[str, float]:
-    advantage_N = np.nan_to_num(np.array(pc.fill_null(rows.table["advantage"], np.nan)))
-    weight_N = np.where(kept_N, length_N, 0.0)
-    whole = float((weight_N * np.abs(advantage_N)).sum())
-    if not whole:
-        return {}
-    parts = component_advantages(rows)
-    known_N = np.isfinite(np.sum([*parts.values()] or [np.zeros(len(weight_N))], axis=0))
-    if (weight_N * np.abs(advantage_N))[~known_N].any():
-        return {}
-    return {
-        name: float((weight_N * np.nan_to_num(part_N) * np.sign(advantage_N)).sum()) / whole
-        for name, part_N in parts.items()
-    }
 
 
 def _length_mass(advantage_N: Array, kept_N: Array, length_N: Array) -> tuple[float, ...]:

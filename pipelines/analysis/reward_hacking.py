@@ -22,7 +22,7 @@ import xxhash
 
 from ...operators.arrow_compute import pc
 from ...operators.columns import is_text, right_and_wrong
-from ...operators.groups import Array, Groups, average_ranks, hash_each, mix
+from ...operators.groups import Array, average_ranks, hash_each, mix
 from ...operators.mapper.judgement_reward_mapper import JudgementRewardMapper
 from ...operators.text.tokens import Tokens, blocks, shingles, texts_of, tokens_of
 from ..engine.frame import Frame
@@ -492,18 +492,12 @@ class _SetPiece(NamedTuple):
 def _parts(one: StoredSet) -> Iterator[tuple[Frame, RowTable]]:
     """Yield rows as sampled, and what became of these: not of those that a step added."""
     if one.parts == 1 or one.incomplete:
-        yield _sampled(one.base(0), stored_rows(one))
+        base = one.base(0)
+        yield base, stored_rows(one).first(base.num_rows)
         return
     for part in range(one.parts):
         base = one.base(part)
-        yield _sampled(base, row_table(base, one.applied(part)))
-
-
-def _sampled(base: Frame, rows: RowTable) -> tuple[Frame, RowTable]:
-    if rows.table.num_rows == base.num_rows:
-        return base, rows
-    table = rows.table.slice(0, base.num_rows)
-    return base, RowTable(table, Groups.of(table), rows.components)
+        yield base, row_table(base, one.applied(part)).first(base.num_rows)
 
 
 def _limit(pieces: Sequence[_SetPiece]) -> int:

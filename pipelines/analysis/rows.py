@@ -5,7 +5,7 @@ base ──step──> change ──> lines: values as last written, fate, reaso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +40,15 @@ from .stored import StoredSet
 Numbers = NDArray[np.int64]
 
 
+Join = Callable[[Sequence[pa.ChunkedArray]], pa.ChunkedArray]
+
+
 class Lines:
     """A line for each row there ever was, by number.
 
     Attributes:
         current_N: int64[N], the line of each row that is there now.
+        rows: how many lines there are.
 
     Args:
         rows: how many rows there are at first; their lines are 0 to rows - 1.
@@ -52,7 +56,7 @@ class Lines:
 
     def __init__(self, rows: int) -> None:
         self.current_N: Numbers = np.arange(rows)
-        self._lines = rows
+        self.rows = rows
         self._written: dict[str, _Written] = {}
 
     @property
@@ -77,33 +81,43 @@ class Lines:
         own_N = first_N & (rows_N >= 0)
         added = int((~own_N).sum())
         for written in self._written.values():
-            written.copy(parent_N[~own_N], self._lines)
+            written.copy(parent_N[~own_N], self.rows)
         self.current_N = np.where(own_N, parent_N, 0)
-        self.current_N[~own_N] = np.arange(self._lines, self._lines + added)
-        self._lines += added
+        self.current_N[~own_N] = np.arange(self.rows, self.rows + added)
+        self.rows += added
 
     def write(self, lines_K: Numbers, name: str, column: Any) -> None:
         """Write values to some lines, over what they had."""
         written = self._written.setdefault(name, _Written())
-        written.write(lines_K, flat(column), self._lines)
+        pieces = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        written.write(lines_K, pieces, self.rows)
 
     def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
         """Return what each line has, as an array; null where nothing was written."""
-        written = self._written.get(name)
-        if written is None:
-            return pa.nulls(self._lines, kind or pa.null())
-        return written.column(self._lines, kind)
+
+        def cast(pieces: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+            wanted = kind or common_type(piece.type for piece in pieces)
+            found = [flat(piece.cast(wanted, safe=False)) for piece in pieces]
+            return pa.chunked_array(found, wanted)
+
+        if name not in self._written:
+            return pa.nulls(self.rows, kind or pa.null())
+        return flat(self.joined(name, cast))
+
+    def joined(self, name: str, join: Join) -> pa.ChunkedArray:
+        """Return what each line has of a column, the pieces of which are put together by `join`."""
+        return self._written[name].column(self.rows, join)
 
 
 class _Written:
     """The values of a column: pieces as they were written, and the place of each line's value."""
 
     def __init__(self) -> None:
-        self._pieces: list[pa.Array] = []
+        self._pieces: list[pa.ChunkedArray] = []
         self._values = 0
         self._place_L: Numbers = np.zeros(0, np.int64)
 
-    def write(self, lines_K: Numbers, column: pa.Array, lines: int) -> None:
+    def write(self, lines_K: Numbers, column: pa.ChunkedArray, lines: int) -> None:
         self._grow(lines)
         self._place_L[lines_K] = self._values + np.arange(len(lines_K))
         self._pieces.append(column)
@@ -115,12 +129,10 @@ class _Written:
         places_K = np.where(parents_K < 0, -1, np.append(self._place_L, -1)[parents_K])
         self._place_L = np.concatenate([self._place_L, places_K])
 
-    def column(self, lines: int, kind: pa.DataType | None) -> pa.Array:
+    def column(self, lines: int, join: Join) -> pa.ChunkedArray:
         self._grow(lines)
-        kind = kind or common_type(piece.type for piece in self._pieces)
-        pieces = [piece.cast(kind, safe=False) for piece in self._pieces]
         places = pa.array(self._place_L, mask=self._place_L < 0)
-        return flat(pa.chunked_array(pieces, kind).take(places))
+        return join(self._pieces).take(places)
 
     def _grow(self, lines: int) -> None:
         missing = lines - len(self._place_L)
@@ -223,7 +235,7 @@ class RowTable(NamedTuple):
     def first(self, n: int) -> RowTable:
         """The first rows: of one part, those that were sampled, without what was added later."""
         table = self.table.slice(0, n)
-        return RowTable(table, _groups(table), self.components)
+        return self._replace(table=table, groups=_groups(table))
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
@@ -273,7 +285,8 @@ def joined_rows(tables: Sequence[RowTable]) -> RowTable:
     names = dict.fromkeys(name for each in tables for name in each.components)
     table = pa.concat_tables([each.table for each in tables], promote_options="default")
     groups = Groups(np.cumsum(sizes_G) - sizes_G, codes_N, sizes_G)
-    return RowTable(table.unify_dictionaries(), groups, tuple(names))
+    with_dropped = all(each.with_dropped for each in tables)
+    return RowTable(table.unify_dictionaries(), groups, tuple(names), with_dropped)
 
 
 def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:

@@ -387,13 +387,13 @@ def answers(stored: Stored) -> tuple[StoredSet, ...]:
 Item = TypeVar("Item")
 
 
-def tracked(items: Iterable[Item], total: int, what: str = "steps") -> Iterator[Item]:
+def tracked(items: Iterable[Item], total: int) -> Iterator[Item]:
     """Yield the same items, with a progress bar."""
     from rich.progress import track
 
     console = Console(stderr=True)
     quiet = not console.is_terminal
-    yield from track(items, what, total, console=console, transient=True, disable=quiet)
+    yield from track(items, "steps", total, console=console, transient=True, disable=quiet)
 
 
 _MOST_LINES = 20

@@ -46,14 +46,13 @@ if TYPE_CHECKING:
 
 # --- The argument of commands that open whatever a command has left on file -----------
 
+_STORED = (
+    "An export, its run folder or recipe, the folder of a training run, or one of its steps, such "
+    "as RUN/steps/000012."
+)
 StoredPath = Annotated[
     Path,  # Or a path in an object store, which typer knows no type for.
-    typer.Argument(
-        metavar="PATH",
-        parser=to_path,
-        help="An export, its run folder or recipe, the folder of a training run, or one of its "
-        "steps, such as RUN/steps/000012.",
-    ),
+    typer.Argument(metavar="PATH", parser=to_path, help=_STORED),
 ]
 
 
@@ -96,13 +95,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import (
-        audit_tests,
-        check_replaceable,
-        sign_lines,
-        sign_row_lines,
-        weak_test_lines,
-    )
+    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -119,13 +112,20 @@ def audit(
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
-        if output is not None and not overwrite:
-            check_replaceable(output)
+        if not overwrite:
+            _check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
+
+
+def _check_replaceable(output: Path | None) -> None:
+    from ..analysis.audit import check_replaceable
+
+    if output is not None:
+        check_replaceable(output)
 
 
 def _sample_file(stored: Stored) -> Path:
@@ -422,7 +422,6 @@ def preview(
 
 
 def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
-    """Return the export of a recipe that was run on some of its prompts."""
     from ..analysis.preview import run_on_some
     from ..console import Console
     from ..engine.progress import Progress
@@ -493,8 +492,7 @@ def view(
         typer.Argument(
             metavar="PATH...",
             parser=to_path,
-            help="An export, its run folder or recipe, the folder of a training run, or one of "
-            "its steps, such as RUN/steps/000012.",
+            help=_STORED,
         ),
     ],
     output: Annotated[
@@ -511,10 +509,7 @@ def view(
     live: Live = False,
     port: Port = 0,
     overwrite: Overwrite = False,
-    debug: Annotated[
-        bool,
-        typer.Option("--debug", help="After an error, also print the traceback of its cause."),
-    ] = False,
+    debug: Debug = False,
 ) -> None:
     """Write one HTML file to look at a run: figures, plots, and every sample with its path.
 

@@ -14,7 +14,7 @@ from .options import Debug, Overwrite, overrides_of, warn
 from .runs import RUNS, Trust, check_recipe_trusted
 
 if TYPE_CHECKING:
-    from ...trainer.evaluation import Evaluation, PairedDifference
+    from ...trainer.evaluation import Evaluation, Evaluator, PairedDifference
     from ..recipe.train import ValidationSet
 
 
@@ -36,6 +36,9 @@ Sets = Annotated[
         metavar="NAME=PATH",
         help="A set of prompts with their answers; by default those of train.validation.",
     ),
+]
+Against = Annotated[
+    Path | None, typer.Option("--against", metavar="DIR", help="Compare with another evaluation.")
 ]
 Responses = Annotated[
     list[str] | None,
@@ -60,10 +63,7 @@ def evaluate(
         Path | None,
         typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
     ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", metavar="DIR", help="Compare with another evaluation."),
-    ] = None,
+    against: Against = None,
     overwrite: Overwrite = False,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
@@ -90,14 +90,14 @@ def evaluate(
             raise RejuiceError(what, "give --output DIR")
         folder = output
         stored = {name: Path(file) for name, file in _pairs(responses, "--responses").items()}
-        own = _replaced(folder, against, stored, overwrite)
-        found = evaluator.grade(folder, stored, progress=not quiet, replaced=own)
+        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
+        found = evaluator.grade(folder, stored, progress=not quiet)
     else:
         policy = policy or (_trained(recipe) if of_run else evaluator.policy)
         folder = output or RUNS / "eval" / _name(policy)
-        own = _replaced(folder, against, [each.name for each in evaluator.sets], overwrite)
+        evaluator.replaced = _replaced(folder, against, evaluator, overwrite)
         console.print(f"policy: {path_text(policy)}, engine: {evaluator.engine}", highlight=False)
-        found = evaluator.evaluate(folder, policy, progress=not quiet, replaced=own)
+        found = evaluator.evaluate(folder, policy, progress=not quiet)
     found.write(folder)
     trained_on = recipe / "prompts" / "train.arrow" if of_run else None
     try:
@@ -113,11 +113,6 @@ def evaluate(
 
 
 def _trained(run: Path) -> str:
-    """Return the policy that a run has trained.
-
-    Raises:
-        RejuiceError: it is not there yet.
-    """
     if not (run / "policy").is_dir():
         raise RejuiceError(
             f"{run} has not written its policy yet",
@@ -127,16 +122,9 @@ def _trained(run: Path) -> str:
 
 
 def _replaced(
-    folder: Path, against: Path | None, sets: Collection[str], overwrite: bool
+    folder: Path, against: Path | None, evaluator: Evaluator, overwrite: bool
 ) -> Collection[str]:
-    """Return the sets whose files may be replaced: those of an earlier evaluation.
-
-    Its figures are removed.
-
-    Raises:
-        RejuiceError: it is the folder of the evaluation to compare with, or its figures are not
-            those of an evaluation.
-    """
+    """The sets whose files may be replaced: those of an earlier evaluation, whose figures go."""
     from ...trainer.evaluation import FIGURES
     from ..dataset.files import check_is_free
 
@@ -145,11 +133,11 @@ def _replaced(
     earlier = _figures(folder)
     check_is_free(folder / FIGURES, overwrite=overwrite or bool(earlier))
     (folder / FIGURES).unlink(missing_ok=True)
-    return sets if overwrite else earlier
+    return [each.name for each in evaluator.sets] if overwrite else earlier
 
 
 def _figures(folder: Path) -> Mapping[str, Any]:
-    """Return the figures of the sets of an evaluation; none where there is no evaluation."""
+    """Of the sets of an evaluation; none where there is no evaluation."""
     from ...operators.json_text import parse_json
     from ...trainer.evaluation import FIGURES
 
@@ -160,7 +148,6 @@ def _figures(folder: Path) -> Mapping[str, Any]:
 
 
 def _warn_of_failures(found: Evaluation) -> None:
-    """Print how many prompts of a set were not answered."""
     for name, own in found.figures.items():
         for figure, what in (("failed_prompts", "failed"), ("dropped_prompts", "were dropped")):
             if count := int(own.get(figure, 0)):
@@ -184,7 +171,6 @@ def _compare(found: Evaluation, folder: Path, against: Path) -> None:
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return `NAME=PATH` as names and paths."""
     found = dict[str, str]()
     for word in words or ():
         name, equals, path = word.partition("=")
@@ -213,7 +199,7 @@ def _sets(paths: Mapping[str, str], n: int | None) -> dict[str, ValidationSet]:
 
 
 def _name(policy: str) -> str:
-    """Return a name of a file for a policy: of `outputs/grpo/policy` it is `grpo`."""
+    """Of a file: of `outputs/grpo/policy` it is `grpo`."""
     if Path(policy).is_dir():
         folder = Path(policy).resolve()
         policy = folder.parent.name if folder.name == "policy" else folder.name

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -111,69 +110,30 @@ def verl(
 
     verl's reward function sees one response at a time: leave out the steps that need more.
     """
-    from ..recipe.recipe import RECIPES
-
-    if source.suffix in RECIPES:
-        if val_rows:
-            raise RejuiceError(
-                "--val_rows is an option of an export", "set train.validation_path in the recipe"
-            )
-        _export_recipe(source, folder, leave_out or (), trust, overwrite)
-    else:
-        _export_rows(source, folder, leave_out or (), val_rows, trust, overwrite)
-
-
-def _export_recipe(
-    recipe: Path, folder: Path, leave_out: Sequence[str], trust: bool, overwrite: bool
-) -> None:
-    from ...trainer.export.verl import export_verl
+    from ...trainer.export.verl import VerlExport, export_verl, override_words
+    from ...trainer.export.verl_rows import RowsExport, export_rows, recipe_of
     from ..console import path_text
-    from ..recipe.recipe import load
+    from ..recipe.recipe import RECIPES, load
 
-    check_recipe_trusted(recipe, trust)
-    made = export_verl(load(recipe), folder, leave_out, overwrite=overwrite)
-    prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    scored = ", ".join(step.name for step in made.scoring.steps)
-    typer.echo(f"{path_text(folder)}: {prompts}, scored by {scored}.")
-    if made.scoring.left_out:
-        missing = ", ".join(made.scoring.components) or "none"
-        typer.echo(
-            f"Left out: {', '.join(made.scoring.left_out)}; reward components gone: {missing}."
-        )
-    if "data.val_files" not in made.overrides:
-        typer.echo(
-            "verl also needs data.val_files: set train.validation_path in the recipe, or give a "
-            "file of your own."
-        )
-    _echo_overrides(made.overrides)
-
-
-def _export_rows(
-    rows: Path,
-    folder: Path,
-    leave_out: Sequence[str],
-    val_rows: int,
-    trust: bool,
-    overwrite: bool,
-) -> None:
-    from ...trainer.export.verl_rows import export_rows, recipe_of
-    from ..console import path_text
-
-    if (recipe := recipe_of(rows)) is not None:
+    is_recipe, skipped = source.suffix in RECIPES, leave_out or ()
+    if is_recipe and val_rows:
+        right = "set train.validation_path in the recipe"
+        raise RejuiceError("--val_rows is an option of an export", right)
+    if (recipe := source if is_recipe else recipe_of(source)) is not None:
         check_recipe_trusted(recipe, trust)
-    made = export_rows(rows, folder, leave_out, val_rows, overwrite=overwrite)
+    if is_recipe:
+        made: VerlExport | RowsExport = export_verl(
+            load(source), folder, skipped, overwrite=overwrite
+        )
+    else:
+        made = export_rows(source, folder, skipped, val_rows, overwrite=overwrite)
     prompts = ", ".join(f"{count:,} {split} prompts" for split, count in made.prompts.items())
-    typer.echo(f"{path_text(folder)}: {prompts} of {made.found.rows:,} rows.")
+    of = f" of {made.found.rows:,} rows" if isinstance(made, RowsExport) else ""
+    typer.echo(f"{path_text(folder)}: {prompts}{of}.")
     for sentence in made.sentences():
         typer.echo(sentence)
-    _echo_overrides(made.overrides)
-
-
-def _echo_overrides(overrides: Mapping[str, Any]) -> None:
-    from ...trainer.export.verl import override_words
-
     typer.echo("Give verl:")
-    for word in override_words(overrides):
+    for word in override_words(made.overrides):
         typer.echo(f"  {shlex.quote(word)}")
 
 
@@ -264,7 +224,6 @@ def llama_factory(
 def _format(
     form: str, every: bool, min_margin: float, pairs_per_group: int, match_length: bool
 ) -> Format | None:
-    """Return the format that options describe; None: neither completions nor pairs."""
     from ...trainer.export.trl_formats import Completions, Pairs
 
     completions = Completions(correct_only=not every)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 import typer
 
 from ...operators import EmptyResultError, RejuiceError, __version__
-from ...operators.errors import first_line
+from ...operators.errors import first_line, needs
 from ...operators.workers import signals_interrupt
 from ..safe_output import safe_output, shown
 from .analysis import ablate, audit, diff, explain, preview, report, view, whatif
@@ -97,11 +97,14 @@ def run(
     from ..console import Console
     from ..engine.progress import Progress
     from ..engine.report import check_not_empty, retry_hints
+    from ..engine.run import cluster_of
     from ..engine.run import run as run_recipe
     from ..recipe.recipe import load
 
     check_recipe_trusted(recipe, trust)
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
+    if cluster_of(loaded, engine, ray) is not None:
+        needs("engine ray", "rejuice[ray]", "ray")
     progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
         loaded,
@@ -173,7 +176,9 @@ def check(
 
 
 def _check_files(recipe: Recipe) -> None:
-    """Check that folders which steps name exist."""
+    """Check that folders which steps name, and packages, are there."""
+    if recipe.head.executor_type != "default":
+        needs("executor_type ray", "rejuice[ray]", "ray")
     for step in recipe.steps:
         try:
             step.operator.check_files()

@@ -64,11 +64,7 @@ def open_run(path: AnyPath, steps: range | None = None) -> Stored:
 
 
 def has_run(path: Path) -> bool:
-    """Return whether there is a stored run of a recipe, or a path is one.
-
-    Raises:
-        RejuiceError: the recipe cannot be read.
-    """
+    """Whether there is a stored run of a recipe, or a path is one."""
     from ..recipe.recipe import load_without_code
 
     if not _is_recipe(path):
@@ -115,18 +111,7 @@ def open_with_recipe(
     steps: range | None,
     trusted: bool,
 ) -> tuple[Stored, Recipe]:
-    """Return a stored run, and a recipe to apply to it, with the code of their operators.
-
-    Args:
-        recipe: in YAML, or a stored run, whose own recipe is meant.
-        run: the stored run; None: that of the recipe.
-        overrides: fields of the recipe, by `step.field`.
-        steps: of a training run, those that are wanted; None: all.
-        trusted: whether the user trusts the code of run folders.
-
-    Raises:
-        RejuiceError: either cannot be read, the overrides do not fit, or code is not trusted.
-    """
+    """A stored run, by default that of `recipe`, and a recipe to apply to it, with their code."""
     from ..recipe.recipe import RECIPES, load
 
     check_recipe_trusted(recipe, trusted)
@@ -153,11 +138,7 @@ def check_recipe_trusted(path: Path, trusted: bool) -> None:
 
 
 def _trust_own(stored: Stored, path: Path) -> None:
-    """Trust the code of a stored run, in this process, if a recipe of the user's own has the same.
-
-    Raises:
-        RecipeError: a recipe cannot be read.
-    """
+    """Trust the code of a stored run, in this process, if a recipe of the user's own has it too."""
     from ..recipe.trust import code_of, run_folder_of, trust
 
     if not _is_recipe(path) or run_folder_of(path) is not None:

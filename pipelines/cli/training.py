@@ -350,7 +350,6 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
 
 
 def _how_to_resume(folder: Path) -> str:
-    """Return how to resume a run that ended early."""
     from ...trainer.launch.checkpoints import last
 
     step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"

@@ -45,11 +45,7 @@ def written(path: AnyPath) -> Iterator[Path]:
 
 
 def check_is_free(path: AnyPath, *, overwrite: bool = False) -> None:
-    """Refuse to write over a file that is there, unless the user says so.
-
-    Raises:
-        DataError: it is there, or a folder is.
-    """
+    """Refuse to write over a file that is there, unless the user says so."""
     if path.is_dir():
         raise DataError(f"{path} is a folder", "give the path of a file")
     if not overwrite and path.exists():
@@ -57,11 +53,7 @@ def check_is_free(path: AnyPath, *, overwrite: bool = False) -> None:
 
 
 def check_folder_is_free(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder that holds something, unless the user says so.
-
-    Raises:
-        DataError: it does, or it is a file.
-    """
+    """Refuse a folder that holds something, unless the user says so."""
     if folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} is a file", "give another folder")
     if folder.exists() and not overwrite and any(folder.iterdir()):
@@ -74,9 +66,6 @@ def filled(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder, whose files are moved to `folder` when the block ends without an error.
 
     Those of the same names are replaced, and others stay.
-
-    Raises:
-        DataError: `folder` holds something, and `overwrite` is false; or it is a file.
     """
     check_folder_is_free(folder, overwrite=overwrite)
     folder = folder.resolve()
@@ -141,21 +130,13 @@ def read_file(path: AnyPath) -> bytes:
 
 
 def check_is_folder(path: AnyPath) -> None:
-    """Check that what is at a path, itself, is a folder or nothing: no link to one elsewhere.
-
-    Raises:
-        DataError: it is something else.
-    """
+    """Check that what is at a path, itself, is a folder or nothing: no link to one elsewhere."""
     if isinstance(path, Path) and (kind := disk.wrong_kind(path, "a folder")):
         raise DataError(f"{path} is {kind}, where rejuice keeps a folder", "remove it")
 
 
 def remove_file(path: AnyPath) -> None:
-    """Remove what is at a path, by its own name: of a link, not what it links to.
-
-    Raises:
-        DataError: it is a folder, which may hold anything.
-    """
+    """Remove a file by its own name: of a link, not what it links to; a folder is refused."""
     if isinstance(path, Path):
         check_is_no_folder(path)
     path.unlink(missing_ok=True)

@@ -261,7 +261,6 @@ def _entry_on_disk(found: os.DirEntry[str]) -> _InFolder:
 
 
 def _names(path: AnyPath, above: AnyPath) -> _Parts:
-    """Return the names on the way from a folder to what is in it."""
     if isinstance(path, RemotePath):
         assert isinstance(above, RemotePath)
         return PurePosixPath(path.key).relative_to(above.key).parts
@@ -414,7 +413,6 @@ def _several(folder: AnyPath) -> DataError:
 
 
 def _convert(path: AnyPath) -> str:
-    """Return how to make a file that is read from one of CSV."""
     reader, writer = "pyarrow.csv", "pyarrow.parquet"
     new = path.with_suffix(".parquet").name
     code = f'import {reader} as c, {writer} as p; p.write_table(c.read_csv("{path.name}"), "{new}")'
@@ -533,7 +531,6 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 
 
 def _load(dataset: HubDataset) -> Any:
-    """Return the split as a `datasets.Dataset`."""
     needs("reading a dataset of the hub", "rejuice[hub]", "datasets")
     from datasets import DatasetDict, load_dataset
     from datasets.exceptions import DatasetsError

@@ -145,7 +145,6 @@ def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
 
 
 def _of_path(path: AnyPath) -> WrittenByRuns:
-    """Return what runs have written of a file, a folder or the files of a pattern."""
     reported = _reported(path)
     try:
         files = files_of(path)
@@ -170,7 +169,6 @@ def _all_of(parts: Sequence[WrittenByRuns]) -> WrittenByRuns:
 
 
 def _marked(file: AnyPath) -> WrittenByRuns:
-    """Return what the metadata of a file says."""
     metadata = _metadata(file)
     try:  # It is anybody's text, and says nothing where it is not as `mark_written` writes it.
         columns = frozenset(
@@ -188,7 +186,6 @@ def _marked(file: AnyPath) -> WrittenByRuns:
 
 
 def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
-    """Return the metadata of a file's schema."""
     metadata: Mapping[bytes, bytes] | None = None
     if file.suffix == ".parquet":
         metadata = schema_metadata(DataFile.of(file))
@@ -200,7 +197,6 @@ def _metadata(file: AnyPath) -> Mapping[bytes, bytes]:
 
 
 def _reported(export_path: AnyPath) -> frozenset[str]:
-    """Return the columns that the run to a path has written."""
     try:
         report = parse_json(read_file(run_folder(export_path) / "report.json"))
         # The dataset of a run may differ from its export in nothing but the suffix.

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -114,13 +115,14 @@ class _Chunk:
 
     Attributes:
         table: the rows that the operator reads.
-        lacking: rows to compute, each with all rows that have the same content.
+        keys: of each row, its own key, and that of the first row of the chunk that is equal.
+        lacking: rows to compute.
         dropped: rows that are finished and not kept: the next run tries them again.
     """
 
-    def __init__(self, number: int, table: pa.Table, keys: Sequence[bytes]) -> None:
+    def __init__(self, number: int, table: pa.Table, keys: Sequence[tuple[bytes, bytes]]) -> None:
         self.number, self.table, self.keys = number, table, keys
-        self.lacking = dict[int, list[int]]()
+        self.lacking = set[int]()
         self.dropped = dict[int, StepResult]()
 
 
@@ -200,33 +202,33 @@ class _Work:
         """The rows of a chunk that the step is about."""
         return matching(self._operator, self._plan.frame_before(chunk, self._step))
 
-    def _keys(self, table: pa.Table) -> list[bytes]:
-        """The key of each row: its content or, where no other row has its result, its place."""
-        keys = row_keys(table)
-        whole = b"".join(keys)
+    def _keys(self, table: pa.Table) -> list[tuple[bytes, bytes]]:
+        """The keys of each row, see `_Chunk`; where no other has its result, it is of its place."""
+        contents, seen = row_keys(table), Counter[bytes]()
+        whole = b"".join(contents)
         with attribute_operator_errors(self._operator):
-            found = frozenset(self._operator.findable(table, range(table.num_rows)))
-        return [
-            key if row in found else xxhash.xxh3_128_digest(b"%d %b" % (row, whole))
-            for row, key in enumerate(keys)
-        ]
+            findable = frozenset(self._operator.findable(table, range(table.num_rows)))
+        keys = list[tuple[bytes, bytes]]()
+        for row, content in enumerate(contents):
+            first = content if row in findable else _numbered(whole, row + 1)
+            keys.append((_numbered(first, seen[first]), first))
+            seen[first] += 1
+        return keys
 
     def _find(self, chunk: _Chunk) -> None:
         """Find out which rows of a chunk have to be computed."""
-        kept, first = self._kept(chunk.keys), dict[bytes, int]()
-        for row, key in enumerate(chunk.keys):
-            if key not in kept:
-                chunk.lacking.setdefault(first.setdefault(key, row), []).append(row)
-        lacking = sum(map(len, chunk.lacking.values()))
+        kept = self._kept(chunk.keys)
+        chunk.lacking = {row for row, keys in enumerate(chunk.keys) if kept.keys().isdisjoint(keys)}
+        lacking = len(chunk.lacking)
         self._task.find(len(chunk.keys) - lacking)
-        retried = sum(key in self._failed for key in chunk.keys)
+        retried = sum(key in self._failed for key, _ in chunk.keys)
         self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
 
-    def _kept(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+    def _kept(self, keys_of_rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """What is kept of rows, but for failures of before the last time that they were retried."""
-        found = dict[bytes, bytes]()
+        found, keys = dict[bytes, bytes](), {key for keys in keys_of_rows for key in keys}
         for retry in range(self._retries.times, -1, -1):
-            wanted = {_of_retry(key, retry): key for key in keys if key not in found}
+            wanted = {_numbered(key, -retry): key for key in keys - found.keys()}
             for of_retry, payload in self._rows.get(wanted).items():
                 key = wanted[of_retry]
                 if retry >= self._retries.missing or not self._has_failed(payload):
@@ -251,13 +253,13 @@ class _Work:
             raise located_at(error, self._frame(chunk.number), row, first_row) from None
 
     def _finish(self, chunk: _Chunk, row: int, result: StepResult) -> None:
-        rows = chunk.lacking.pop(row)
+        chunk.lacking.remove(row)
         if result.change.drops_all():
-            chunk.dropped.update(dict.fromkeys(rows, result))
+            chunk.dropped[row] = result
         else:
             payload = arrow_stream(as_table(result)).to_pybytes()
-            self._rows.put(_of_retry(chunk.keys[row], self._retries.times), payload)
-        self._task(len(rows))
+            self._rows.put(_numbered(chunk.keys[row][0], -self._retries.times), payload)
+        self._task(1)
 
     def _commit(self, chunk: _Chunk) -> None:
         """Write what was done to all rows of a chunk.
@@ -265,19 +267,21 @@ class _Work:
         Raises:
             DataError: what was kept of a row is damaged.
         """
-        n = len(chunk.keys)
-        kept, counted = self._kept(chunk.keys), set[bytes]()
+        n, kept = len(chunk.keys), self._kept(chunk.keys)
         results = list[StepResult]()
-        for row, key in enumerate(chunk.keys):
-            if row not in chunk.dropped and key not in kept:
+        for row, (key, first) in enumerate(chunk.keys):
+            if row in chunk.dropped:
+                results.append(chunk.dropped[row])
+                continue
+            payload = kept.get(key) or kept.get(first)
+            if payload is None:
                 folder = kept_folder(self._plan.cache, self._operator)
                 found = f"a row that was just written to {folder} cannot be read back"
                 raise DataError(found, "check the disk, and run again: the other rows are kept")
-            result = chunk.dropped.get(row) or _loaded(kept[key])
-            if key in counted:  # What is noted and logged is counted with the first of equal rows.
+            result = _loaded(payload)
+            if key not in kept:  # What is noted and logged is counted with the row itself.
                 same = result.change._replace(notes={}, logged={})
                 result = result._replace(change=same, seconds=0.0)
-            counted.add(key)
             self._types.check(result.change)
             results.append(result)
         if results:
@@ -296,8 +300,9 @@ def row_keys(table: pa.Table) -> list[bytes]:
     return [xxhash.xxh3_128_digest(text.encode()) for text in texts]
 
 
-def _of_retry(key: bytes, retry: int) -> bytes:
-    return xxhash.xxh3_128_digest(b"%d %b" % (retry, key)) if retry else key
+def _numbered(key: bytes, number: int) -> bytes:
+    """A key of the same row for each number; for 0 the key itself."""
+    return xxhash.xxh3_128_digest(b"%d %b" % (number, key)) if number else key
 
 
 def _loaded(payload: bytes) -> StepResult:

@@ -20,9 +20,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ...operators import (
     ALL,
@@ -200,7 +198,6 @@ def prefix_errors_with_file(recipe: Recipe, step: Step) -> Iterator[None]:
 # --- One operator on one table: what it reads, what it does, and who caused an exception ---
 
 _NETWORK = (ConnectionError, TimeoutError, socket.gaierror)
-_LONGEST_SEARCH_S = 30.0  # seconds that the rows may have taken: they are computed once more
 
 
 def read_columns(operator: Operator, frame: Frame) -> pa.Table:
@@ -282,26 +279,39 @@ def compute_change(operator: Operator, frame: Frame, first_row: int = 0) -> Chan
     """Return the change an operator makes to the rows that it is about, whatever its scope.
 
     Raises:
-        RejuiceError: what the operator raised; where its code failed, with the row.
+        RejuiceError: what the operator raised; where its code failed, with the rows.
     """
     reduce = _digest if operator.scope is Scope.DATASET else read_columns
     table = reduce(operator, frame)
-    start = time.perf_counter()
     try:
         return apply_operator(operator, table, frame.num_rows)
     except OperatorError as error:
-        if error.__cause__ is None or isinstance(error, NotReadyError):
+        if error.__cause__ is None or isinstance(error, NotReadyError) or not frame.num_rows:
             raise
-        seconds = time.perf_counter() - start
-        # What is resumable, or asks a server, is too expensive to be done again for a message.
-        is_expensive = isinstance(operator, ResumableOperator) or operator.asks_server
-        is_expensive = is_expensive or seconds > _LONGEST_SEARCH_S
-
-        def apply(start: int, stop: int) -> Change:
-            return apply_operator(operator, table.slice(start, stop - start), stop - start)
-
-        found = located(error, operator, frame, first_row, None if is_expensive else apply)
+        found = _located(error, operator, table, frame, first_row)
         raise found from found.__cause__
+
+
+def _located(
+    error: OperatorError, operator: Operator, table: pa.Table, frame: Frame, first_row: int
+) -> OperatorError:
+    """An operator's error with the first row that it fails on by itself, or with all rows."""
+    is_expensive = isinstance(operator, ResumableOperator) or operator.asks_server
+    if not is_expensive and _fails(operator, table.slice(0, 0)):
+        return error  # Whatever the rows are.
+    if not is_expensive and operator.scope is Scope.ROW:
+        for row in range(table.num_rows):
+            if _fails(operator, table.slice(row, 1)):
+                return located_at(error, frame, row, first_row)
+    return _add(error, _range(frame, first_row))
+
+
+def _fails(operator: Operator, table: pa.Table) -> bool:
+    try:
+        apply_operator(operator, table, table.num_rows)
+    except OperatorError:
+        return True
+    return False
 
 
 def without_dictionaries(change: Change) -> Change:
@@ -346,67 +356,12 @@ def _decoded(column: Any) -> Any:
     return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
-# --- Which row an operator fails on, for the message about it ------------------------
-
-ApplyRange = Callable[[int, int], object]
-"""Runs an operator on the rows from one to before another, for what it raises."""
-
-
-def located(
-    error: OperatorError,
-    operator: Operator,
-    frame: Frame,
-    first_row: int,
-    apply: ApplyRange | None,
-) -> OperatorError:
-    """Return an operator's error with the row that it fails on, or the group.
-
-    The row is searched by halves; all in all, no row is computed more than once again.
-
-    Returns:
-        What the operator raises on that row alone. Where no row fails alone, the error with the
-        range of rows; where the operator fails without any row, the error as it is.
-    """
-    if frame.num_rows == 0 or (apply is not None and _failure(apply, 0, 0)):
-        return error
-    if apply is None:
-        return _add(error, _range(frame, first_row))
-    starts = _starts(operator, frame)
-    first, last = 0, len(starts) - 1
-    while last - first > 1:
-        middle = (first + last) // 2
-        if _failure(apply, starts[first], starts[middle]):
-            last = middle
-        else:
-            first = middle
-    alone = _failure(apply, starts[first], starts[last])
-    if alone is None:
-        return _add(error, _range(frame, first_row))
-    is_group = operator.scope is Scope.GROUP
-    return _add(alone, _name(frame, int(starts[first]), first_row, is_group=is_group))
+# --- Where an operator fails, for the message about it --------------------------------
 
 
 def located_at(error: OperatorError, frame: Frame, at: int, first_row: int) -> OperatorError:
-    """Return an operator's error with a row of a frame, given its place there; see `located`."""
-    return _add(error, _name(frame, at, first_row, is_group=False))
-
-
-def _starts(operator: Operator, frame: Frame) -> NDArray[np.int64]:
-    """Where the smallest parts start that the operator may be given, and the end of the last."""
-    starts = np.arange(frame.num_rows)
-    if operator.scope is Scope.GROUP and "prompt_id" in frame.column_names:
-        starts = Groups.of(frame.select(["prompt_id"])).starts_G
-    return np.append(starts, frame.num_rows)
-
-
-def _failure(apply: ApplyRange, start: int, stop: int) -> OperatorError | None:
-    try:
-        apply(int(start), int(stop))
-    except OperatorError as error:
-        return error if error.__cause__ else None
-    except (RejuiceError, OSError, MemoryError):
-        return None
-    return None
+    """An operator's error with a row of a frame, given its place there."""
+    return _add(error, _name(frame, at, first_row))
 
 
 def _add(error: OperatorError, place: str) -> OperatorError:
@@ -415,16 +370,16 @@ def _add(error: OperatorError, place: str) -> OperatorError:
     return found
 
 
-def _name(frame: Frame, at: int, first_row: int, *, is_group: bool) -> str:
+def _name(frame: Frame, at: int, first_row: int) -> str:
     """`at row 17, response_id 'a1b2'`: how the audit log and `rejuice explain` name the row."""
     number = int(frame.source_rows[at])
     names = [f"row {number + first_row + 1}"] if number >= 0 else []
-    for column in ("prompt_id",) if is_group else ("response_id", "prompt_id"):
+    for column in ("response_id", "prompt_id"):
         value = frame.select([column])[column][at].as_py() if column in frame.column_names else None
         if value is not None:
             names.append(f"{column} {value!r}")
             break
-    return f"{'in the group at' if is_group else 'at'} {', '.join(names) or NEW_ROW}"
+    return f"at {', '.join(names) or NEW_ROW}"
 
 
 def _range(frame: Frame, first_row: int) -> str:

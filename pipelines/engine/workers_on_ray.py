@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ...operators import EngineError, RejuiceError
-from ...operators.errors import first_line
+from ...operators.errors import first_line, needs
 from ...operators.functions.pool import close_pools
 from ...operators.registry import load_file
 from ...operators.workers import limit_cores
@@ -166,6 +166,7 @@ class RayWorkers:
         self._open, self._stays_connected = ExitStack(), False
 
     def __enter__(self) -> RayWorkers:
+        needs("engine ray", "rejuice[ray]", "ray")
         import ray
 
         self._stays_connected = ray.is_initialized()

@@ -128,7 +128,6 @@ class GeneratedDataset(Config):
         writers[self.type](path, **self._options())
 
     def _options(self, *left_out: str) -> dict[str, Any]:
-        """Return the fields of its type, but for some."""
         missing = [name for name, types in _ONLY.items() if self.type not in types]
         return self.model_dump(exclude={"type", *missing, *left_out})
 
@@ -517,7 +516,6 @@ def _head_error(
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    """Return the names of a key and of the sections around it, and the innermost of these."""
     names = list[str]()
     section: type[BaseModel] = Head
     keyed = False  # Whether the next name is a key of the user's, in a mapping of sections.

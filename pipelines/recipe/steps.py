@@ -213,7 +213,6 @@ def _with_what_follows(
 
 
 def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
-    """Return the operator with what the chat template of the policy has begun of its responses."""
     if getattr(operator, "response_prefix", "") is not None:
         return operator  # It has no such field, or it is set.
     sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
@@ -337,8 +336,9 @@ def build_operator(
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
-    if not near and find_spec("data_juicer") is None:
-        near = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
+    if find_spec("data_juicer") is None:
+        extra = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
+        near = f"{near} {extra}" if near else extra
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 
@@ -539,7 +539,6 @@ _CORRECTION = "rollout_correction.rollout_is"  # a key of verl
 
 
 def _weighed(operator: Operator) -> dict[str, str]:
-    """Return the weight of each component in words, and its gate."""
     if not isinstance(operator, GdpoAdvantageMapper | RewardSumMapper):
         return {}
     found = dict[str, str]()

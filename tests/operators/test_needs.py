@@ -1,5 +1,7 @@
 """What an extra installs and is not here is one line with the command, before anything runs."""
 
+import sys
+
 import pytest
 
 from rejuice.operators import RecipeError, errors
@@ -7,7 +9,9 @@ from rejuice.operators.agents.tools.mcp import Mcp
 from rejuice.operators.agents.tools.search import Search
 from rejuice.operators.mapper.llm_quality_reward_mapper import _texts
 from rejuice.operators.registry import build, get
+from rejuice.pipelines.cli.main import main
 from rejuice.pipelines.dataset.spec import HubDataset, download
+from rejuice.pipelines.recipe import steps
 from rejuice.trainer.export import huggingface
 
 
@@ -44,3 +48,22 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path, module, extra, checks_o
             check()
         assert f"needs {module}, which is not installed" in error.value.found
         assert error.value.right == f"pip install 'rejuice[{extra}]'"
+
+
+def test_ray_and_data_juicer_are_named_by_check(monkeypatch, tmp_path, capsys):
+    recipe = tmp_path / "recipe.yaml"
+    find = errors.find_spec
+    for module in (errors, steps):
+        monkeypatch.setattr(module, "find_spec", lambda name: None if name in ("ray", "data_juicer") else find(name))  # fmt: skip
+    for text, extra in (
+        ("executor_type: ray\nprocess: [group_stats_mapper]", "ray"),
+        ("process: [no_such_mapper]", "data-juicer"),
+    ):
+        recipe.write_text(f"dataset_path: a.jsonl\nexport_path: b.parquet\n{text}\n")
+        for command in ("check", "run"):
+            monkeypatch.setattr(sys, "argv", ["rejuice", command, str(recipe)])
+            with pytest.raises(SystemExit) as end:
+                main()
+            line = capsys.readouterr().err
+            assert (end.value.code, line.count("\n")) == (2, 1)
+            assert f"pip install 'rejuice[{extra}]'" in line

@@ -36,7 +36,7 @@ def rejuice(monkeypatch, capsys, tmp_path):
     for module in (prompts, launch_preflight):
         monkeypatch.setattr(module, "chat_encoder", lambda *_: lambda messages: [0] * 3)
     monkeypatch.setattr(verl_config, "validate", lambda run, resume: None)
-    monkeypatch.setattr(cli, "_need", lambda *_: None)
+    monkeypatch.setattr(cli, "needs", lambda *_: None)
     return runner(monkeypatch, capsys, tmp_path)
 
 

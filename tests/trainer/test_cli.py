@@ -12,7 +12,7 @@ from command import heavy_after, runner
 from fake_judge import FakeJudge, Trouble
 from fake_run import PROCESS, line, save, write_recipe, write_run
 
-from rejuice.operators import RejuiceError
+from rejuice.operators import RejuiceError, errors
 from rejuice.pipelines.cli import main
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.recipe.train import Profile, Train
@@ -114,8 +114,10 @@ def test_a_picture_needs_no_more_than_what_draws_it(rejuice, tmp_path, monkeypat
     write_run(tmp_path / "run", [line(1, 0.1)])
     monkeypatch.setattr(cli, "_NEEDED", ("no_such_thing",))
     assert rejuice("curves", "run")[0] == 0
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
-    message = "rejuice: drawing curves needs matplotlib; pip install matplotlib\n"
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    message = (
+        "rejuice: drawing curves needs matplotlib, which is not installed; pip install matplotlib\n"
+    )
     assert rejuice("curves", "run") == (2, "", message)
 
 
@@ -233,7 +235,7 @@ def test_a_deduplicator_is_warned_of(rejuice, verl, tmp_path, monkeypatch, words
 
 
 def test_options_and_overrides(rejuice, recipe, verl, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "_need", lambda *_: None)
+    monkeypatch.setattr(cli, "needs", lambda *_: None)
     code, _, err = rejuice(
         "train", "--train.learning_rate", "0.5", recipe, "--steps", "9", "--profile", "gpu",
         "-o", "here", "--policy_rollout_mapper.n=3", "--project_name", "other", "--quiet",
@@ -263,7 +265,7 @@ def test_check_knows_the_section(rejuice, recipe):
 
 def test_a_run_goes_on_from_another_folder(rejuice, recipe, verl, tmp_path, monkeypatch):
     """Whatever the recipe names by where the command was given."""
-    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: None)
     (tmp_path / "policy").mkdir()
     words = ["--dataset_path", "data.jsonl", "--train.validation_path", "data.jsonl"]
     assert rejuice("train", recipe, *words, "--policy_rollout_mapper.model", "policy", "-q")[0] == 0
@@ -297,22 +299,25 @@ def test_what_is_wrong_is_reported_in_a_line(rejuice, recipe, verl, words, messa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--train.loggers", "[mlflow]"], "logger mlflow needs mlflow; pip install mlflow"),
-        (["--profile", "gpu"], "profile gpu needs vllm; pip install 'verl[vllm]==0.9.1'"),
+        (
+            ["--train.loggers", "[mlflow]"],
+            "logger mlflow needs mlflow, which is not installed; pip install mlflow",
+        ),
+        (
+            ["--profile", "gpu"],
+            "profile gpu needs vllm, which is not installed; pip install 'verl[vllm]==0.9.1'",
+        ),
         (
             ["--profile", "gpu", "--train.gpu.rollout", "sglang"],
-            "profile gpu needs sglang; pip install 'verl[sglang]==0.9.1'",
+            "profile gpu needs sglang, which is not installed; pip install 'verl[sglang]==0.9.1'",
         ),
     ],
 )
 def test_what_is_not_installed_is_reported_at_once(
     rejuice, recipe, verl, monkeypatch, words, message
 ):
-    find = cli.importlib.util.find_spec
-    gone = ("mlflow", "vllm", "sglang")
-    monkeypatch.setattr(
-        cli.importlib.util, "find_spec", lambda name: None if name in gone else find(name)
-    )
+    find, gone = errors.find_spec, ("mlflow", "vllm", "sglang")
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name in gone else find(name))
     assert rejuice("train", recipe, *words) == (2, "", f"rejuice: {message}\n")
     assert verl.launched == []
     monkeypatch.setattr(verl_config, "validate", lambda run, resume: None)
@@ -321,9 +326,9 @@ def test_what_is_not_installed_is_reported_at_once(
 
 def test_megatron_is_needed_where_it_trains(rejuice, recipe, verl, monkeypatch):
     there = {"vllm": object(), "megatron": None}
-    find = cli.importlib.util.find_spec
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: there.get(name) if name in there else find(name))  # fmt: skip
-    line = "rejuice: strategy megatron needs megatron; pip install 'verl[mcore]==0.9.1' megatron-bridge\n"
+    find = errors.find_spec
+    monkeypatch.setattr(errors, "find_spec", lambda name: there.get(name) if name in there else find(name))  # fmt: skip
+    line = "rejuice: strategy megatron needs megatron, which is not installed; pip install 'verl[mcore]==0.9.1' megatron-bridge\n"
     words = ("--profile", "gpu", "--train.gpu.strategy", "megatron")
     assert rejuice("train", recipe, *words) == (2, "", line)
     assert verl.launched == []
@@ -399,7 +404,7 @@ def test_a_run_on_other_data_or_without_its_recipe_is_not_shown(
     else:
         (run / "recipe.yaml").write_text("process:\n")
     code, _, err = rejuice("train", recipe, "-q")
-    assert (code, err.startswith("rejuice: outputs/try holds a run already; ")) == (2, True)
+    assert (code, err.startswith("rejuice: outputs/try holds ")) == (2, True)
 
 
 def test_a_run_without_checkpoints_is_finished_by_its_last_step(rejuice, recipe, verl):
@@ -488,7 +493,7 @@ def test_the_policy_is_written_at_the_end(rejuice, recipe, verl, monkeypatch, tm
         return does(run)
 
     verl.does = saves
-    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir())
+    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: None)
     code, out, _ = rejuice("train", recipe)
     assert code == 0
     assert [row.split() for row in out.splitlines()[-4:]] == [
@@ -589,7 +594,7 @@ def test_checkpoint(rejuice, monkeypatch, tmp_path):
 
     def merge(run, actor, target, variables):
         merged.append(str(actor))
-        target.mkdir()
+        (target / "config.json").touch()
 
     monkeypatch.setattr(checkpoints, "_merge", merge)
     assert rejuice("checkpoint", "run", "p") == (
@@ -600,7 +605,10 @@ def test_checkpoint(rejuice, monkeypatch, tmp_path):
     assert rejuice("checkpoint", "run", "q", "--step", "2")[0] == 0
     assert merged == [f"run/checkpoints/global_step_{step}/actor" for step in (4, 2)]
     for words, message in (
-        (["run", "p"], "p exists; give another path"),
+        (
+            ["run", "p"],
+            "p is not empty; give another folder, or --overwrite to replace files of the same names",
+        ),
         (["run", "r", "--step", "6"], "run has no checkpoint of step 6; it has those of 2, 4"),
         (["none", "r"], "none holds no checkpoint; there is no such folder"),
         ([".", "r"], ". holds no checkpoint; give the folder of a run that has saved one"),

@@ -37,7 +37,6 @@ class TrainerFiles(NamedTuple):
 
 
 def _converted(dataset: Path, form: Format) -> tuple[Converted, bool]:
-    """Return rows in a format, and whether they are trajectories."""
     rows = read_rows(dataset)
     try:
         return form.convert(rows, tool_calls=False), has_trajectories(rows)
@@ -178,7 +177,6 @@ def _sharegpt(prompts: Sequence[_Conversation], table: pa.Table) -> Iterator[dic
 
 
 def _spoken(messages: str | _Conversation) -> _Conversation:
-    """Return messages, or a text of the model, in the sharegpt format."""
     if isinstance(messages, str):
         return [{"from": "gpt", "value": messages}]
     return [

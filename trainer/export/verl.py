@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +70,15 @@ class VerlExport(NamedTuple):
     prompts: Mapping[str, int]  # how many there are, by split
     scoring: Scoring  # the steps that score, and those that were left out
     overrides: Mapping[str, Any]  # keys of verl and their values, with which it uses the export
+
+    def sentences(self) -> Iterator[str]:
+        """Yield which steps score a response, what was left out, and what verl needs besides."""
+        yield self.scoring.sentence()
+        if "data.val_files" not in self.overrides:
+            yield (
+                "verl also needs data.val_files: set train.validation_path in the recipe, or give "
+                "a file of your own."
+            )
 
 
 def export_verl(
@@ -158,7 +167,6 @@ def with_own_columns(made: pa.Table, prompts: pa.Table) -> pa.Table:
 
 
 def _joined(name: str, own: pa.ChunkedArray, made: pa.ChunkedArray) -> pa.StructArray:
-    """Return structs with the user's own fields, and those of verl that they lack."""
     if not pa.types.is_struct(own.type):
         raise DataError(f"column '{name}' is {own.type}, and verl reads a struct", "rename it")
     added, fields = _fields(made), _fields(own)
@@ -199,7 +207,6 @@ def chat_template_keys(chat_kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _for_survivors(recipe: Recipe, folder: Path) -> str:
-    """Return the command that exports what the filters of a recipe leave."""
     export = recipe.head.export_path
     words = [] if export.exists() else [f"`rejuice run {shlex.quote(str(recipe.path))}` and "]
     words += [f"`rejuice export verl {shlex.quote(str(export))} {shlex.quote(str(folder))}`"]
@@ -233,7 +240,6 @@ _PLAIN = re.compile(r"/[A-Za-z0-9_./:+-]*")
 
 
 def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[tuple[HeldOutSet, ...], Encode, int]:
-    """Return the validation sets, the encoding of a prompt, and how many tokens it may have."""
     config = recipe.head.train
     if config is None:
         return (), lambda _: (), 0  # Without a `train:` section there is no limit.
@@ -248,7 +254,6 @@ def _inputs(recipe: Recipe, parts: SplitRecipe) -> tuple[tuple[HeldOutSet, ...],
 def _overrides(
     recipe: Recipe, parts: SplitRecipe, folder: Path, made: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the keys with which verl encodes prompts as `rejuice train` does."""
     config, chat_kwargs = recipe.head.train, parts.rollout.chat_template_kwargs
     train, *held_out = (str(folder / f"{name}.parquet") for name in made)
     return {

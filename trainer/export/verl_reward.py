@@ -47,8 +47,12 @@ class Scoring(NamedTuple):
     """Which steps of a recipe run in verl's reward function, and which do not."""
 
     steps: tuple[Step, ...]  # the steps that run
-    left_out: tuple[str, ...]  # names of steps that the user has left out
     components: tuple[str, ...]  # reward components that are missing without them
+
+    def sentence(self) -> str:
+        """Which steps score a response, and what is missing."""
+        steps, lost = ", ".join(step.name for step in self.steps), ", ".join(self.components)
+        return f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
 
 
 def scoring(
@@ -117,7 +121,7 @@ def _examined(
         kept.append(step)
     if not refused and not gives_reward(kept):
         raise RecipeError("nothing is left that writes the column reward", "leave out less")
-    return Scoring(tuple(kept), tuple(leave_out), tuple(lost)), refused
+    return Scoring(tuple(kept), tuple(lost)), refused
 
 
 def _enough_to_leave_out(

@@ -51,9 +51,7 @@ class RowsExport(NamedTuple):
                 "reward.custom_reward_function.path, or a data_source that it knows."
             )
         else:
-            steps = ", ".join(step.name for step in self.scoring.steps)
-            lost = ", ".join(self.scoring.components)
-            yield f"Responses are scored by {steps}{f', without {lost}' if lost else ''}."
+            yield self.scoring.sentence()
         if "validation" not in self.prompts:
             yield "verl also needs data.val_files: add --val_rows N, or give a file of your own."
 
@@ -162,7 +160,6 @@ def _for_verl(prompts: pa.Table, source: str, split: str) -> pa.Table:
 
 
 def _recipe_of(dataset: Path) -> tuple[Recipe | None, str]:
-    """Return the recipe of a run, or None and what is wrong with it."""
     path = recipe_of(dataset)
     try:
         return None if path is None else load(path), ""
@@ -173,7 +170,6 @@ def _recipe_of(dataset: Path) -> tuple[Recipe | None, str]:
 def _scored(
     recipe: Recipe | None, columns: Sequence[str], leave_out: Sequence[str]
 ) -> tuple[Scoring | None, str]:
-    """Return the steps that score a response, or None and why there are none."""
     if recipe is None:
         if leave_out:
             found = "there is no recipe of the rows that can be read"

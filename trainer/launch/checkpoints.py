@@ -157,7 +157,6 @@ def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping
 
 
 def _options(run: Path) -> list[str]:
-    """Return what the recipe of a run, of whose code nothing is needed, says of its policy."""
     recipe = read_stored(run / "recipe.yaml", run)
     config = recipe.head.train
     models = [getattr(x.operator, "model", "") for x in recipe.steps if is_sampling(x.operator)]

@@ -287,7 +287,6 @@ def _clear(folder: Path) -> None:
 
 
 def _absolute(recipe: Recipe) -> Mapping[str, Any]:
-    """Return the resolved recipe, with absolute paths, those of policies and of tools included."""
     document = recipe.absolute()
     train = document["train"]
     train["policy"] = train["policy"] and _found(train["policy"])
@@ -322,14 +321,12 @@ def _with_absolute_parts(agents: AgentRolloutMapper, fields: dict[str, Any]) -> 
 
 
 def _with_absolute_path(evaluation: Any) -> Any:
-    """Return an evaluation set with an absolute path; what is no file is a name on the hub."""
     fields = {"path": evaluation} if isinstance(evaluation, str) else evaluation
     path = Path(fields["path"])
     return {**fields, "path": str(path.resolve())} if path.exists() else evaluation
 
 
 def _found(policy: str) -> str:
-    """Return a policy by an absolute path; what is not a folder is a name on the hub."""
     is_folder = policy not in EMBEDDED_POLICIES and Path(policy).is_dir()
     return str(Path(policy).resolve()) if is_folder else policy
 

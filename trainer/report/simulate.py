@@ -58,7 +58,7 @@ class StoredStep(NamedTuple):
 
 
 def stored_steps(run: Path, config: Train) -> list[StoredStep]:
-    """Return the last steps of a run whose rollouts were kept, and not its first ones.
+    """The last steps of a run whose rollouts were kept, and not its first ones.
 
     Steps whose trajectories do not say what their tools took are left out.
 
@@ -137,7 +137,7 @@ class Simulated(NamedTuple):
 
 
 def simulate(steps: Sequence[StoredStep], setup: SimulatedMode) -> Simulated:
-    """Return what training on these steps would take in a mode, by the formulas above."""
+    """What training on these steps would take in a mode, by the formulas above."""
     longest_S, tokens_S, tools_S, trained_S, waiting_S, updating_S, seconds_S, _ = np.array(steps).T
     tools_S = np.minimum(tools_S, waiting_S)
     rest = max(0.0, float(np.median(seconds_S - waiting_S - updating_S)))
@@ -165,7 +165,7 @@ def simulate(steps: Sequence[StoredStep], setup: SimulatedMode) -> Simulated:
 
 
 def _seconds_a_token(longest_S: Array, tokens_S: Array, seconds_S: Array) -> float:
-    """Return b of a l + b n seconds of sampling, by least squares; neither a nor b is below 0."""
+    """B of a l + b n seconds of sampling, by least squares; neither a nor b is below 0."""
     both = np.column_stack([longest_S, tokens_S])
     of_longest, of_token = np.linalg.lstsq(both, seconds_S, rcond=None)[0]
     if of_longest < 0:
@@ -193,7 +193,7 @@ class Hardware(NamedTuple):
 def setups(
     config: Train, ages: Sequence[int], hardware: Hardware, steps: Sequence[StoredStep]
 ) -> list[SimulatedMode]:
-    """Return the modes that a run could be trained in, `sync` first.
+    """The modes that a run could be trained in, `sync` first.
 
     Args:
         config: the `train:` section of the run.

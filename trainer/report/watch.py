@@ -27,7 +27,7 @@ from rich.text import Text
 from typing_extensions import Self
 
 from ...operators import RejuiceError
-from ...pipelines.analysis.funnel import no_signal_of_sets
+from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
 from ..split import RESPONSES

@@ -330,11 +330,7 @@ def plotly_js() -> str:
 
 @cache
 def tables_js() -> str:
-    """Return the module of DataTables as a plain script: it defines `dataTables`, with `jQuery`.
-
-    Raises:
-        RejuiceError: the package is there without it, or is not built as it was.
-    """
+    """The module of DataTables as a plain script: it defines `dataTables`, with `jQuery`."""
     text = _read("itables", "html/dt_bundle.js")
     match = _EXPORT.search(text)
     if match is None or " as jQuery" not in match[1]:
@@ -347,11 +343,7 @@ def tables_js() -> str:
 
 @cache
 def tables_css() -> str:
-    """Return the style of DataTables.
-
-    Raises:
-        RejuiceError: the package is there without it.
-    """
+    """The style of DataTables."""
     return _read("itables", "html/dt_bundle.css")
 
 
@@ -471,7 +463,6 @@ class _Writer:
         return embedded_json(head)
 
     def _figures(self, each: PageSet) -> dict[str, Any]:
-        """Return the head of a set, whose columns are added; without texts."""
         columns = [
             {
                 "name": column.name,

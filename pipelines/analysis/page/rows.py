@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ....operators.arrow_compute import pc
 from ....operators.columns import component_columns, flat, is_text
 from ....operators.groups import Array, hash_each, mix
-from ....operators.operator import surviving_rows
 from ....operators.text.embedding import hashed_ngram
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
@@ -24,7 +23,7 @@ from ...recipe.steps import Step
 from ..evidence import evidence, has_evidence, seen_by
 from ..figures import column_values, set_figures
 from ..reward_hacking import audit_signs
-from ..rows import BY_TRAINING, KEPT, RowTable, stored_rows
+from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
 from ..set_funnel import TRAINING, set_funnel
 from ..stored import Stored, StoredSet
 from .build import PageColumn, PageCurves, PageData, PageSet, PageStep, drawn, joined, texts
@@ -33,15 +32,9 @@ from .tokens import COLUMN as TOKENS
 from .tokens import MOST_SHADED, STORED, WEIGHTS, ShadedTokens, response_tokens
 
 # --- Every value that steps wrote, also in rows that a later step dropped -------------
-# base ──step──> step ──> ...      one place for each row of base and each row that a step added
-#   └──────────────┴──> WrittenValues: fate, reason, and the last value of every column
 
-
-class _WrittenPiece(NamedTuple):
-    """Values of a column, and the places of the rows that they belong to."""
-
-    values: pa.ChunkedArray
-    places: NDArray[np.int64]
+_ORIGIN = "row of the base"
+"""The name of what lines have instead of the columns of the base, until a step writes them."""
 
 
 class WrittenValues:
@@ -51,24 +44,17 @@ class WrittenValues:
         base: rows before the first step.
 
     Attributes:
-        fate_N: int16, the number of the step that dropped the row, `KEPT` for the others.
-        reason_N: object, the slug for which it was dropped, or None.
         names: columns, in the order in which they appeared.
         written: those that a step wrote.
-        source_N: int64, the row of the source that each descends from; -1 where from none.
+        inputs: by the number of a step, the places of its input rows.
     """
 
     def __init__(self, base: Frame) -> None:
-        self._base = base
-        self._pieces: dict[str, list[_WrittenPiece]] = {}
-        self.fate_N: NDArray[np.int16] = np.full(base.num_rows, KEPT, np.int16)
-        self.reason_N: NDArray[Any] = np.full(base.num_rows, None, object)
+        self._base, self._lines = base, Lines(base.num_rows)
+        self._lines.write(np.arange(base.num_rows), _ORIGIN, pa.array(np.arange(base.num_rows)))
         self.names: list[str] = list(base.column_names)
         self.written = set[str]()
-        self.source_N: NDArray[np.int64] = np.array(base.source_rows)
-        self._current = np.arange(base.num_rows)
         self.inputs: dict[int, NDArray[np.int64]] = {}
-        """Per number of a step: the places of its input rows."""
 
     @classmethod
     def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
@@ -93,58 +79,26 @@ class WrittenValues:
 
     def add(self, applied: AppliedStep) -> None:
         """Record what a step did."""
-        change, before = applied.result.change, self._current
+        change, before = applied.result.change, self._lines.current_N
         self.inputs[applied.step.number] = before
-        if change.reasons is not None:
-            dropped = np.flatnonzero(np.asarray(change.reasons.is_valid()))
-            self.fate_N[before[dropped]] = applied.step.number
-            self.reason_N[before[dropped]] = np.array(
-                change.reasons.drop_null().to_pylist(), object
-            )
-        rows = surviving_rows(change, len(before))
-        if change.parents is None:
-            self._write(change.columns, before)
-            self._current = before if rows is None else before[rows]
-            return
-        self._expand(applied, np.asarray(change.parents, np.int64), before)
-        self._write(change.columns, self._current)
-
-    def _expand(
-        self, applied: AppliedStep, parents: NDArray[np.int64], before: NDArray[np.int64]
-    ) -> None:
-        """Give rows that have no parent, or not for themselves alone, a place of their own."""
-        first = np.zeros(len(parents), bool)
-        first[np.unique(parents, return_index=True)[1]] = True
-        new = (parents < 0) | ~first
-        places = np.where(new, -1, before[parents] if len(before) else -1)
-        places[new] = len(self.fate_N) + np.arange(int(new.sum()))
-        source = np.append(self.source_N[before], -1)[parents]
-        self.source_N = np.append(self.source_N, source[new])
-        self.fate_N = np.append(self.fate_N, np.full(int(new.sum()), KEPT, np.int16))
-        self.reason_N = np.append(self.reason_N, np.full(int(new.sum()), None, object))
-        self._current = places
-        if new.any():
-            rows = pa.array(np.flatnonzero(new))
-            copied = applied.after.select(applied.after.column_names).take(rows)
-            columns = dict(zip(copied.column_names, copied.columns, strict=True))
-            self._add_pieces(columns, places[new])
-
-    def _write(self, columns: Any, places: NDArray[np.int64]) -> None:
-        self.written.update(columns)
-        self._add_pieces(columns, places)
+        self._lines.follow(change)
+        self._write(change.columns, before if change.parents is None else self._lines.current_N)
 
     def write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
+        """Write the columns of rows that are found by their `response_id`."""
         found = pc.index_in(table["response_id"], value_set=flat(ids_N), skip_nulls=True)
         known = found.is_valid()
         columns = {name: table[name].filter(known) for name in table.column_names}
         self._write(columns, np.asarray(found.drop_null(), np.int64))
 
-    def _add_pieces(self, columns: Any, places: NDArray[np.int64]) -> None:
+    def _write(self, columns: Mapping[str, Any], places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
-            values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-            self._pieces.setdefault(name, []).append(_WrittenPiece(values, places))
             if name not in self.names:
                 self.names.append(name)
+            elif name not in self._lines.names:
+                self._lines.write(np.arange(self.num_rows), name, self._of_base(name))
+            self._lines.write(places, name, column)
+        self.written.update(columns)
 
     def numbers(self, first_row: int) -> NDArray[np.int32]:
         """Return the number of each row in the dataset, from 1; see `PageSet.columns`.
@@ -152,7 +106,9 @@ class WrittenValues:
         Args:
             first_row: rows of the dataset before those of this part.
         """
-        numbers = np.where(self.source_N < 0, 0, self.source_N + first_row + 1)
+        origin_N = np.asarray(pc.fill_null(self._lines.column(_ORIGIN, pa.int64()), -1))
+        source_N = np.append(self._base.source_rows, -1)[origin_N]
+        numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
         numbers[self._base.num_rows :] *= -1
         return numbers.astype(np.int32)
 
@@ -164,28 +120,21 @@ class WrittenValues:
     @property
     def num_rows(self) -> int:
         """Rows of the base, and rows that were added."""
-        return len(self.fate_N)
+        return self._lines.rows
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Return the last value of a column in each row; null where it has none.
 
         Raises:
-            KeyError: neither the base nor a step has it.
+            DataError: neither the base nor a step has it.
         """
-        pieces = list(self._pieces.get(name, ()))
-        if name in self._base.column_names:
-            own = self._base.select([name])[name]
-            if not pieces:
-                nulls = pa.nulls(self.num_rows - len(own), own.type)
-                return pa.chunked_array([*own.chunks, nulls], own.type)
-            pieces.insert(0, _WrittenPiece(own, np.arange(len(own))))
-        if not pieces:
-            raise KeyError(name)
-        at_N, offset = np.full(self.num_rows, -1, np.int64), 0
-        for values, places in pieces:
-            at_N[places] = offset + np.arange(len(values))
-            offset += len(values)
-        return joined([piece.values for piece in pieces]).take(pa.array(at_N, mask=at_N < 0))
+        return self._lines.joined(name, joined) if name in self.written else self._of_base(name)
+
+    def _of_base(self, name: str) -> pa.ChunkedArray:
+        own = self._base.select([name])[name]
+        if self.num_rows == len(own):
+            return own
+        return own.take(self._lines.column(_ORIGIN, pa.int64()))
 
 
 # --- Evidence -------------------------------------------------------------------------

@@ -82,7 +82,6 @@ def response_tokens(
 
 
 def _decoder(file: Path) -> Callable[[Sequence[int]], list[str]]:
-    """Return what splits the text of token ids into one piece for each."""
     from tokenizers import Tokenizer
     from tokenizers.decoders import DecodeStream
 

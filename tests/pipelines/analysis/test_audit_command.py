@@ -53,7 +53,7 @@ def test_tiny(rejuice, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.recommended("pipelines/analysis/audit.py", "read it with --labels, or {…}")
-@pytest.mark.recommended("pipelines/analysis/audit.py", "give another --output")
+@pytest.mark.recommended("pipelines/analysis/audit.py", "give another --output, or")
 def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     run_tiny(tmp_path)
     rejuice("audit", "tiny.yaml")
@@ -63,7 +63,9 @@ def test_labels_give_error_rates_and_are_never_written_over(rejuice, tmp_path):
     labelled = path.read_bytes()
     code, out, err = rejuice("audit", "tiny.yaml")
     assert (code, out) == (2, "")
-    refused = f"{SAMPLE} has labels; read it with --labels, or give another --output"
+    refused = (
+        f"{SAMPLE} has labels; read it with --labels, or give another --output, or --overwrite"
+    )
     assert err == f"rejuice: {refused}\n"
     code, out, err = rejuice("audit", "tiny.yaml", "--labels", path)
     assert (code, err) == (0, "")

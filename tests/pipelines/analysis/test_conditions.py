@@ -12,11 +12,11 @@ from rejuice.operators import (
 )
 from rejuice.pipelines.analysis.figures import (
     SourceFigures,
-    joined_sources,
     set_figures,
+    source_figures,
     source_lines,
 )
-from rejuice.pipelines.analysis.rows import row_table
+from rejuice.pipelines.analysis.rows import joined_rows, row_table
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import iterate_steps
 from rejuice.pipelines.recipe.steps import number_steps
@@ -53,8 +53,8 @@ def test_contributions_are_those_of_rows_that_are_summed():
 def test_figures_by_source():
     found = set_figures(rows_of(STEPS), ())
     assert found.sources == {
-        "a": SourceFigures(1, 2, 1, 0.5, 2, pytest.approx(0.5)),
-        "b": SourceFigures(2, 4, 2, 0.5, 4, 0.5),
+        "a": SourceFigures(1, 2, 0.5, pytest.approx(0.5)),
+        "b": SourceFigures(2, 4, 0.5, 0.5),
     }
     assert found.components["format"].missing == {}
     assert found.as_json()["sources"]["b"]["prompts"] == 2
@@ -69,25 +69,21 @@ def test_figures_by_source():
 def test_sources_have_ages_where_training_samples_ahead():
     aged = [{**row, "policy_age": age} for row, age in zip(ROWS, [0, 0, 3, 3, 1, 1], strict=True)]
     found = set_figures(rows_of([*STEPS, PolicyAgeFilter(max_age=2)], aged), ()).sources
-    assert {name: (x.aged, x.policy_age, x.too_old) for name, x in found.items()} == {
-        "a": (2, 0.0, 0),
-        "b": (4, 2.0, 2),
+    assert {name: (x.policy_age, x.too_old) for name, x in found.items()} == {
+        "a": (0.0, 0),
+        "b": (2.0, 2),
     }
-    joined = joined_sources([found, found])
-    assert joined["b"][-3:] == (8, 2.0, 4)
-    assert source_lines(joined)[1].endswith("reward 0.500; policy age 2.000, 4 too_old")
+    assert source_lines(found)[1].endswith("reward 0.500; policy age 2.000, 2 too_old")
 
 
-def test_sources_of_several_sets_are_weighed_by_what_they_are_means_over():
-    nan = float("nan")
-    sets = [
-        {"a": SourceFigures(2, 8, 2, 0.5, 8, 1.0)},
-        {"a": SourceFigures(1, 2, 1, 1.0, 2, 0.0), "b": SourceFigures(1, 4, 0, nan, 0, nan)},
-    ]
-    found = joined_sources(sets)
-    assert found["a"] == SourceFigures(3, 10, 3, 2 / 3, 10, 0.8)
-    assert found["b"][:3] == (1, 4, 0)
-    assert found["b"].pass_rate != found["b"].pass_rate
+def test_sources_of_several_sets_are_those_of_all_their_rows():
+    """The same prompts in each, such as those of another training step."""
+    once = rows_of(STEPS)
+    found = source_figures(joined_rows([once, once]))
+    assert found == {
+        "a": SourceFigures(2, 4, 0.5, pytest.approx(0.5)),
+        "b": SourceFigures(4, 8, 0.5, 0.5),
+    }
 
 
 @pytest.fixture

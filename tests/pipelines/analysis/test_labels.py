@@ -172,8 +172,3 @@ def test_hostile_text_is_written_as_code_points(graded, tmp_path):
     assert text.removesuffix("\n").isprintable()
     assert "√2 数 <script>" in text
     assert json.loads(text)["answer"] == HOSTILE
-
-
-def test_a_file_that_cannot_be_written(tmp_path):
-    with pytest.raises(DataError, match="cannot be written; No such file or directory"):
-        write_lines(tmp_path / "no" / "a.jsonl", [])

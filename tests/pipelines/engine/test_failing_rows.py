@@ -10,7 +10,6 @@ import pytest
 
 from rejuice.operators import Change, Mapper, OperatorError, Scope
 from rejuice.pipelines.cli import main
-from rejuice.pipelines.engine import steps
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import compute_change
 
@@ -80,9 +79,9 @@ def test_a_row_is_named_by_its_response_or_its_prompt():
     )
 
 
-def test_a_group_is_named_where_groups_are_complete():
+def test_of_groups_all_rows_are_named():
     ids = {"prompt_id": [*"aaabbb"], "response_id": [*"uvwxyz"]}
-    assert message(GroupRootMapper(), **ids) == "in the group at row 4, prompt_id 'b'"
+    assert message(GroupRootMapper(), **ids) == "in rows 1 to 6"
 
 
 def test_rows_that_fail_only_together_are_a_range():
@@ -91,27 +90,6 @@ def test_rows_that_fail_only_together_are_a_range():
 
 def test_a_failure_that_is_not_about_a_row_names_none():
     assert re.fullmatch(r"failed with ValueError: not yet \(\S+:\d+\)", message(EmptyMapper()))
-
-
-def test_what_took_long_is_not_computed_again(monkeypatch):
-    monkeypatch.setattr(steps, "_LONGEST_SEARCH_S", -1.0)
-    assert message(RootMapper()) == "in rows 1 to 6"
-
-
-def test_the_row_is_searched_by_halves():
-    rows = []
-
-    class CountedMapper(RootMapper):
-        def map(self, table):
-            rows.append(table.num_rows)
-            return super().map(table)
-
-    n = [1] * 1000
-    n[777] = -1
-    with pytest.raises(OperatorError, match="at row 778"):
-        compute_change(CountedMapper(), Frame.of(pa.table({"n": n})))
-    assert len(rows) < 15
-    assert sum(rows) <= 2001
 
 
 MINE = """import pyarrow as pa

@@ -201,11 +201,11 @@ def test_a_folder_with_operators_of_the_recipes_own_can_be_moved_too(recipe, tmp
     total = {"reward_sum_mapper": {"weights": {"accuracy": 1.0, "short": 1.0}}}
     requested = recipe(VERIFY, "short_reward_mapper", total, custom_operator_paths=[str(tmp_path / "mine")])  # fmt: skip
     export_verl(requested, tmp_path / "export")
-    export_verl(requested, tmp_path / "export")  # Over an earlier one.
+    export_verl(requested, tmp_path / "export", overwrite=True)  # Over an earlier one.
     shutil.move(tmp_path / "export", tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "mine")
     document = yaml.safe_load((tmp_path / "elsewhere" / "scoring.yaml").read_text())
-    assert document["custom_operator_paths"] == ["operators/1"]
+    assert document["custom_operator_paths"] == ["operators/1/short.py"]
     info = pq.read_table(tmp_path / "elsewhere" / "train.parquet")["extra_info"][1].as_py()
     assert RowReward(tmp_path / "elsewhere")(RIGHT, info)["score"] == 1.25
 
@@ -227,7 +227,7 @@ def test_a_folder_with_a_reward_function_can_be_moved_too(recipe, tmp_path):
     total = {"reward_sum_mapper": {"weights": {"function": 1.0, "again": 2.0}}}
     requested = recipe({"reward_function_mapper": step}, {"reward_function_mapper": again}, total)
     export_verl(requested, tmp_path / "export")
-    export_verl(requested, tmp_path / "export")  # Over an earlier one.
+    export_verl(requested, tmp_path / "export", overwrite=True)  # Over an earlier one.
     shutil.move(tmp_path / "export", tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "code")
     made = tmp_path / "elsewhere" / "functions"
@@ -604,9 +604,8 @@ def test_the_command_prints_what_to_give_verl(recipe, tmp_path):
     )
     assert done.exit_code == 0, done.output
     assert done.output.splitlines() == [
-        f"{folder}: 4 train prompts, scored by math_verify_mapper, format_reward_mapper, "
-        "reward_sum_mapper.",
-        "Left out: pass_rate_filter; reward components gone: none.",
+        f"{folder}: 4 train prompts.",
+        "Responses are scored by math_verify_mapper, format_reward_mapper, reward_sum_mapper.",
         "verl also needs data.val_files: set train.validation_path in the recipe, or give a file "
         "of your own.",
         "Give verl:",

@@ -148,8 +148,8 @@ def test_columns_of_the_user_and_verification_prompts_are_known_by_what_runs_hav
 @pytest.mark.recommended("trainer/export/verl_rows.py", "--val_rows {…} of")
 def test_prompts_are_held_out_for_validation(finished, tmp_path):
     words = ["verl", str(finished(SUM)), str(tmp_path / "export"), "--val_rows", "1"]
-    for _ in range(2):  # Its own files are replaced.
-        done = CliRunner().invoke(app, words)
+    for more in ([], ["--overwrite"]):
+        done = CliRunner().invoke(app, [*words, *more])
         assert done.output.startswith(f"{tmp_path}/export: 2 train prompts, 1 validation prompts of 7")  # fmt: skip
     assert f"  data.val_files={tmp_path}/export/validation.parquet" in done.output
     (row,) = pq.read_table(tmp_path / "export" / "validation.parquet").to_pylist()
@@ -158,13 +158,6 @@ def test_prompts_are_held_out_for_validation(finished, tmp_path):
         export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "b", val_rows=3)
     with pytest.raises(DataError, match="out is not empty; give another folder"):
         export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "out")
-    (tmp_path / "mine").mkdir()
-    pq.write_table(pa.table({"prompt": ["?"]}), tmp_path / "mine" / "train.parquet")
-    with pytest.raises(DataError, match="mine is not empty; give another folder"):
-        export_rows(tmp_path / "mine" / "train.parquet", tmp_path / "mine")
-    (tmp_path / "export" / "mine.txt").touch()
-    with pytest.raises(DataError, match="export is not empty; give another folder"):
-        export_rows(tmp_path / "out" / "curated.parquet", tmp_path / "export")
 
 
 @pytest.mark.recommended("pipelines/cli/export.py", "--val_rows is an option of an export")
@@ -186,7 +179,7 @@ def test_without_a_reward_of_one_response_there_are_prompts_only(finished, tmp_p
         "more than one response; give --leave_out diversity_reward_mapper, or train with "
         "`rejuice train`, which runs every step"))  # fmt: skip
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["train.parquet"]
-    made = export_rows(export, tmp_path / "a", ["diversity_reward_mapper", "pass_rate_filter"])
+    made = export_rows(export, tmp_path / "a2", ["diversity_reward_mapper", "pass_rate_filter"])
     assert "Responses are scored by math_verify_mapper, reward_sum_mapper, without diversity." in made.sentences()  # fmt: skip
     made = export_rows(finished(), tmp_path / "b")
     assert made.no_reward == "no step writes the column reward"

@@ -19,7 +19,7 @@ MERGES = """
 import json, pathlib, sys
 words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 source, target = pathlib.Path(words["--local_dir"]), pathlib.Path(words["--target_dir"])
-target.mkdir()
+target.mkdir(exist_ok=True)
 (target / "config.json").write_text((source / "huggingface" / "config.json").read_text())
 (target / "weights").write_text((source / "weights.pt").read_text())
 """

@@ -171,7 +171,7 @@ def test_errors(tmp_path):
     for folders, path, message in (
         ([tmp_path / "none"], "x.png", f"{tmp_path}/none holds no training run; give the --output of one"),
         ([empty], "x.png", f"{empty} has trained no step; wait for the first one"),
-        ([run], "x.txt", f"{tmp_path}/x.txt: Format 'txt' is not supported"),
+        ([run], "x.txt", f"{tmp_path}/x.txt has no known format; end it in .png"),
     ):  # fmt: skip
         with pytest.raises(RejuiceError) as error:
             draw(folders, tmp_path / path)

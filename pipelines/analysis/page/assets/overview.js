@@ -45,7 +45,7 @@ function sourcesPanel(sources) {
   const names = Object.keys(sources || {});
   if (!names.length) return null;
   // Only where training samples ahead.
-  const ages = names.some((name) => sources[name].aged);
+  const ages = names.some((name) => sources[name].policy_age !== null);
   const rows = names.map((name) => {
     const each = sources[name];
     const age = ages ? [each.policy_age, each.too_old] : [];

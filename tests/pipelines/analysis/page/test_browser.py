@@ -740,8 +740,8 @@ def test_sources_have_a_table_where_there_are_several(page, tmp_path):
     assert page.run(count) == 0
     data = page_fixture.page_data(hostile=False)
     sources = {
-        "math": SourceFigures(4, 32, 4, 0.5, 32, 0.75)._asdict(),
-        "<b>judged": SourceFigures(4, 30, 0, None, 30, -0.25)._asdict(),
+        "math": SourceFigures(4, 32, 0.5, 0.75)._asdict(),
+        "<b>judged": SourceFigures(4, 30, None, -0.25)._asdict(),
     }
     only = data.sets[0]
     changed = only._replace(figures={**only.figures, "sources": sources})
@@ -751,7 +751,7 @@ def test_sources_have_a_table_where_there_are_several(page, tmp_path):
         ["math", "4", "32", "0.5", "0.75"],
         ["<b>judged", "4", "30", "null", "-0.25"],
     ]
-    sources["math"] |= {"aged": 32, "policy_age": 1.25, "too_old": 8}
+    sources["math"] |= {"policy_age": 1.25, "too_old": 8}
     build_page(data._replace(sets=(changed, *data.sets[1:])), tmp_path / "p.html")
     page.open(tmp_path / "p.html")
     assert page.table("By source") == [

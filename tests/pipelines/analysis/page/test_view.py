@@ -286,14 +286,13 @@ def test_the_same_page_again_has_the_same_bytes(export, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/page/build.py", "give another --output")
 def test_another_file_is_not_replaced(export, rejuice, tmp_path):
     (tmp_path / "mine.html").write_text("<p>mine</p>")
-    found = "mine.html exists and is no page of rejuice; give another --output"
+    found = "mine.html exists; give another path, or --overwrite"
     given = ("view", export, "--no_open", "--output")
     assert rejuice(*given, "mine.html") == (2, "", f"rejuice: {found}\n")
     (tmp_path / "folder").mkdir()
-    found = "folder exists and is no page of rejuice; give another --output"
+    found = "folder is a folder; give the path of a file"
     assert rejuice(*given, "folder") == (2, "", f"rejuice: {found}\n")
     assert rejuice(*given, "a.html")[0] == 0
     assert rejuice(*given, "a.html")[0] == 0
