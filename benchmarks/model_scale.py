@@ -25,7 +25,7 @@ import bench_scale
 import pyarrow as pa
 
 from rejuice.pipelines.dataset.files import write_checked
-from rejuice.pipelines.engine import commit, dataset_step, run
+from rejuice.pipelines.engine import dataset_step, run
 from rejuice.pipelines.recipe.recipe import load
 
 ROWS, GROUP, CHUNK_ROWS, KEPT_PROMPTS = 10**8, 8, 65_536, 2_048
@@ -39,7 +39,7 @@ class Assumed(NamedTuple):
         tokens: of a response, on average.
         endpoint_tokens_s: tokens that an endpoint samples in a second: a node with 8 GPUs and a
             model of 7 billion parameters.
-        coordinator_tokens_s: tokens that one process parses, builds and journals in a second, by
+        coordinator_tokens_s: tokens that one process parses, builds and keeps in a second, by
             an earlier measurement of two shared cores.
         judge_call_s: CPU seconds of one judged response in one process (docs/quality.md).
         put_s, list_s: seconds of an object store's PUT or GET, and of a LIST of 1,000 names.
@@ -84,11 +84,14 @@ def run_in_parts(rows: int) -> tuple[Counter[str], Counter[str]]:
 
             stack.enter_context(patch.object(module, function, timed))
 
-        def measure(digests: Any, _: int) -> None:
-            size = sum(each.table_bytes + 4 * each.num_rows for each in digests)
-            sizes["largest digests of a step"] = max(sizes["largest digests of a step"], size)
+        digests = Counter[str]()
 
-        clock(dataset_step, "_cut", "driver: cutting shards", measure)
+        def measure(plan: Any, step: Any, _: Any, chunk: int) -> None:
+            files = plan.folder(step).glob(f"digest-{chunk:06d}-*")
+            digests[step.name] += sum(file.stat().st_size for file in files)
+            sizes["largest digests of a step"] = max(digests.values())
+
+        clock(run, "write_digest", "tasks: digests", measure)
         clock(dataset_step, "_decide", "tasks: deciding shards")
         clock(dataset_step, "commit_decisions", "driver: commits of decisions")
         clock(run.Run, "write_export", "driver: export and decisions")
@@ -186,23 +189,20 @@ def main(rows: int = 400_000) -> None:
     decided = digest + dataset_step._WORKING_BYTES
     chunks = ROWS / CHUNK_ROWS
     shards = decided * ROWS / dataset_step.SHARD_BYTES
-    # Of each chunk an index, the shard's rows, and as much as a part that is not of the shard.
-    read = digest * ROWS / shards + chunks * (commit._TAIL_BYTES + dataset_step._PART_BYTES)
-    requests = 3 * chunks
-    print(f"shards of MinHash: {shards:.0f}, each reads {read / 1e6:.0f} MB, all "
-          f"{shards * read / 1e9:.0f} GB; {requests:.0f} requests each, "
-          f"{requests * ASSUMED.put_s / dataset_step._REQUESTS:.1f} s")  # fmt: skip
+    read = digest * ROWS / shards
+    print(f"shards of MinHash: {shards:.0f}, each reads {read / 1e6:.0f} MB in {chunks:.0f} files, "
+          f"{chunks * ASSUMED.put_s / dataset_step._REQUESTS:.1f} s; "
+          f"{chunks * shards:.0f} files in all")  # fmt: skip
     prompts = ROWS / GROUP
     tokens = ROWS * ASSUMED.tokens
     print(f"assumed: {ASSUMED._asdict()}")
-    print(f"chunks: {ROWS / CHUNK_ROWS:.0f} of rows, {prompts / KEPT_PROMPTS:.0f} of prompts; "
-          f".keys {16 * prompts / 1e6:.0f} MB")  # fmt: skip
+    print(f"chunks: {ROWS / CHUNK_ROWS:.0f} of rows, {prompts / KEPT_PROMPTS:.0f} of prompts")  # fmt: skip
     rate = ENDPOINTS * ASSUMED.endpoint_tokens_s
     print(f"sampling {tokens:.0e} tokens: {tokens / rate / 86400:.1f} days by {ENDPOINTS} endpoints, "
           f"{tokens / ASSUMED.coordinator_tokens_s / 3600:.1f} h of the coordinator, which is full at "
           f"{ASSUMED.coordinator_tokens_s / ASSUMED.endpoint_tokens_s:.0f} endpoints")  # fmt: skip
     print(f"judging all rows: {ROWS * ASSUMED.judge_call_s / 3600:.0f} h of the coordinator; "
-          f"{1 / ASSUMED.judge_call_s:.0f} calls/s at most; index {16 * ROWS / 1e9:.1f} GB")  # fmt: skip
+          f"{1 / ASSUMED.judge_call_s:.0f} calls/s at most")  # fmt: skip
     names = 7 * ROWS / CHUNK_ROWS
     print(f"object store: {names:.0f} commits, {names * ASSUMED.put_s:.0f} s of PUTs one by one, "
           f"{names / 1000 * ASSUMED.list_s:.1f} s of LISTs")  # fmt: skip

@@ -25,6 +25,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from shutil import disk_usage
 from threading import Lock, RLock, Timer
 from typing import Any, Protocol
 
@@ -113,6 +114,7 @@ _SQLITE = "rows.sqlite"
 _TABLE = "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, key, checksum, payload)"
 _PUT = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
 _AT_ONCE = 500
+_INDEX_BYTES = 1 << 15
 _DAMAGES = (sqlite3.Error, UnicodeDecodeError)  # The latter of a message with a damaged name.
 _NO_DAMAGE = ("locked", "full", "unable to open", "disk I/O", "interrupted")
 """In messages of SQLite about something else than what is in the file."""
@@ -173,7 +175,9 @@ class _SqliteRows:
         try:
             yield
         except _DAMAGES as error:
-            number = errno.ENOSPC if "full" in str(error) else errno.EIO
+            # Of its index in memory SQLite says only that it could not be made larger.
+            is_full = "full" in str(error) or disk_usage(self._folder).free < _INDEX_BYTES
+            number = errno.ENOSPC if is_full else errno.EIO
             raise OSError(number, str(error), str(self._path)) from None
 
     def _opened(self) -> sqlite3.Connection:

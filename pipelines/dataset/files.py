@@ -37,7 +37,7 @@ def written(path: AnyPath) -> Iterator[Path]:
     try:
         yield temporary
         sync(temporary)
-        _check_is_no_folder(path)
+        check_is_no_folder(path)
         temporary.replace(path)
         sync(path.parent)
     finally:
@@ -109,7 +109,12 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         yield file
 
 
-def _check_is_no_folder(path: Path) -> None:
+def check_is_no_folder(path: Path) -> None:
+    """Check that a file may be put at a path.
+
+    Raises:
+        DataError: a folder is there.
+    """
     if disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
 
@@ -133,7 +138,7 @@ def check_is_folder(path: AnyPath) -> None:
 def remove_file(path: AnyPath) -> None:
     """Remove a file by its own name: of a link, not what it links to; a folder is refused."""
     if isinstance(path, Path):
-        _check_is_no_folder(path)
+        check_is_no_folder(path)
     path.unlink(missing_ok=True)
 
 

@@ -14,7 +14,7 @@ import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -88,7 +88,7 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
 
 def _content_of(file: AnyPath) -> bytes | None:
     """What is in a small file; None: it is not there, or no file."""
-    with suppress(FileNotFoundError, NotAFileError):
+    with suppress(FileNotFoundError, NotADirectoryError, NotAFileError):
         return file.read_bytes() if isinstance(file, RemotePath) else read_file(file)
     return None
 
@@ -193,10 +193,15 @@ def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
         key=match["key"],
         size=sum(sizes.values()),
         chunks=sum(bool(_CHUNK.fullmatch(name)) for name in sizes),
-        rows=len(open_kept_rows(path, writes=False)) if kind == "samples" else None,
+        rows=_count_rows(path) if kind == "samples" else None,
         used=max([path.stat().st_mtime, *(run.used for run in users)]),
         exports=tuple(sorted((run.export for run in users), key=str)),
     )
+
+
+def _count_rows(folder: Path) -> int:
+    with closing(open_kept_rows(folder, writes=False)) as rows:
+        return len(rows)
 
 
 def _own_files(folder: Path) -> list[Path]:

@@ -22,11 +22,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
+from math import prod
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from ...operators import ResumableOperator
 from ...operators.check import check_shard, shard_values
 from ...operators.groups import mix
 from ...operators.operator import interleave, split
@@ -143,7 +145,7 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
         table = digest(step.operator, frame)
         with attribute_operator_errors(step.operator):
             values_N = shard_values(step.operator, table)
-    count = 1 if values_N is None else _count_shards(table.schema, sum(plan.source.rows))
+    count = 1 if values_N is None else _count_shards(table.schema, _most_rows(plan, step))
     rows_N = np.arange(table.num_rows, dtype=np.int32)
     shard_N = np.zeros_like(rows_N) if values_N is None else mix(values_N) % np.uint64(count)
     seconds = f"{time.perf_counter() - start}".encode()
@@ -152,6 +154,13 @@ def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
         part = table if count == 1 else table.filter(pa.array(shard_N == number))
         part = part.replace_schema_metadata({_SECONDS: seconds if number == 0 else b"0"})
         write_checked(_digest_path(folder, chunk, Shard(number, count)), part)
+
+
+def _most_rows(plan: Plan, step: Step) -> int:
+    """Most rows before a step, of which every chunk must know the same number."""
+    before = (each.operator for each in plan.steps_before(step))
+    made = (each.largest_result()[0] for each in before if isinstance(each, ResumableOperator))
+    return prod(made, start=sum(plan.source.rows))
 
 
 def _count_shards(schema: pa.Schema, rows: int) -> int:

@@ -22,13 +22,14 @@ import xxhash
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 
-from ...operators import RejuiceError, ResumableOperator
+from ...operators import DataError, RejuiceError, ResumableOperator
 from ...operators.disk import NotAFileError, check_is_file, open_file, sync
 from ...operators.json_text import parse_json
 from ..dataset.files import (
     MANIFEST,
     PART,
     PART_SUFFIX,
+    check_is_no_folder,
     export_name,
     is_folder,
     made_by_file,
@@ -162,6 +163,8 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     stale: set[AnyPath] = set(decision_files(final)) - {
         final / path.relative_to(folder) for path in about
     }
+    for name in (MANIFEST, "report.json", "recipe.yaml"):
+        stale.update(final.glob(f".{name}.*"))  # A killed run had not yet renamed it.
     _move(about, folder, final)
     if is_folder(export):
         parts = sorted(moving.iterdir(), key=lambda path: path.name == PARTS_LIST)
@@ -193,6 +196,7 @@ def _move(files: Iterable[Path], source: Path, target: Path) -> None:
     for file in files:
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
+        check_is_no_folder(place)
         file.replace(place)
 
 
@@ -276,7 +280,10 @@ def finished_report(plan: Plan, head: Mapping[str, Any], *, verify: bool) -> Rep
         return None
     if not _is_whole(export, found.files, verify) or unfinished_made_by(export) is not None:
         return None
-    report = Report.read(export)
+    try:
+        report = Report.read(export)
+    except DataError:  # It is damaged, and has the size and the time that it had.
+        return None
     described = report.model_copy(update=dict(head))
     text = dump(plan.recipe.absolute())
     if described != report or text.encode() != read_file(run_folder(export) / "recipe.yaml"):

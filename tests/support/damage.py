@@ -15,17 +15,26 @@ def damage(path: Path, rng: random.Random) -> str:
 
     Whatever trusts a time or a size is deceived: a disk that loses a bit changes neither.
     """
-    before, times = path.read_bytes(), path.stat()
-    after, kind = before, ""
+    before, after, kind = path.read_bytes(), path.read_bytes(), ""
     while after == before:  # A page of zeros may have been one before.
         kind = rng.choice(list(_DAMAGES) if before else ["garbage at the end"])
         after = _DAMAGES[kind](before, rng)
-    # In place: an inode stays, too.
+    _write(path, after)
+    return kind
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    """Flip one bit of a file that is not empty."""
+    _write(path, _flip(path.read_bytes(), rng))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file in place: its inode and its time stay."""
+    times = path.stat()
     with path.open("r+b") as file:
-        file.write(after)
+        file.write(content)
         file.truncate()
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    return kind
 
 
 def displace(

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from damage import damage, displace
+from damage import damage, displace, flip
 from forked_command import Ended, ForkedCommand
 from paid_run import PaidRun
 
 from rejuice.operators.disk import kind_of
+from rejuice.operators.kept_rows import SHARED_FOLDERS
 
 SAME, FOUND, NAMED = "same result", "same result, damage named", "one line, same result after it"
 RIGHT = (SAME, FOUND, NAMED)
@@ -21,20 +22,25 @@ _ELSEWHERE = b"a file that is not of the run"
 _KINDS = {
     r"\.rejuice/source-\w+/\d+\.arrow": "source chunk",
     r"\.rejuice/source-\w+/schema\.arrow": "manifest of the source",
-    r"\.rejuice/kept-[\w-]+/\w+\.arrow": "kept chunk",
-    r"\.rejuice/kept-[\w-]+/[\w-]+\.(\w+)": r"kept: \1",
-    r"\.rejuice/kept-[\w-]+/([a-z]+)[\w-]*": r"kept: \1",
-    r"\.rejuice/sample_mapper-\w+/\d+\.arrow": "link to a kept chunk",
-    r"\.rejuice/\w+-\w+/digest.*": "digest",
-    r"\.rejuice/runs/.*": "list of exports",
-    r"\.rejuice/\w+-\w+/\d+\.arrow": "commit",
+    r"\.rejuice/kept-.*/rows\.sqlite(.*)": r"kept rows: SQLite\1",
+    r"\.rejuice/kept-.*\.parquet": "kept rows: Parquet",
+    r"\.rejuice/[\w-]+/retry-.*": "retry counter",
+    r"\.rejuice/[\w-]+/digest-.*": "digest",
+    r"\.rejuice/[\w-]+/decided-.*": "decision",
+    r"\.rejuice/[\w-]+/\d+\.arrow": "commit",
+    r"\.rejuice/runs/.*": "name of an export",
+    r"\.rejuice/rejuice-cache": "tag of the cache",
+    r"\.rejuice/content-hashes\.json": "hashes of the dataset",
     r"curated\.run/.*decisions.*": "decisions",
     r"curated\.run/(.*)": r"run folder: \1",
     r"curated\.parquet": "export",
-    r"judge/.*\.lock": "judge's cache: lock",
-    r"judge/.*": "judge's cache",
-    r"(.*\.|\.rejuice/)lock": "lock",
+    r"judge/.*/rows\.sqlite(.*)": r"judge's cache: SQLite\1",
+    r"judge/.*\.parquet": "judge's cache: Parquet",
+    r".*lock": "lock",
 }
+_PAID = ("kept rows", "judge's cache")
+"""How the kinds of files begin whose content was paid for."""
+_SMALL_SHARDS = {"SHARD_BYTES": "500"}
 
 
 class Damaged(NamedTuple):
@@ -72,9 +78,10 @@ class Attempt(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A run as it was left, and what of it was not paid for."""
+    """A run as it was left, what it was run with, and what of it was not paid for."""
 
     folder: Path
+    environment: dict[str, str]
     samples: frozenset[str]
     judgements: frozenset[str]
 
@@ -95,7 +102,7 @@ class DamagedRuns:
         self._outside.mkdir()
         self._elsewhere = self._outside / "elsewhere.arrow"
         self._elsewhere.write_bytes(_ELSEWHERE)
-        self._chunks = self._stems()
+        self._environment = _SMALL_SHARDS
         self._states = {name: self._state(name) for name in _STATES}
         self._run.paid()
 
@@ -116,15 +123,41 @@ class DamagedRuns:
             left -= len(attempt.damaged)
             yield attempt
 
+    def flips(self, each: int, seed: int) -> Iterator[Attempt]:
+        """Attempts that flip a single bit, `each` of every kind of file that is not empty.
+
+        What is in the file is needed by the next run, which reads all bytes.
+        """
+        rng = random.Random(seed)
+        files: dict[str, list[tuple[str, Path]]] = {}
+        for name, state in self._states.items():
+            for path in sorted(state.folder.rglob("*")):
+                kind = _kind(path.relative_to(state.folder))
+                is_needed = name in (_READ_PAID if kind.startswith(_PAID) else _READ_COMMITS)
+                if is_needed and kind_of(path) == "a file" and path.stat().st_size:
+                    files.setdefault(kind, []).append((name, path.relative_to(state.folder)))
+        for kind, found in sorted(files.items()):
+            for _ in range(each):
+                name, relative = rng.choice(found)
+                self._restore(name)
+                path = self._run.out / relative
+                flip(path, rng)
+                if path.is_relative_to(self._run.out / ".rejuice"):
+                    self._run.export.unlink(missing_ok=True)  # Else there is nothing to do.
+                yield self._checked(name, {path: (kind, "flipped bit")})
+
     def _state(self, name: str) -> _State:
         """Bring the run into a state and keep a copy of it."""
+        self._environment = dict(_SMALL_SHARDS)
+        if name.endswith(_SHARED):
+            self._environment[SHARED_FOLDERS] = str(self._run.out)
         shutil.rmtree(self._run.out)
         self._run.paid()
         _STATES[name](self)
         sampled, judged = (set(each) for each in self._run.paid())
         copy = self._folder / f"state-{name.replace(' ', '-')}"
         shutil.copytree(self._run.out, copy, symlinks=True)
-        self._command.run(*self._run.arguments)
+        self._command.run(*self._run.arguments, environment=self._environment)
         if self._run.result() != self._right:
             raise AssertionError(f"{name}: another result even without a damage")
         samples, judgements = (frozenset(each) for each in self._run.paid())
@@ -132,13 +165,14 @@ class DamagedRuns:
             judgements & judged
         ):
             raise AssertionError(f"{name}: paid for twice even without a damage")
-        return _State(copy, samples, judgements)
+        return _State(copy, self._environment, samples, judgements)
 
     def finished(self) -> None:
         """A run that ended well."""
         self._must(0)
 
     def _must(self, status: int, *options: str, **environment: str) -> None:
+        environment |= self._environment
         ended = self._command.run(*self._run.arguments, *options, environment=environment)
         if ended.status != status:
             raise AssertionError(f"status {ended.status}, not {status}: {ended.output}")
@@ -148,8 +182,8 @@ class DamagedRuns:
         self._must(-9, DIE_AFTER="13")
 
     def undecided(self) -> None:
-        """A run that was killed between the digests and their decision."""
-        self._must(-9, DIE_DECIDING="")
+        """A run that was killed when it had decided the first of its shards."""
+        self._must(-9, DIE_DECIDING="1")
 
     def retried(self) -> None:
         """A finished run of which dropped rows were sampled again."""
@@ -165,19 +199,15 @@ class DamagedRuns:
             if not folder.name.startswith("kept-"):
                 shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
 
-    def _stems(self) -> dict[str, frozenset[str]]:
-        """The prompts of each kept chunk, by the stem of its files."""
-        links = sorted((self._run.out / ".rejuice").glob("sample_mapper-*/*.arrow"))
-        found = {}
-        for link in links:
-            at = 8 * int(link.stem)
-            found[_kept_chunk(link)] = frozenset(f"p{n:04d}" for n in range(at, at + 8))
-        return found
+    def _restore(self, name: str) -> None:
+        state = self._states[name]
+        self._environment = state.environment
+        shutil.rmtree(self._run.out)
+        shutil.copytree(state.folder, self._run.out, symlinks=True)
 
     def _attempt(self, name: str, number: int, rng: random.Random) -> Attempt:
-        state, out = self._states[name], self._run.out
-        shutil.rmtree(out)
-        shutil.copytree(state.folder, out, symlinks=True)
+        self._restore(name)
+        out = self._run.out
         by_kind: dict[str, list[Path]] = {}
         every = sorted(p for p in out.rglob("*") if p.is_file())
         for path in every:
@@ -187,14 +217,18 @@ class DamagedRuns:
             path = rng.choice(by_kind[kind])
             if damages.keys() & {path} or kind_of(path) != "a file":
                 continue  # One before has moved it.
-            if rng.random() < 0.5:
+            others = [p for p in every if p != path and kind_of(p) == "a file"]
+            if not others or rng.random() < 0.5:
                 damages[path] = (kind, damage(path, rng))
                 continue
-            others = [p for p in every if p != path and kind_of(p) == "a file"]
             what, affected = displace(path, others, self._elsewhere, rng)
             for each in affected:
                 damages[each] = (_kind(each.relative_to(out)), what)
-        names = {path: {str(path)} for path in damages}
+        return self._checked(name, damages)
+
+    def _checked(self, name: str, damages: dict[Path, tuple[str, str]]) -> Attempt:
+        """Run again after damages, and see what became of them."""
+        state, names = self._states[name], {path: {str(path)} for path in damages}
         for path in damages:
             if path.parent == self._run.export.with_suffix(".run"):
                 # With all of them gone nothing says which recipe made the export.
@@ -202,31 +236,28 @@ class DamagedRuns:
         outcome, output, paid, named = self._rerun(names)
         sampled, judged = paid
         again = sampled - Counter(state.samples)
-        due = frozenset().union(*(self._rows_in(path) for path in damages))
         judged_again = judged - Counter(state.judgements)
-        lost = any(kind == "judge's cache" for kind, _ in damages.values())
+        kinds = " ".join(kind for kind, _ in damages.values())
         if outcome not in RIGHT:
             pass  # What else is wrong follows from it.
         elif max([*sampled.values(), *judged.values()], default=0) > 1:
             outcome = "WRONG: paid for twice in one run"
-        elif not again.keys() <= due:
+        elif not all(map(_is_refused, again)) and "kept rows" not in kinds:
             outcome = "WRONG: sampled again what was not damaged"
-        elif judged_again and not lost:
+        elif judged_again and "judge's cache" not in kinds:
             outcome = "WRONG: judged again what was not damaged"
-        files = ", ".join(str(path.relative_to(out)) for path in damages)
+        files = ", ".join(str(path.relative_to(self._run.out)) for path in damages)
         damaged = tuple(
             Damaged(*each, outcome if outcome not in RIGHT else named.get(path, SAME))
             for path, each in damages.items()
         )
-        return Attempt(
-            name, damaged, outcome, again.total(), judged_again.total(),
-            f"{files}\n{output}",
-        )  # fmt: skip
+        details = f"{files}\n{output}"
+        return Attempt(name, damaged, outcome, again.total(), judged_again.total(), details)
 
     def _rerun(
         self, names: dict[Path, set[str]]
     ) -> tuple[str, str, tuple[Counter, Counter], dict[Path, str]]:
-        """Run again, and do what its line says where it ends with one.
+        """Run again with `--verify`, and do what its line says where it ends with one.
 
         Returns:
             The outcome, the last output, what was paid for, and how each file was named.
@@ -234,7 +265,8 @@ class DamagedRuns:
         paid, found = (Counter(), Counter()), {}
         while True:
             again = ["--overwrite"] if NAMED in found.values() else []  # What its line advises.
-            ended = self._command.run(*self._run.arguments, *again)
+            arguments = (*self._run.arguments, "--verify", *again)
+            ended = self._command.run(*arguments, environment=self._environment)
             for total, more in zip(paid, self._run.paid(), strict=True):
                 total.update(more)
             outcome = _outcome(ended)
@@ -265,25 +297,20 @@ class DamagedRuns:
         except (OSError, ValueError, LookupError):
             return False
 
-    def _rows_in(self, path: Path) -> frozenset[str]:
-        """The prompts whose samples a damaged file may have held."""
-        if not path.parent.name.startswith("kept-"):
-            return frozenset()
-        return self._chunks.get(path.name[:32], frozenset())
 
-
+_SHARED = "on a shared folder"
+_ONLY_PAID = ("only samples are left", f"only samples are left, {_SHARED}")
 _STATES = {
     "finished": DamagedRuns.finished,
     "killed while sampling": DamagedRuns.sampling,
     "killed before a decision": DamagedRuns.undecided,
     "retried": DamagedRuns.retried,
-    "only samples are left": DamagedRuns.samples_only,
+    **dict.fromkeys(_ONLY_PAID, DamagedRuns.samples_only),
 }
-
-
-def _kept_chunk(link: Path) -> str:
-    """The stem of the kept chunk that the commit of a resumable step names."""
-    return link.read_bytes()[-len(f"{'0' * 32}.arrow") :].decode().removesuffix(".arrow")
+_READ_PAID = (*_ONLY_PAID, "killed while sampling")
+_READ_COMMITS = ("finished", "killed while sampling", "killed before a decision", "retried")
+"""States after which the next run reads what was paid for, and those after which it reads the other
+files."""
 
 
 def _is_refused(prompt_id: str) -> bool:

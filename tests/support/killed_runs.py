@@ -3,7 +3,6 @@
 import random
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,12 +10,16 @@ from typing import NamedTuple
 
 import psutil
 from forked_command import ForkedCommand
-from paid_run import PaidRun
+from paid_run import Paid, PaidRun
 
+from rejuice.operators.kept_rows import SHARED_FOLDERS
 from rejuice.pipelines.engine import workers_on_ray
 
 _LEFT_S = 20
 """How long processes of a killed run may live on, after which it counts as a failure."""
+_LAST_S = 1.3
+"""On a folder that is declared not local, what is paid for so shortly before a kill may be lost: a
+second, and what it takes to write it."""
 
 
 class Kill(NamedTuple):
@@ -27,12 +30,14 @@ class Kill(NamedTuple):
         share: how much of the time of a whole run had passed.
         status: with which the driver ended: -9 where it was the victim.
         output: what the command wrote.
+        at: when it was, in seconds since the epoch.
     """
 
     victim: str
     share: float
     status: int
     output: str
+    at: float
 
 
 class KilledRun(NamedTuple):
@@ -42,7 +47,7 @@ class KilledRun(NamedTuple):
         kills: those that met a running process.
         faults: what is wrong, in words; empty: nothing.
         sampled: how many samples were made.
-        resampled: how many were made once more; only refused ones may be.
+        resampled: how many were made once more, but for refused ones.
         temporary: unfinished files that the kills have left.
     """
 
@@ -51,6 +56,18 @@ class KilledRun(NamedTuple):
     sampled: int
     resampled: int
     temporary: int
+
+
+class _Again(NamedTuple):
+    """What was paid for more than once.
+
+    Attributes:
+        count: how often, beside the last time.
+        lost_early: what of it had been paid for too long before a kill to be lost.
+    """
+
+    count: int
+    lost_early: list[Paid]
 
 
 class KilledRuns:
@@ -63,6 +80,7 @@ class KilledRuns:
             of the driver.
         pause: seconds that each sample and each judgement takes.
         prompts: rows of the dataset.
+        shared: whether the folder is declared not local.
     """
 
     def __init__(
@@ -72,11 +90,14 @@ class KilledRuns:
         head: psutil.Process | None = None,
         pause: float = 0.002,
         prompts: int = 24,
+        shared: bool = False,
     ) -> None:
-        self._head = head
+        self._head, self._shared = head, shared
         self._run = PaidRun(folder, prompts=prompts)
         self._arguments = [*self._run.arguments, *options]
         self._environment = {"PAUSE": str(pause)}
+        if shared:
+            self._environment[SHARED_FOLDERS] = str(folder)
         self._command = ForkedCommand(self._run.arguments, folder / "output.log")
         self._run.paid()
         self._right = self._run.result()
@@ -121,17 +142,24 @@ class KilledRuns:
             faults.append(f"the last run ended with {ended.status}: {ended.output}")
         elif self._run.result() != self._right:
             faults.append("another result")
-        samples, judgements = self._run.paid()
-        twice = Counter({p: n - 1 for p, n in samples.items() if n > 1 and not p.endswith("3")})
-        if twice:
-            faults.append(f"{twice.total()} samples were made again")
-        if max(judgements.values(), default=0) > 1:
-            faults.append("a response was judged again")
+        samples, judgements = self._run.log()
+        again = self._again([each for each in samples if not each.what.endswith("3")], kills)
+        judged_again = self._again(judgements, kills)
+        if again.lost_early:
+            faults.append(f"samples were made again: {again.lost_early}")
+        if judged_again.lost_early:
+            faults.append(f"responses were judged again: {judged_again.lost_early}")
         faults += _left_processes(self._run.folder)
         temporary = [p for p in self._run.out.rglob(".*") if p.is_file() and p.suffix != ".lock"]
-        return KilledRun(
-            tuple(kills), tuple(faults), samples.total(), twice.total(), len(temporary)
-        )  # fmt: skip
+        return KilledRun(tuple(kills), tuple(faults), len(samples), again.count, len(temporary))
+
+    def _again(self, paid: list[Paid], kills: list[Kill]) -> "_Again":
+        """What was paid for again: how often, and what of it must not have been lost."""
+        last = {each.what: each for each in paid}
+        lost = [each for each in paid if each is not last[each.what]]
+        late = [k.at for k in kills] if self._shared else []
+        early = [e for e in lost if not any(at - _LAST_S <= e.at <= at + 0.5 for at in late)]
+        return _Again(len(lost), early)
 
     def _kill(self, victim: str, share: float, rng: random.Random) -> Kill | None:
         """Start the command and kill one of its processes; None where it had ended before."""
@@ -141,18 +169,19 @@ class KilledRuns:
         process = psutil.Process(driver)
         while time.perf_counter() < deadline and process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.001)
-        killed = False
+        killed, at = False, 0.0
         while not killed and process.status() != psutil.STATUS_ZOMBIE:
             # A worker that has a chunk, and the first one if there is none at this time.
             victims = [process] if victim == "driver" else _workers_of(self._head or process)
             if victims:
                 with suppress(psutil.NoSuchProcess):  # It has just ended.
+                    at = time.time()
                     rng.choice(victims).kill()
                     killed = True
             else:
                 time.sleep(0.001)
         ended = self._command.wait(driver)
-        return Kill(victim, share, ended.status, ended.output) if killed else None
+        return Kill(victim, share, ended.status, ended.output, at) if killed else None
 
 
 def _workers_of(root: psutil.Process) -> list[psutil.Process]:

@@ -7,6 +7,7 @@ groups, and all rows.
 import json
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -19,13 +20,15 @@ import pyarrow as pa
 from rejuice.operators import Change, Mapper, ResumableOperator
 from rejuice.operators.deduplicator.exact_deduplicator import ExactDeduplicator
 from rejuice.operators.servers.judge import key_of, open_cache
+from rejuice.pipelines.engine import dataset_step
 
+decided = 0  # shards decided by this process
 done = 0  # rows sampled by this process
 pause = lambda: time.sleep(float(os.environ.get("PAUSE", "0")))
 
 def log(path, line):
     with open(path, "a") as file:
-        file.write(line + "\\n")
+        file.write(f"{time.time()} {line}\\n")
 
 def answer(seed):
     draw = random.Random(seed)  # Each response occurs twice, for a deduplicator to find.
@@ -45,7 +48,7 @@ class SampleMapper(ResumableOperator):
             pause()
             yield row, self._change(ids[row:row + 1], prompts[row:row + 1])
             done += 1
-            log(self.log, ids[row])  # It is in the journal now.
+            log(self.log, ids[row])  # It is kept now.
     def _change(self, ids, prompts):
         refused = [prompt.endswith("3?") for prompt in prompts]
         parents = [row for row, no in enumerate(refused) if not no for _ in range(4)]
@@ -81,8 +84,13 @@ class JudgeMapper(Mapper):
         return {"reward": pa.array(scores, pa.float64())}
 
 class RepeatDeduplicator(ExactDeduplicator):
+    def digest(self, table):
+        dataset_step.SHARD_BYTES = int(os.environ.get("SHARD_BYTES", dataset_step.SHARD_BYTES))
+        return super().digest(table)
     def apply(self, table):
-        if "DIE_DECIDING" in os.environ: os.kill(os.getpid(), signal.SIGKILL)
+        global decided
+        if str(decided) == os.environ.get("DIE_DECIDING"): os.kill(os.getpid(), signal.SIGKILL)
+        decided += 1
         return super().apply(table)
 """
 PROCESS = [
@@ -94,6 +102,18 @@ PROCESS = [
     {"repeat_deduplicator": {}},
     {"length_filter": {"column": "response", "min": 1}},
 ]
+
+
+class Paid(NamedTuple):
+    """A sample or a judgement.
+
+    Attributes:
+        at: when it was paid for, in seconds since the epoch.
+        what: the id of the prompt, or the response.
+    """
+
+    at: float
+    what: str
 
 
 class PaidRun:
@@ -121,7 +141,7 @@ class PaidRun:
         process = [{name: dict(fields)} for step in PROCESS for name, fields in step.items()]
         process[1]["sample_mapper"]["log"] = str(self._samples)
         process[2]["judge_mapper"] |= {
-            "log": str(self._judgements), "cache": str(self.out / "judge" / "scores.sqlite")
+            "log": str(self._judgements), "cache": str(self.out / "judge" / "scores")
         }  # fmt: skip
         recipe = folder / "recipe.yaml"
         head = {
@@ -132,13 +152,20 @@ class PaidRun:
         recipe.write_text(yaml.safe_dump({**head, "process": process}, sort_keys=False))
         self.arguments = ["run", str(recipe), "--chunk_rows", str(chunk_rows)]
 
-    def paid(self) -> tuple[Counter[str], Counter[str]]:
-        """Samples and judgements since the last call: ids of prompts, and responses."""
+    def log(self) -> tuple[list[Paid], list[Paid]]:
+        """Samples and judgements since the last call."""
         found = []
         for log in (self._samples, self._judgements):
-            found.append(Counter(log.read_text().splitlines() if log.exists() else ()))
+            lines = log.read_text().splitlines() if log.exists() else ()
+            parts = [line.partition(" ") for line in lines]
+            found.append([Paid(float(at), what) for at, _, what in parts])
             log.unlink(missing_ok=True)
         return found[0], found[1]
+
+    def paid(self) -> tuple[Counter[str], Counter[str]]:
+        """How often each sample and each judgement was paid for since the last call."""
+        samples, judgements = self.log()
+        return Counter(each.what for each in samples), Counter(each.what for each in judgements)
 
     def result(self) -> dict[str, object]:
         """What the run is for: the bytes of its export, each decision, and each step's counts."""

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer
+from kept import kept_rows
 
-from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.recipe.recipe import load
 
 N, PROMPTS = 2, 120
@@ -78,15 +77,7 @@ def table_of(path):
 
 def finished(shelf):
     """The groups that are committed: for each trajectory the texts of its turns."""
-    found = []
-    for whole in shelf.glob(".rejuice/kept-agent*/*.arrow"):
-        found += kept_chunk.load(whole).change.columns["turns"].to_pylist()
-    files = shelf.glob(".rejuice/kept-agent*/*.journal")
-    chunks = {file.with_name(file.name.rpartition("-")[0] + ".arrow") for file in files}
-    with suppress(FileNotFoundError):  # The chunk is done, and its journals are gone.
-        for chunk in chunks:
-            for entry in entries(chunk):
-                found += entry.change.columns["turns"].to_pylist()
+    found = [row["turns"] for row in kept_rows(shelf / ".rejuice", "agent_rollout_mapper")]
     return [[turn["text"] for turn in turns if turn["role"] == "policy"] for turns in found]
 
 

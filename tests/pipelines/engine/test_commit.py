@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import Change, DataError
 from rejuice.pipelines.dataset.files import read_arrow, write_arrow
-from rejuice.pipelines.engine import commit
-from rejuice.pipelines.engine.commit import load, load_or_target, save
+from rejuice.pipelines.engine.commit import Retries, count_retry, counts_retry, load, save
 from rejuice.pipelines.engine.steps import StepResult
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
@@ -143,13 +142,11 @@ def test_a_damaged_file_is_named(tmp_path, left):
     assert str(caught.value) == f"{path} is damaged; remove it and run again"
 
 
-def test_what_may_be_a_link_is_read_once(tmp_path, monkeypatch):
-    """A commit in an object store is fetched as a whole."""
-    step, target = tmp_path / "sample_mapper-1", tmp_path / "kept-a-1" / f"{'0' * 32}.arrow"
-    save(step / "000000.arrow", StepResult.of(Change({"x": pa.array([1])}), 1))
-    commit.link(step / "000001.arrow", target)
-    read, content = [], commit.read_content
-    monkeypatch.setattr(commit, "read_content", lambda path: read.append(path) or content(path))
-    assert load_or_target(step / "000000.arrow").rows_in == 1
-    assert load_or_target(step / "000001.arrow") == target
-    assert read == [step / "000000.arrow", step / "000001.arrow"]
+def test_retries_are_counted_by_names_alone(tmp_path):
+    assert Retries.of(tmp_path) == (0, 0)
+    for what, counted in (("dropped", (1, 0)), ("missing", (2, 2)), ("dropped", (3, 2))):
+        count_retry(tmp_path, what)
+        for file in tmp_path.iterdir():
+            file.write_bytes(b"whatever")
+        assert Retries.of(tmp_path) == counted
+    assert all(map(counts_retry, tmp_path.iterdir()))

@@ -2,7 +2,6 @@
 
 import io
 import random
-from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,9 +16,7 @@ from rejuice.pipelines.engine import dataset_step
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.dataset_step import (
-    ALL_ROWS,
-    BUCKETS,
-    Digest,
+    Digests,
     Shard,
     commit_decisions,
     decide_shard,
@@ -117,10 +114,14 @@ def write_digests(plan):
         write_digest(plan, plan.steps[0], plan.source_frame(chunk), chunk)
 
 
-def commits(plan, shards):
-    """Each chunk's commit, as bytes and as read, where a step is decided in these shards."""
+def commits(plan, count=1):
+    """Each chunk's commit, as bytes and as read, where a step is decided in so many shards."""
     (step,) = plan.steps
-    write_digests(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset_step, "_count_shards", lambda *_: count)
+        write_digests(plan)
+    shards = Digests.of(plan, step).all_shards()
+    assert len(shards) in (1, count)
     for shard in random.Random(0).sample(shards, len(shards)):
         decide_shard(plan, step, shard)
     commit_decisions(
@@ -131,11 +132,6 @@ def commits(plan, shards):
     return [path.read_bytes() for path in paths], [
         load_commit(path, mapped=False) for path in paths
     ]
-
-
-def cut(count):
-    ends = [BUCKETS * at // count for at in range(count + 1)]
-    return [Shard(first, stop) for first, stop in pairwise(ends)]
 
 
 @pytest.mark.slow
@@ -149,9 +145,9 @@ def test_any_shards_give_the_same_commits(opened, step, rows, chunk_rows):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset_step.time, "perf_counter", lambda: 0.0)  # Commits have seconds.
         patch.setattr(files, "sync", lambda path: None)  # Hundreds of files: power does not fail.
-        texts, results = commits(plan, [ALL_ROWS])
+        texts, results = commits(plan)
         for count in (2, 7):
-            assert commits(plan, cut(count))[0] == texts
+            assert commits(plan, count)[0] == texts
     whole = run_in_memory([plan.steps[0].operator], pa.Table.from_pylist(rows))
     kept = [result.change for result in results]
     dropped = sum(0 if c.reasons is None else len(c.reasons.drop_null()) for c in kept)
@@ -161,8 +157,7 @@ def test_any_shards_give_the_same_commits(opened, step, rows, chunk_rows):
 def test_figures_of_shards_add_up(opened):
     rows = [{"prompt_id": f"p{i}", "response": text} for i, text in enumerate("abcabdaaef")]
     plan = opened({"counted_mapper": {}}, rows)
-    write_digests(plan)
-    _, results = commits(plan, cut(7))
+    _, results = commits(plan, 7)
     changes = [result.change for result in results]
     times = [each for change in changes for each in change.columns["times"].to_pylist()]
     assert times == [4, 2, 1, 4, 2, 1, 4, 4, 1, 1]
@@ -172,19 +167,15 @@ def test_figures_of_shards_add_up(opened):
     assert results[0].seconds > 0
 
 
-def test_a_shard_has_as_many_buckets_as_fit(opened):
+def test_a_shard_has_about_as_many_rows_as_fit(opened, monkeypatch):
     rows = [{"prompt_id": f"p{i}", "response": f"text {i}"} for i in range(500)]
-    plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
-    write_digests(plan)
-    (step,) = plan.steps
-    digests = dataset_step._digests(plan, step)
-    assert dataset_step._cut(digests, dataset_step.SHARD_BYTES) == [ALL_ROWS]
-    for most in (1, 2_000, 10_000):
-        shards = dataset_step._cut(digests, most)
-        assert (shards[0].first, shards[-1].stop) == (0, BUCKETS)
-        assert [s.stop for s in shards[:-1]] == [s.first for s in shards[1:]]
-    # Of 8 bytes and a bit for a key, and what deciding takes.
-    assert len(shards) == pytest.approx(500 * (8 + 64) / 10_000, abs=1.1)
+    for most, count in ((dataset_step.SHARD_BYTES, 1), (10_000, 4)):
+        monkeypatch.setattr(dataset_step, "SHARD_BYTES", most)
+        plan = opened({"exact_deduplicator": {"within": "all"}}, rows, chunk_rows=200)
+        write_digests(plan)
+        assert len(Digests.of(plan, plan.steps[0]).all_shards()) == count
+        for path in plan.folder(plan.steps[0]).iterdir():
+            path.unlink()
 
 
 @pytest.mark.slow
@@ -205,7 +196,7 @@ def test_a_run_in_shards_by_two_workers_is_a_run_in_one(
         recipe = load(recipe.path, {"np": workers})
         engine.run(recipe, chunk_rows=20, cache=tmp_path / workers)
         assert recipe.head.export_path.read_bytes() == one
-    assert decided.count(ALL_ROWS) == 2  # The selector needs all rows together.
+    assert decided.count(Shard(0, 1)) == 2  # The selector needs all rows together.
     assert len(decided) > 10
 
 
@@ -220,17 +211,16 @@ def test_a_run_that_was_stopped_decides_the_missing_shards_only(recipe_file, rol
     monkeypatch.setattr(dataset_step, "SHARD_BYTES", 2_000)
     decided, original = [], dataset_step._decide
 
-    def stop_at_the_third(plan, step, shard, digests):
+    def stop_at_the_third(plan, step, shard):
         decided.append(shard)
         if len(decided) == 3:
             raise KeyboardInterrupt
-        return original(plan, step, shard, digests)
+        return original(plan, step, shard)
 
     monkeypatch.setattr(dataset_step, "_decide", stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         engine.run(recipe, chunk_rows=20)
     assert len(list(folder.glob("decided-*"))) == 2
-    (folder / "digest-000000.arrow").write_bytes(b"of version 0.5")
     report = engine.run(recipe, chunk_rows=20)
     assert decided[3] == decided[2]
     assert len(set(decided)) == len(decided) - 1
@@ -250,44 +240,25 @@ def test_a_commit_that_is_missing_is_decided_again(recipe_file, rollouts):
     assert lost.exists()
 
 
-@pytest.mark.parametrize(
-    ("process", "lines"),
-    [
-        (
-            [{"label_balance_selector": {}}],
-            ["step 1 label_balance_selector decides about all 60 rows together: it needs at least "
-             "0.0 GiB of memory"],
-        ),
-        ([{"exact_deduplicator": {}}], []),
-    ],
-)  # fmt: skip
-def test_much_memory_is_reported_first(recipe_file, rollouts, monkeypatch, process, lines):
+def test_much_memory_is_reported_first(recipe_file, rollouts, monkeypatch):
     monkeypatch.setattr(dataset_step, "_MUCH_BYTES", 1)
     shown = io.StringIO()
-    recipe = load(recipe_file(process, rollouts(20).to_pylist()))
+    recipe = load(recipe_file([{"label_balance_selector": {}}], rollouts(20).to_pylist()))
     engine.run(recipe, progress=Progress(Console(file=shown, width=200)))
-    assert [line for line in shown.getvalue().splitlines() if "memory" in line] == lines
+    line = "step 1 label_balance_selector decides about all 60 rows together: it needs at least"
+    assert f"{line} 0.0 GiB of memory" in shown.getvalue().splitlines()
 
 
-def test_a_step_that_makes_rows_has_no_shards(opened):
+def test_a_step_that_makes_rows_has_no_shards(opened, monkeypatch):
+    monkeypatch.setattr(dataset_step, "_count_shards", lambda *_: 2)
     plan = opened({"counted_mapper": {"makes_rows": True, "most": 99}}, [{"prompt_id": "p"}])
     write_digests(plan)
     with pytest.raises(OperatorError) as caught:
-        decide_shard(plan, plan.steps[0], ALL_ROWS)
+        decide_shard(plan, plan.steps[0], Shard(0, 2))
     assert str(caught.value) == (
         f"{plan.recipe.path}, line 4, step 1 counted_mapper: counted_mapper makes rows, so that "
         "shard() must return None; see CONTRIBUTING.md, the operator contract"
     )
-
-
-def test_digests_keep_their_order_without_shards(opened):
-    rows = [{"prompt_id": f"p{i}", "response": f"r{i % 3}"} for i in range(7)]
-    plan = opened({"exact_deduplicator": {}}, rows, chunk_rows=7)
-    (step,) = plan.steps
-    write_digests(plan)
-    kept = Digest.open(plan.digest_path(step, 0))
-    assert sorted(kept.chunk_rows().tolist()) == list(range(7))
-    assert kept.ends_B[-1] == 7
 
 
 @pytest.mark.slow

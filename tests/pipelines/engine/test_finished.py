@@ -99,7 +99,7 @@ def test_whatever_happens_to_a_file_it_is_written_again(recipe, no_step_runs, na
     before = contents(files_of(recipe))
     path = recipe.head.export_path.parent / name
     spoil(path, how, at)
-    engine.run(recipe, chunk_rows=10)
+    engine.run(recipe, chunk_rows=10, verify=True)
     assert contents(files_of(recipe)) == before
     assert read_manifest(run_folder(recipe.head.export_path)) is not None
 
@@ -136,11 +136,11 @@ def test_what_decides_the_rows_writes_them(recipe, overrides):
     assert recipe.head.export_path.stat().st_ino != inode
 
 
-def test_a_retry_of_the_last_step_that_was_killed_is_not_finished(recipe, no_step_runs):
+def test_a_retry_of_the_last_step_that_was_killed_is_not_finished(recipe):
     export = recipe.head.export_path
     inode = export.stat().st_ino
     (commits,) = (export.parent / ".rejuice").glob("exact_*")
-    count_retry(commits)
+    count_retry(commits, "dropped")
     engine.run(recipe, chunk_rows=10)
     assert export.stat().st_ino != inode
 
@@ -153,7 +153,7 @@ def test_a_run_of_a_table_is_finished_too(tmp_path, rollouts):
     assert again.table.equals(first.table)
     assert all(step.cached for step in again.report.steps)
     assert Report.read(export).dataset_path == again.report.dataset_path == "the table"
-    spoil(run_folder(export) / "report.json", "flipped")
+    spoil(run_folder(export) / "report.json", "flipped", 0)
     api.run(recipes[1])
     assert export.stat().st_ino != inode
 

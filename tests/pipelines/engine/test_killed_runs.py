@@ -27,6 +27,11 @@ def test_the_next_run_goes_on_where_it_was(folder_in_memory, options, kills):
     check(runs, kills, victims={"driver", "worker"} if options else {"driver"})
 
 
+def test_on_a_shared_folder_nothing_is_lost_but_what_the_last_second_brought(folder_in_memory):
+    killed = KilledRuns(folder_in_memory, pause=0.02, prompts=96, shared=True)
+    check(list(killed.runs(3, seed=SEED)), 3, victims={"driver"})
+
+
 def test_on_ray_the_next_run_goes_on_where_it_was(folder_in_memory):
     pytest.importorskip("ray")
     with ray_head() as cluster:

@@ -106,28 +106,27 @@ def test_a_finished_run_has_nothing_to_do_and_one_that_changed_is_written_again(
     assert other.head.export_path == export
 
 
-@pytest.mark.parametrize("killed_at", [0, 1, 2])
+@pytest.mark.parametrize("killed_at", [0, 1, 4, 9])
 def test_a_run_that_is_killed_while_it_replaces_another_is_continued(
     path, folder, monkeypatch, killed_at
 ):
+    """It removes the files of the run before one by one, and in the end what says that it goes on."""
+
     def run(most):
         fields = {"export_path": f"{folder}/curated", "max_rows_per_file": most}
         engine.run(load(path, fields), chunk_rows=16)
 
-    def remove(folder):
-        if next(removed) == killed_at:
-            raise KeyboardInterrupt
-        remove_folder(folder)
-
     def unlink(file, **options):
-        if file.name == "made_by" and next(removed) == killed_at:
+        if (
+            file.parent.name in ("curated", "curated.run", ".curated.run")
+            and next(removed) == killed_at
+        ):
             raise KeyboardInterrupt
         unlink_now(file, **options)
 
     run("9")
     export, removed, unlink_now = to_path(f"{folder}/curated"), count(), RemotePath.unlink
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rejuice.pipelines.engine.finished_export.remove_folder", remove)
         patch.setattr(RemotePath, "unlink", unlink)
         run("1000")
     patterns = ["*/*.parquet", "cur*/part-00000.parquet", "curated/*", "**"]

@@ -2,23 +2,18 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
-from itertools import count
 
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.operators import OperatorError, RejuiceError
-from rejuice.pipelines.engine import paid_rows_format as kept_chunk
-from rejuice.pipelines.engine import resumable_step
+from rejuice.operators import OperatorError, kept_rows
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.cache import use_cache
-from rejuice.pipelines.engine.paid_rows import journals
+from rejuice.pipelines.engine.commit import load as load_commit
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 
@@ -91,7 +86,6 @@ def check_whole(path, rollouts):
     expected = run_in_memory([step.operator for step in recipe.steps], rollouts(12))
     assert exported(path).to_pylist() == expected.to_pylist()
     assert expected.num_rows > 40
-    assert not list((path.parent / "out" / ".rejuice").glob("kept-*/*.journal"))
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 20, 1000])
@@ -148,8 +142,8 @@ def test_a_resumed_run_reports_what_an_uninterrupted_one_does(recipe_file, rollo
     failures = [row for row, name in enumerate(ids) if name.endswith("-1")]
     assert step.logged == {"no answer": 2 * len(failures)}
     assert step.notes == {"rows": len(ids)}
-    (chunk,) = (path.parent / "out" / ".rejuice").glob("kept-*/*.arrow")
-    assert kept_chunk.load(chunk).change.failed.tolist() == failures
+    (chunk,) = (path.parent / "out" / ".rejuice").glob("loud_mapper-*/*.arrow")
+    assert load_commit(chunk).change.failed.tolist() == failures
 
 
 @pytest.mark.slow
@@ -217,22 +211,6 @@ def test_dropped_rows_are_tried_again_on_request(recipe_path, rollouts, log):
     assert all(step.cached for step in third.steps)
 
 
-@pytest.mark.parametrize("export", ["curated", "another"])
-def test_what_another_run_may_read_is_not_taken_apart(recipe_path, rollouts, export):
-    """`--retry_dropped` is refused while a run uses the cache, before it has changed anything."""
-    engine.run(load(recipe_path), chunk_rows=10)
-    cache = recipe_path.parent / "out" / ".rejuice"
-    other = load(recipe_path, {"export_path": str(cache.parent / f"{export}.parquet")})
-    before = {file: file.stat().st_mtime_ns for file in cache.rglob("*.arrow")}
-    with use_cache(cache, load(recipe_path).head.export_path):
-        with pytest.raises(RejuiceError) as caught:
-            engine.run(other, retry_dropped=True, chunk_rows=10)
-        assert str(caught.value) == f"a run is using {cache}; wait until it has ended"
-        assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.arrow")} == before
-    engine.run(other, retry_dropped=True, chunk_rows=10)
-    check_whole(recipe_path, rollouts)
-
-
 def test_a_bug_of_the_operator_is_reported_as_its_own(recipe_path):
     with pytest.raises(
         OperatorError, match=r"failed with ZeroDivisionError: .* \(expensive\.py:\d+\)"
@@ -243,13 +221,11 @@ def test_a_bug_of_the_operator_is_reported_as_its_own(recipe_path):
 def test_killed_between_the_last_row_and_the_commit(recipe_path, rollouts, log):
     engine.run(load(recipe_path))
     cache = recipe_path.parent / "out" / ".rejuice"
-    (whole,) = cache.glob("kept-*/*.arrow")
-    whole.with_name(f"{whole.stem}-0.journal").write_bytes(b"not yet removed")
-    (link,) = cache.glob("expensive_mapper-*/*.arrow")
-    link.unlink()
+    (commit,) = cache.glob("expensive_mapper-*/*.arrow")
+    commit.unlink()
     log.unlink()
     engine.run(load(recipe_path))
-    assert log.read_text().split() == ["closed"]
+    assert all(row.endswith("-1") for row in new_rows(log)), "what is dropped is tried again"
     check_whole(recipe_path, rollouts)
 
 
@@ -267,8 +243,8 @@ def test_what_was_done_counts_for_the_same_rows_whatever_led_to_them(recipe_path
     engine.run(load(recipe_path), chunk_rows=10)
     assert len(new_rows(log)) == 30
     report = engine.run(load(recipe_path, {"group_size_filter.max": "100"}), chunk_rows=10)
-    assert new_rows(log) == []
-    assert (report.steps[0].cached, report.steps[1].cached) == (False, True)
+    assert all(row.endswith("-1") for row in new_rows(log))
+    assert not report.steps[0].cached
 
     def rewrite(lines):
         (recipe_path.parent / "data.jsonl").write_text("".join(f"{line}\n" for line in lines))
@@ -326,33 +302,6 @@ def test_a_disk_that_is_full_ends_the_run(recipe_path, monkeypatch):
     def full(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(kept_chunk, "save", full)
+    monkeypatch.setattr(kept_rows._SqliteRows, "put", full)
     with pytest.raises(Exception, match=r"no space left for .*; free some and run again"):
         engine.run(load(recipe_path))
-
-
-@pytest.mark.parametrize("call", [1, 2])
-def test_a_chunk_that_another_run_commits_first_is_taken_as_it_is(
-    recipe_path, rollouts, log, monkeypatch, call
-):
-    """In a store there are no locks: before its rows are computed, or while they are."""
-    engine.run(load(recipe_path))
-    (whole,) = (recipe_path.parent / "out" / ".rejuice").glob("kept-*/*.arrow")
-    content = whole.read_bytes()
-    shutil.rmtree(recipe_path.parent / "out")
-    once = log.read_text().splitlines()
-    log.unlink()
-    calls, read = count(1), resumable_step.journalled
-
-    def journalled(path):
-        if next(calls) == call:
-            assert path == whole
-            whole.write_bytes(content)
-            for journal in journals(whole):
-                journal.unlink()
-        return read(path)
-
-    monkeypatch.setattr(resumable_step, "journalled", journalled)
-    engine.run(load(recipe_path))
-    assert log.read_text().splitlines() == (["closed"] if call == 1 else once)
-    check_whole(recipe_path, rollouts)

@@ -1,5 +1,7 @@
 """`--retry_missing`: what failed in a step is computed again, and nothing else."""
 
+from pathlib import Path
+
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
@@ -246,7 +248,7 @@ def test_failures_of_all_chunks_are_retried_and_the_rest_is_kept(scorer):
     assert missing(rows) == [failing[1]]
     assert sorted(scorer.computed()) == sorted(failing)
     assert report.steps[1].retried == 3
-    assert report.key == first.key, "the last step's own key: no step follows"
+    assert report.key != first.key, "what was found before is still there, for other exports"
     assert [row["reward_x"] for row in rows].count(1.0) == len(rows) - 1
     scorer.name("fail")
     report, rows = scorer.run(retry_missing="scorer_mapper")
@@ -341,12 +343,30 @@ def test_from_python(scorer, tmp_path):
     assert found.report.steps[1].retried == 1
 
 
-def test_the_notes_count_the_work_of_all_attempts(scorer):
-    scorer.name("fail", scorer.ids[0], scorer.ids[1])
-    first, _ = scorer.run()
-    assert first.steps[1].notes["computed"] == len(scorer.ids)
-    report, _ = scorer.run(retry_missing="scorer_mapper")
-    assert report.steps[1].notes["computed"] == len(scorer.ids) + 2
+def explained(rejuice, name):
+    """What `explain` says of a row, and the bytes of the export and of its run folder."""
+    code, out, err = rejuice("explain", f"out/{name}.parquet", "response-0000-0")
+    assert code == 0, err
+    files = sorted(p for p in Path("out").glob(f"{name}.*/**/*") if p.is_file())
+    return out, {path: path.read_bytes() for path in files}
+
+
+def test_a_retry_of_one_export_leaves_another_on_the_same_cache_as_it_is(
+    scorer, rejuice, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    scorer.name("fail", *scorer.ids[:2])
+    for name in ("one", "two"):
+        assert rejuice("run", "recipe.yaml", "--export_path", f"out/{name}.parquet")[0] == 0
+    before = explained(rejuice, "two")
+    assert "busy" in before[0]
+    scorer.name("fail")
+    scorer.computed()
+    again = ("run", "recipe.yaml", "--export_path", "out/one.parquet")
+    assert rejuice(*again, "--retry_missing", "2")[0] == 0
+    assert scorer.computed() == scorer.ids[:2]
+    assert "busy" not in explained(rejuice, "one")[0]
+    assert explained(rejuice, "two") == before
 
 
 # a step that is not resumable

@@ -6,20 +6,18 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 
 import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 from fake_server import FakeServer, Trouble
+from kept import kept_rows
 
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
 from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine import paid_rows_format as kept_chunk
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.paid_rows import entries
 from rejuice.pipelines.engine.report import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
@@ -170,21 +168,12 @@ def test_killed_again_and_again(recipe_of):
 
 
 def committed(path):
-    """Seeds of the prompts that are finished, one by one or with all of their chunk."""
-    seeds = set()
-    for whole in (path.parent / "out").glob(".rejuice/kept-*/*.arrow"):
-        sampling = kept_chunk.load(whole).change.columns["sampling"].to_pylist()
-        seeds |= {each["seed"] for each in sampling}
-    return seeds | {entry.change.columns["sampling"][0]["seed"].as_py() for entry in added(path)}
+    """Seeds of the prompts that are finished."""
+    return {row["sampling"]["seed"] for row in sampled_rows(path)}
 
 
-def added(path):
-    """What is in the journals of chunks that are not done."""
-    files = (path.parent / "out").glob(".rejuice/kept-*/*.journal")
-    chunks = {file.with_name(file.name.rpartition("-")[0] + ".arrow") for file in files}
-    with suppress(FileNotFoundError):  # The chunk is done, and its journals are gone.
-        return [entry for chunk in chunks for entry in entries(chunk)]
-    return []
+def sampled_rows(path):
+    return kept_rows(path.parent / "out" / ".rejuice", "policy_rollout_mapper")
 
 
 @pytest.mark.slow
@@ -193,20 +182,22 @@ def test_the_embedded_policy_killed_again_and_again(recipe_file, tmp_path):
     sampling = {"n": N, "max_tokens": 40, "transformers": {"workers": 1, "rows": 48}}
     path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
     write_prompts(tmp_path / "data.jsonl", prompts=300, levels=(1, 2))
-    rng, finished = random.Random(0), set[int]()
+    rng, finished = random.Random(0), dict[str, list[int]]()
+
+    def responses():
+        return {row["response_id"]: row["response_token_ids"] for row in sampled_rows(path)}
+
     for _ in range(2):  # Each time torch is imported again, in two processes.
         run = subprocess.Popen([*COMMAND, str(path)])
-        wanted = len(finished) + rng.randrange(5, 20)
-        while len(added(path)) < wanted:
+        wanted = len(finished) + N * rng.randrange(5, 20)
+        while len(responses()) < wanted:
             assert run.poll() is None
             time.sleep(0.005)
         run.kill()
         run.wait()
-        before, rows = finished, [entry.row for entry in added(path)]
-        finished = set(rows)
-        assert before <= finished
-        assert len(rows) == len(finished), "a row was sampled again"
-    assert len(finished) < 300
+        before, finished = finished, responses()
+        assert before.items() <= finished.items()
+    assert len(finished) < 300 * N
     subprocess.run([*COMMAND, str(path)], check=True)
     table = pq.read_table(load(path).head.export_path)
     assert set(Counter(table["prompt_id"].to_pylist()).values()) == {N}

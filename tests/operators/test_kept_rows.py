@@ -1,0 +1,143 @@
+"""Rows that were paid for: what was put is found, what is damaged is not, whoever writes."""
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rejuice.operators.kept_rows import SHARED_FOLDERS, has_kept_rows, is_local, open_kept_rows
+
+ROWS = {number.to_bytes(16, "little"): b"%d " % number * 90 for number in range(1, 60)}
+
+
+@pytest.fixture(params=["local", "shared"])
+def folder(request, tmp_path, monkeypatch):
+    folder = tmp_path / "kept-x"
+    if request.param == "shared":
+        monkeypatch.setenv(SHARED_FOLDERS, f"/elsewhere:{tmp_path}")
+    assert is_local(folder) == (request.param == "local")
+    return folder
+
+
+def put(folder, rows):
+    kept = open_kept_rows(folder)
+    for key, payload in rows.items():
+        kept.put(key, payload)
+    kept.close()
+
+
+def found(folder, keys=ROWS, **options):
+    kept = open_kept_rows(folder, **options)
+    try:
+        return kept.get(keys)
+    finally:
+        kept.close()
+
+
+def test_what_was_put_is_found_and_the_last_payload_counts(folder):
+    assert not has_kept_rows(folder)
+    put(folder, dict.fromkeys(ROWS, b"before"))
+    put(folder, ROWS)
+    put(folder, {})
+    assert has_kept_rows(folder)
+    assert found(folder, [*ROWS, bytes(16)]) == found(folder, writes=False) == ROWS
+    assert len(open_kept_rows(folder)) == len(ROWS)
+
+
+def test_what_is_not_closed_is_found_by_the_one_that_put_it(folder):
+    kept = open_kept_rows(folder)
+    for key, payload in ROWS.items():
+        kept.put(key, payload)
+        assert kept.get([key]) == {key: payload}
+    assert kept.get(ROWS) == ROWS
+    kept.close()
+
+
+def test_rows_of_another_folder_are_absent(folder):
+    put(folder, ROWS)
+    other = folder.rename(folder.with_name("kept-y"))
+    assert found(other) == {}
+    assert found(other.rename(folder)) == ROWS
+
+
+@pytest.mark.parametrize("draw", range(3))
+def test_a_flipped_bit_costs_rows_and_changes_none(folder, draw):
+    rng = random.Random(draw)
+    put(folder, ROWS)
+    (file,) = folder.iterdir()
+    right, lost = file.read_bytes(), 0
+    for _ in range(60):
+        content, bit = bytearray(right), rng.randrange(8 * len(right))
+        content[bit // 8] ^= 1 << bit % 8
+        for path in folder.iterdir():
+            path.unlink()
+        file.write_bytes(content)
+        rows = found(folder)
+        assert rows.items() <= ROWS.items()
+        lost += len(rows) < len(ROWS)
+        put(folder, ROWS)
+        assert found(folder) == ROWS, "what is computed again is kept"
+    assert lost > 5
+
+
+def test_a_folder_that_is_no_longer_local_keeps_its_rows(tmp_path, monkeypatch):
+    put(tmp_path / "kept-x", ROWS)
+    monkeypatch.setenv(SHARED_FOLDERS, str(tmp_path))
+    more = {bytes(16): b"of another machine"}
+    put(tmp_path / "kept-x", more)
+    assert found(tmp_path / "kept-x", [*ROWS, *more]) == {**ROWS, **more}
+    monkeypatch.delenv(SHARED_FOLDERS)
+    assert found(tmp_path / "kept-x", [*ROWS, *more]) == {**ROWS, **more}
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link", "a FIFO"])
+def test_what_is_no_file_of_ours_is_named(tmp_path, kind):
+    folder, elsewhere = tmp_path / "kept-x", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.write_bytes(b"another's")
+    path = folder / "rows.sqlite"
+    if kind == "a link":
+        path.symlink_to(elsewhere)
+    else:
+        path.mkdir() if kind == "a folder" else os.mkfifo(path)
+    with pytest.raises(OSError, match=f"{kind} is where rejuice keeps a file") as caught:
+        put(folder, ROWS)
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, str(path))
+    assert elsewhere.read_bytes() == b"another's"
+
+
+WRITER = """
+import os, pathlib, signal, sys, time
+from rejuice.operators.kept_rows import open_kept_rows
+kept, first = open_kept_rows(pathlib.Path(sys.argv[1])), int(sys.argv[2])
+for number in range(first, first + 200):
+    kept.put(number.to_bytes(16, "little"), b"%d" % number)
+    time.sleep(0.005)
+if sys.argv[3] == "closes":
+    kept.close()
+else:
+    time.sleep(float(sys.argv[3]))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["closes", "killed"])
+def test_several_processes_write_and_all_is_found(folder, end):
+    local = is_local(folder)
+    how = "closes" if end == "closes" else "0" if local else "1.5"
+    starts = (1, 101, 1001)  # The first two write some keys both.
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(folder), str(first), how])
+        for first in starts
+    ]
+    status = 0 if end == "closes" else -signal.SIGKILL
+    assert [writer.wait() for writer in writers] == [status] * 3
+    numbers = {number for first in starts for number in range(first, first + 200)}
+    wanted = {number.to_bytes(16, "little"): b"%d" % number for number in numbers}
+    assert found(folder, wanted) == wanted
+    assert len(open_kept_rows(folder)) == len(wanted)
