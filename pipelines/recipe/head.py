@@ -31,7 +31,7 @@ from typing_extensions import Self
 from ...operators import RecipeError
 from ...operators.config import Config
 from ...operators.errors import shown, suggest
-from ..data_juicer import catalogue, settings
+from ..data_juicer import settings
 from ..dataset.files import SUFFIXES
 from ..dataset.read import parse_mixture
 from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
@@ -439,7 +439,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 def data_juicer_only() -> frozenset[str]:
     """Top-level keys of Data-Juicer's that are not in `Head`, see `data_juicer/settings.py`."""
-    return catalogue.settings() - {*Head.model_fields, "process"}
+    return settings.KEYS
 
 
 def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
