@@ -355,7 +355,11 @@ def described(
         every = {name: field.default for name, field in kind.fields.items()} | {**fields}
         values = {name: value for name, value in every.items() if isinstance(value, str)}
         if any(map(_is_network, _causes(error))):
-            models = [f"{v} ({k})" for k, v in values.items() if "model" in k and "/" in v]
+            models = [
+                f"{v} ({k})"
+                for k, v in values.items()
+                if re.search("model|tokenizer", k) and "/" in v
+            ]
             wanted = " or ".join(models) or "what it needs"
             right = "it has to be reached, or named by a path on this disk"
             raise NotReadyError(f"could not fetch {wanted}: {_summary(error)}", right) from error

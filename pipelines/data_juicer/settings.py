@@ -63,9 +63,12 @@ def check_type(field: ForeignField, value: Any) -> None:
         # As JSON, in which a list may be a tuple.
         adapter.validate_json(to_json(value, fallback=str), strict=True)
     except ValidationError as error:
-        every = error.errors(include_url=False)
-        messages = dict.fromkeys(each["msg"].removeprefix("Value error, ") for each in every)
-        right = " or ".join(messages)
+        prefix = "Input should be "
+        every = [each["msg"].removeprefix("Value error, ") for each in error.errors()]
+        either = dict.fromkeys(message.removeprefix(prefix) for message in every)
+        right = (prefix * every[0].startswith(prefix) + " or ".join(either)).replace(
+            "array", "list"
+        )
         found = f"field '{field.name}' is {shown(value)}"
         raise RecipeError(found, right[0].lower() + right[1:]) from None
 
@@ -73,6 +76,8 @@ def check_type(field: ForeignField, value: Any) -> None:
 def _checkable(hint: Any) -> Any:
     """The type as pydantic checks it; `Any` for one that is not to be written in a recipe."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        return Annotated[(_checkable(inner[0]), *inner[1:])]
     if origin in (Union, UnionType):
         return Union[tuple(map(_checkable, inner))]  # noqa: UP007
     if origin in (dict, list, tuple, abc.Sequence):

@@ -205,7 +205,7 @@ def _kind(name: str, kind: str, scope: Scope) -> type[ForeignOperator]:
 # --- What an operator reads and writes ------------------------------------------------
 
 _COLUMN = re.compile(r"\bsamples?(?:\[|\.get\()(.+?)[\],)]")
-_HELPER = re.compile(r"(Fields|HashKeys|StatsKeys)\.(?!meta)")
+_HELPER = re.compile(r"(Fields\.(stats|context)|HashKeys|StatsKeys)\b")
 
 
 def writes_statistics(found: ForeignKind) -> bool:

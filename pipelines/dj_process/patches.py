@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import cache, partial, wraps
+from functools import cache, partial, update_wrapper, wraps
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -346,9 +346,9 @@ def load_ops(
         (fields,) = entry.values()
         if isinstance(op, Filter) and op._name not in NON_STATS_FILTERS.modules:
             kept = frozenset(name for column, name in named(fields or {}) if column == STATS)
-            op.compute_stats = _computing_again(op.compute_stats, kept)
+            op.compute_stats = _instead(op.compute_stats, _compute_again, kept)
         elif isinstance(op, Deduplicator):
-            op.compute_hash = _hashing_again(op.compute_hash)
+            op.compute_hash = _instead(op.compute_hash, _hash_again)
             if on_ray:
                 keeps = bool(run and run.settings.get("keep_hashes_in_res_ds"))
                 allow_on_ray(op, keep_hashes=keeps)
@@ -357,31 +357,30 @@ def load_ops(
     return operators
 
 
-def _computing_again(compute: Callable[..., Any], kept: frozenset[str]) -> Callable[..., Any]:
+def _compute_again(
+    compute: Callable[..., Any], kept: frozenset[str], samples: Any, *args: Any, **kwargs: Any
+) -> Any:
     """A filter of theirs takes a statistic that a row has for its own, even of another text."""
-
-    @wraps(compute)
-    def again(samples: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(samples, pa.Table):
-            samples = samples.to_pydict()
-        old = [stats or {} for stats in samples[Fields.stats]]
-        samples[Fields.stats] = [{n: each[n] for n in kept & each.keys()} for each in old]
-        out = compute(samples, *args, **kwargs)
-        pairs = zip(old, out[Fields.stats], strict=True)
-        out[Fields.stats] = [{**before, **after} for before, after in pairs]
-        return out
-
-    return again
+    if isinstance(samples, pa.Table):
+        samples = samples.to_pydict()
+    old = [stats or {} for stats in samples[Fields.stats]]
+    samples[Fields.stats] = [{n: each[n] for n in kept & each.keys()} for each in old]
+    out = compute(samples, *args, **kwargs)
+    pairs = zip(old, out[Fields.stats], strict=True)
+    out[Fields.stats] = [{**before, **after} for before, after in pairs]
+    return out
 
 
-def _hashing_again(compute: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(compute)
-    def again(sample: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in HASHES:
-            sample.pop(name, None)
-        return compute(sample, *args, **kwargs)
+def _hash_again(compute: Callable[..., Any], sample: Any, *args: Any, **kwargs: Any) -> Any:
+    for name in HASHES:
+        if name in sample:
+            del sample[name]
+    return compute(sample, *args, **kwargs)
 
-    return again
+
+def _instead(of: Callable[..., Any], around: Callable[..., Any], *given: Any) -> Callable[..., Any]:
+    """A function of ours around one of theirs; no closure, so that every pickler can write it."""
+    return update_wrapper(partial(around, of, *given), of)
 
 
 def allow_on_ray(op: Any, *, keep_hashes: bool) -> None:
