@@ -47,7 +47,7 @@ DJ_PROCESS = "or run this recipe with dj-process"
         ("validators", [{"type": "required_fields"}], f"'validators' check the dataset, which rejuice does not do; leave it out, {DJ_PROCESS}"),
         ("generated_dataset_config", {"type": "EmptyFormatter"}, f"'generated_dataset_config' makes a dataset, which rejuice does not do; leave it out, {DJ_PROCESS}"),
         ("eoc_special_token", "<eoc>", f"'eoc_special_token' is '<eoc>', and rejuice knows '<|__dj__eoc|>'; leave it out, {DJ_PROCESS}"),
-        ("export_type", "jsonl", "'export_type' is 'jsonl', and export_path ends in '.parquet'; end export_path in .jsonl"),
+        ("export_type", "jsonl", "'export_type' is 'jsonl', and export_path ends in '.parquet'; leave it out, or end export_path in .jsonl"),
         ("suffixes", [".jsonl", "TXT"], "suffixes: '.txt' is not one of .jsonl, .json, .parquet, .arrow, .jsonl.gz, .json.gz, .jsonl.zst, .json.zst"),
     ],
 )  # fmt: skip
@@ -101,8 +101,8 @@ def test_keys_without_effect_are_reported_in_one_line(recipe_file, tmp_path, mon
     step = {"exact_deduplicator": {"column": "text", "within": "all"}}
     path = str(recipe_file([step], ROWS, **head))
     line = (
-        "rejuice: warning: these keys have an effect in dj-process only: op_fusion, open_tracer, "
-        "partition, use_cache\n"
+        "rejuice: warning: these keys have an effect in dj-process only: checkpoint, "
+        "op_fusion, open_tracer, partition\n"
     )
     assert rejuice("check", path)[2] == line
     assert rejuice("run", path, "--engine", "local")[2].endswith(line)
