@@ -20,8 +20,8 @@ from ...operators.registry import OPERATORS, Registry, load_all, owner
 from ..console import path_text
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
-from ..data_juicer.settings import description
-from ..recipe.head import Head, data_juicer_only
+from ..data_juicer.settings import KEYS, description
+from ..recipe.head import Head
 
 # --- Schema ---------------------------------------------------------------------------
 # JSON Schema of recipes, made from the operators: completion and checks in an editor.
@@ -49,7 +49,7 @@ def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[st
         "title": "rejuice recipe",
         "properties": {
             **head["properties"],
-            **{key: {"description": description(key)} for key in sorted(data_juicer_only())},
+            **{key: {"description": description(key)} for key in sorted(KEYS)},
             "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
         },
         "required": [*head.get("required", ()), "process"],

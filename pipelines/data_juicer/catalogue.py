@@ -7,6 +7,7 @@ do without, and without the extra `data-juicer`, too.
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Iterable
 from functools import cache
@@ -52,7 +53,7 @@ class ForeignField(NamedTuple):
         """Its type for a reader, without the names of modules."""
         if self.hint is None:
             return "any"
-        return inspect.formatannotation(self.hint).rpartition("jsonargparse.typing.")[2]
+        return re.sub(r"\b(jsonargparse\.)?typing\.", "", inspect.formatannotation(self.hint))
 
 
 class ForeignKind(NamedTuple):
@@ -124,9 +125,14 @@ def registered() -> dict[str, type[Any]]:
     logger.disable("data_juicer")  # It would log what it imports.
     from data_juicer.ops import OPERATORS
 
-    return {
-        name: cls for name, cls in OPERATORS.modules.items() if not hasattr(cls, "operator_class")
-    }
+    return {name: cls for name, cls in OPERATORS.modules.items() if _is_theirs(name, cls)}
+
+
+def _is_theirs(name: str, cls: type[Any]) -> bool:
+    top, *inner = cls.__module__.split(".")
+    # Its own are in a file of their name in a folder of their kind; what fuses operators is not.
+    is_own = len(inner) > 2 and inner[-1] == name
+    return (is_own or top != "data_juicer") and not hasattr(cls, "operator_class")
 
 
 def _fields(cls: type[Any]) -> dict[str, ForeignField]:

@@ -32,7 +32,7 @@ from ..dataset.files import FORMAT, written
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform, without_empty
-from ..dataset.spec import DatasetPart, DatasetSpec, files_of, not_there
+from ..dataset.spec import DatasetPart, DatasetSpec, files_of
 from ..dataset.write import HASHES, STATS
 from ..recipe.columns import check_reads
 from ..recipe.head import checked_head, dotted, selection
@@ -262,33 +262,14 @@ def load_dataset(load: Callable[..., Any], builder: Any, *args: Any, **kwargs: A
         strategy.load_data = partial(load_data, strategy)
     text_keys, settings.text_keys = settings.text_keys, []  # The steps have theirs already.
     try:
-        found = load(builder, *args, **kwargs)
+        if columns and not read_here:
+            found = "`columns` is read of JSON lines, Parquet and Arrow, and not under Ray"
+            raise RecipeError(found, "rename the columns in the dataset")
+        return load(builder, *args, **kwargs)
     except RejuiceError as error:
         stop(error)
     finally:
         settings.text_keys = text_keys
-    if read_here or not columns:
-        return found
-    return _selected(found, columns, str(settings.get("dataset_path")))
-
-
-def _selected(dataset: Any, columns: Any, path: str) -> Any:
-    """Return the dataset with the columns that the recipe selects, under their new names."""
-    from data_juicer.core.data import NestedDataset
-    from data_juicer.utils.ray_utils import is_ray_mode
-
-    try:
-        selected = selection(columns)
-        if is_ray_mode():
-            raise RecipeError("`columns` is not read under Ray", "rename columns in the dataset")
-        names = selected.names or ()
-        for name, _ in names:
-            if name not in dataset.column_names:
-                raise not_there(name, dataset.column_names, path)
-    except (RejuiceError, ValueError) as error:
-        stop(error if isinstance(error, RejuiceError) else RecipeError(f"columns: {error}"))
-    found = dataset.select_columns([old for old, _ in names])
-    return NestedDataset(found.rename_columns(dict(names)))
 
 
 def post_instantiation_check(

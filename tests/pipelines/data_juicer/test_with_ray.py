@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 FOR_RAY = {
     "ray_bts_minhash_cpp_deduplicator", "ray_bts_minhash_deduplicator", "ray_document_deduplicator",
-    "ray_bts_minhash_deduplicator_with_uid", "ray_image_deduplicator", "ray_video_deduplicator",
+    "ray_image_deduplicator", "ray_video_deduplicator",
 }  # fmt: skip
 WORDS = [f"word{n}" for n in range(40)]
 

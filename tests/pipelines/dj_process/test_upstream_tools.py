@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 import pydantic
 import pytest
 import yaml
-from juicer_run import write_recipe
+from juicer_run import audit_log, execute, write_recipe
 
 from rejuice.operators import Filter, RecipeError, get, installed
 from rejuice.operators.operator import COMMON_FIELDS
@@ -205,7 +205,8 @@ def test_what_would_run_our_steps_on_a_sample_is_refused_in_one_line(
 
 def test_fused_filters_give_the_same_rows(tmp_path, rows, data_juicer):
     plain, fused = tmp_path / "plain", tmp_path / "fused"
-    plain.mkdir(), fused.mkdir()
+    plain.mkdir()
+    fused.mkdir()
     expected = execute(write_recipe(plain, FUSIBLE[:-1], rows))
     how = {"op_fusion": True, "fusion_strategy": "greedy"}
     assert execute(write_recipe(fused, FUSIBLE[:-1], rows, **how)).equals(expected)
