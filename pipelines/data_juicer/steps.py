@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 import shlex
@@ -134,7 +135,7 @@ class ForeignOperator(Operator):
         files = named_files(fields)
         cls = self.found.cls
         if cls.__module__.partition(".")[0] != "data_juicer":  # It is of a plug-in.
-            files |= _state(Path(inspect.getfile(cls)))
+            files[cls.__module__] = _state(Path(inspect.getfile(cls)))
         return {**fields, **({"named files": files} if files else {})}
 
     def reads(self) -> Columns:
@@ -186,7 +187,7 @@ class ForeignOperator(Operator):
             return self.kind is Kind.MAPPER or self.name() in TAGGING_OPS.modules
         # Filters of a field call their statistic as the field that they are given.
         found = self.found
-        known = f"StatsKeys.{entry}" in _source(found.cls) or entry in texts(self.fields)
+        known = f"StatsKeys.{entry}" in _source(found) or entry in texts(self.fields)
         return writes_statistics(found) and (not entry or known)
 
 
@@ -217,14 +218,13 @@ def writes_statistics(found: ForeignKind) -> bool:
 
 def reads_only_text(found: ForeignKind) -> bool:
     """Whether the text is the only column that the source of an operator names."""
-    columns = set(_COLUMN.findall(_source(found.cls)))
+    columns = set(_COLUMN.findall(_source(found)))
     return {name for name in columns if not _HELPER.match(name)} == {"self.text_key"}
 
 
-@cache
-def _source(cls: Any) -> str:
+def _source(found: ForeignKind) -> str:
     """The source of a class and of its bases; empty where it is not on disk."""
-    bases = [base for base in cls.__mro__[:-1] if base.__module__ != catalogue.BASE]
+    bases = [base for base in found.cls.__mro__[:-1] if base.__module__ != catalogue.BASE]
     try:
         return "\n".join(inspect.getsource(base) for base in bases)
     except (OSError, TypeError):  # A class of a console.
@@ -242,6 +242,7 @@ def keeps_columns(found: ForeignKind) -> bool:
 # Data-Juicer's fields are texts, whatever they mean, so every text that names something on this
 # disk counts: after an edit the step runs again.
 
+_WHOLE_BYTES = 64 * 2**20
 _NOT_READ = re.compile(
     r"(^|_)(keys?|columns|save|output|export|visualization|temp|work)(_|$)"
     "|^(frame_dir|face_track_bbox_path|point_cloud_dir_for_metric)$"
@@ -250,15 +251,17 @@ _NOT_READ = re.compile(
 
 
 def named_files(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Size and time of each file that a field names, or that is in a folder that one names."""
+    """The state of each file that a field names, or that is in a folder that one names."""
     named = [t for n, value in fields.items() if not _NOT_READ.search(n) for t in texts(value)]
-    files = [file for text in named for file in _files(text)]
-    return {name: state for file in files for name, state in _state(file).items()}
+    return {str(file): _state(file) for text in named for file in _files(text)}
 
 
-def _state(file: Path) -> dict[str, str]:
+def _state(file: Path) -> str:
+    """A digest; of a large file, whose reading takes longer than the step, size and time."""
     found = file.stat()
-    return {str(file): f"{found.st_size} {found.st_mtime_ns}"}
+    if found.st_size > _WHOLE_BYTES:
+        return f"{found.st_size} bytes of {found.st_mtime_ns}"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _files(text: str) -> list[Path]:

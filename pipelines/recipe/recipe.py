@@ -23,7 +23,7 @@ from ...operators.errors import first_line, shortened, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer import settings
+from ..data_juicer.settings import KEYS, setting_warnings
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.in_memory import ACCEPTED, as_table
 from ..dataset.read import Dataset
@@ -115,7 +115,7 @@ class Recipe:
                 found = f"a table is of no file, and has no column '{SUFFIX}'"
                 where = f"{name}, step {step.number} {step.name}"
                 raise RecipeError(found, "give the path of a dataset", where=where)
-        theirs = settings.KEYS
+        theirs = KEYS
         for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
 
@@ -207,7 +207,7 @@ class Recipe:
 
     def setting_warnings(self) -> list[str]:
         """Return one line, or none: the keys that have no effect here."""
-        return settings.setting_warnings(self.for_data_juicer)
+        return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
         """Return the recipe with every default written out, ready for YAML."""
@@ -377,7 +377,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
             steps.append(Step(number, name, operator))
         except RecipeError as error:
             raise error.at(f"{place} {shortened(kind)}") from None
-    theirs = settings.KEYS
+    theirs = KEYS
     for_data_juicer = {key: value for key, value in document.items() if key in theirs}
     return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
 
