@@ -304,7 +304,7 @@ def no_installs() -> Iterator[None]:
 def _forbid() -> None:
     from data_juicer.utils.lazy_loader import LazyLoader
 
-    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_needs.py::test_a_missing_package_is_one_line_and_nothing_is_installed
+    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_ready.py::test_a_missing_package_is_one_line_and_nothing_is_installed
     install = LazyLoader._install_package
 
     def install_or_refuse(_: type[Any], package: str, *options: Any, **named: Any) -> Any:
@@ -317,6 +317,7 @@ def _forbid() -> None:
             raise ImportError(f"{package} is not installed", name=package) from None
         return True
 
+    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_ready.py::test_a_missing_package_is_one_line_and_nothing_is_installed
     LazyLoader._install_package = classmethod(install_or_refuse)
 
 

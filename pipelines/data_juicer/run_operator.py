@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from copy import deepcopy
 from tempfile import TemporaryDirectory
@@ -43,7 +41,7 @@ Rows = Mapping[str, list[Any]]
 
 
 def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
-    """Return a class that asks for several rows at once, and what it has to be made with.
+    """A class that asks for several rows at once, and what it has to be made with.
 
     Args:
         kind: a mapper or filter of Data-Juicer's. One that works on batches decides itself how it
@@ -101,7 +99,7 @@ def _without_record(stats: Mapping[str, Any]) -> bool:
 
 
 def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
-    """Return what `work` makes of each row, in their order; the first error ends the waiting."""
+    """What `work` makes of each row, in their order; the first error ends the waiting."""
     from data_juicer.core.data.dj_dataset import nested_obj_factory
 
     columns = list(samples)
@@ -135,31 +133,19 @@ def _run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
     with warnings.catch_warnings(), connected_to_ray(LOCAL), TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
         operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
-        with _without_bars():
-            dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
-            try:
-                blocks = ray.get(dataset.process([operator]).data.to_arrow_refs())
-            except ray.exceptions.RayTaskError as error:
-                # Of the exception in a task, Ray has only the traceback.
-                first = str(error).partition("\n\nThe above exception")[0].rstrip()
-                cause = first.splitlines()[-1].strip()
-                raise OperatorError(f"failed under Ray with {cause}") from None
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
+        try:
+            blocks = ray.get(dataset.process([operator]).data.to_arrow_refs())
+        except ray.exceptions.RayTaskError as error:
+            # Of the exception in a task, Ray has only the traceback.
+            first = str(error).partition("\n\nThe above exception")[0].rstrip()
+            cause = first.splitlines()[-1].strip()
+            raise OperatorError(f"failed under Ray with {cause}") from None
         for block in blocks:
             if block.num_rows:
                 kept[np.asarray(block[ROW])] = True
     return table.filter(pa.array(kept))
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    import ray
-
-    context = ray.data.DataContext.get_current()
-    before, context.enable_progress_bars = context.enable_progress_bars, False
-    try:
-        yield
-    finally:
-        context.enable_progress_bars = before
 
 
 # --- The server that an operator asks, from its fields and the environment ------------
@@ -209,7 +195,7 @@ class Server(NamedTuple):
             raise type(error)(error.found, right) from error.__cause__
 
     def lost(self, error: ServerLostError) -> EngineError:
-        """Return the error that ends a run whose server is lost."""
+        """The error that ends a run whose server is lost."""
         if error.status is None and error.calls:
             found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
             return EngineError(found, "its log may say why")
@@ -370,13 +356,7 @@ def _load(kind: ForeignKind, fields: Mapping[str, Any]) -> Any:
         given = {**more, **given}
     # It works in this process, and hides no error.
     given |= {"skip_op_error": False, "auto_op_parallelism": False, "num_proc": None}
-    # Bytecode of a file that a field names is looked up by its time in seconds: after an edit
-    # within a second the code from before it would run.
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        operator = cls(**given)
-    finally:
-        sys.dont_write_bytecode = writes
+    operator = cls(**given)
     if asks:
         watch_model(operator)
     return operator

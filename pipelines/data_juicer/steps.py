@@ -213,7 +213,7 @@ def writes_statistics(found: ForeignKind) -> bool:
     """Whether an operator computes statistics of each row, by which it decides."""
     from data_juicer.ops import NON_STATS_FILTERS
 
-    return found.kind == "filter" and found.cls._name not in NON_STATS_FILTERS.modules
+    return found.kind == "filter" and found.cls not in NON_STATS_FILTERS.modules.values()
 
 
 def reads_only_text(found: ForeignKind) -> bool:

@@ -325,7 +325,7 @@ def load_ops(
     on_ray = run is not None and run.settings.get("executor_type") == "ray"
     for entry, op in zip(process_list, operators, strict=True):
         (fields,) = entry.values()
-        if isinstance(op, Filter) and op._name not in NON_STATS_FILTERS.modules:
+        if isinstance(op, Filter) and type(op) not in NON_STATS_FILTERS.modules.values():
             kept = frozenset(name for column, name in named(fields or {}) if column == STATS)
             op.compute_stats = _instead(op.compute_stats, _compute_again, kept)
         elif isinstance(op, Deduplicator):
@@ -410,7 +410,7 @@ def change_data_juicer() -> None:
     from data_juicer import ops
     from data_juicer.config import config  # It may be importing us: its functions come later.
 
-    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_loaded_operators.py::test_repeats_give_the_rows_of_rejuice_run
+    # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_repeats.py::test_repeats_of_any_recipe_give_the_rows_of_rejuice_run
     _wrap(ops, "load_ops", load_ops)
     config.ArgumentParser = partial(_make_parser, config.ArgumentParser)
 

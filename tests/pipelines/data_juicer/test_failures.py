@@ -379,24 +379,6 @@ def library(name="data_juicer.ops.made_up"):
     return made["log"]
 
 
-def test_steps_at_the_same_time_do_not_mix():
-    log, both, found = library(), threading.Barrier(2), {}
-
-    def work(name):
-        with watching() as watch:
-            for _ in range(50):
-                both.wait(timeout=120)
-                log("WARNING", name)
-            found[name] = watch.logged
-
-    threads = [threading.Thread(target=work, args=[name]) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {"a": {"WARNING a": 50}, "b": {"WARNING b": 50}}
-
-
 @pytest.fixture
 def loguru():
     """Loguru as it was: it is the program's, not ours."""

@@ -160,7 +160,7 @@ def test_a_wrong_step_is_one_line_of_check_with_its_place(recipe_file):
     check_each(ERRORS, check)
 
 
-def test_values_that_fit():
+def test_values_of_the_right_type():
     cases = [
         (int, 5.0), (int, None), (float, 1), (PositiveInt, 2e5), (list[int], [1, 2]),
         (tuple[int, int], [1, 2]), (int | str, "auto"), (Path | None, "direct"),
