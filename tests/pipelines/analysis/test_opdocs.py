@@ -94,7 +94,10 @@ def test_an_entry_of_data_juicers_by_hand():
     text = reference.entry("llm_quality_score_filter")
     assert "\nFilter to keep samples with a high quality score estimated by a language" in text
     assert "| `api_or_hf_model` | str | `'gpt-4o'` | API or huggingface model name. |" in text
-    assert "| `try_num` |  `3` | The number of retry attempts when there is" in text
+    assert (
+        "| `try_num` | Annotated[int, Gt(gt=0)] | `3` | The number of retry attempts when there is"
+        in text
+    )
     assert "| `text_key` | str | `'text'` | the key name of field that stores" in text
     assert "| `batch_size` | int | `1000` |" in text
     text = reference.entry("llm_extract_mapper")

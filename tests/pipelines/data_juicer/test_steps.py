@@ -59,6 +59,7 @@ def test_nothing_is_imported_for_recipes_without_them():
     ) == "set()\n"  # fmt: skip
 
 
+@pytest.mark.recommended("pipelines/data_juicer/catalogue.py", "pip install 'rejuice[data-juicer]'")
 def test_without_the_extra_their_steps_are_refused_and_ours_run(recipe_file, tmp_path):
     rows = [{"text": "a b", "answer": "1"}]
     runs = recipe_file([{"length_filter": {"column": "text", "min": 1}}], rows, use_cache=False)
