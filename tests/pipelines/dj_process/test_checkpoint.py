@@ -62,10 +62,10 @@ def end_at(monkeypatch, recipe, name, error):
     """A run that ends before a step of ours."""
     run = plugin.run_on_default
 
-    def ending(step, dataset, new_groups):
+    def ending(step, dataset):
         if step.name == name:
             raise error
-        return run(step, dataset, new_groups)
+        return run(step, dataset)
 
     with monkeypatch.context() as patch:
         patch.setattr(plugin, "run_on_default", ending)
