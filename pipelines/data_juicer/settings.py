@@ -44,7 +44,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
     for name, field in found.fields.items():
         if field.is_required and name not in fields:
             raise RecipeError(f"field '{name}' is missing", "it has no default")
-    _refuse_credentials(fields)
+    refuse_credentials(fields)
 
 
 def check_type(field: ForeignField, value: Any) -> None:
@@ -104,8 +104,12 @@ _SECRETS = frozenset(
 _WITH_PASSWORD = re.compile(r"https?://[^/?#]*:[^/?#]*@")
 
 
-def _refuse_credentials(fields: Any, where: str = "") -> None:
-    """A run stores its recipe; what is too short for a secret is for a server of one's own."""
+def refuse_credentials(fields: Any, where: str = "") -> None:
+    """Pass fields without a key in them; one too short for a secret is for a server of one's own.
+
+    Raises:
+        RecipeError: there is one, and a run stores its recipe.
+    """
     for name, value in fields.items() if isinstance(fields, dict) else ():
         place = f"{where}.{name}" if where else str(name)
         is_named = str(name).lower().replace("-", "_") in _SECRETS
@@ -113,7 +117,7 @@ def _refuse_credentials(fields: Any, where: str = "") -> None:
         if is_key or (isinstance(value, str) and _WITH_PASSWORD.match(value)):
             right = "take it out, and set OPENAI_API_KEY or the variable that the library reads"
             raise RecipeError(f"{place} has a key in it, and a run stores its recipe", right)
-        _refuse_credentials(value, place)
+        refuse_credentials(value, place)
 
 
 def texts(value: Any) -> Iterator[str]:
