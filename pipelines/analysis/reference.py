@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,8 @@ from ...operators.registry import OPERATORS, Registry, load_all, owner
 from ..console import path_text
 from ..data_juicer import catalogue
 from ..data_juicer.catalogue import ForeignKind
-from ..data_juicer.settings import description
-from ..data_juicer.static_checks import check
-from ..recipe.head import Head, data_juicer_only
+from ..data_juicer.settings import KEYS, description
+from ..recipe.head import Head
 
 # --- Schema ---------------------------------------------------------------------------
 # JSON Schema of recipes, made from the operators: completion and checks in an editor.
@@ -51,7 +49,7 @@ def recipe_schema(custom: Mapping[str, type[Operator]] | None = None) -> dict[st
         "title": "rejuice recipe",
         "properties": {
             **head["properties"],
-            **{key: {"description": description(key)} for key in sorted(data_juicer_only())},
+            **{key: {"description": description(key)} for key in sorted(KEYS)},
             "process": {"type": "array", "minItems": 1, "items": {"anyOf": [named, *steps]}},
         },
         "required": [*head.get("required", ()), "process"],
@@ -175,8 +173,11 @@ def entry(name: str, custom: Sequence[Path] = ()) -> str:
         return "\n".join(ours)
     if (theirs := catalogue.find(name)) is not None:
         return _foreign_entry(name, theirs)
-    known = [{**each.installed(), **each.load_files(custom)} for each in _REGISTRIES]
-    near = suggest(name, [each for names in known for each in names])
+    every = [{**each.installed(), **each.load_files(custom)} for each in _REGISTRIES]
+    known = [each for names in every for each in names]
+    if not catalogue.is_installed():
+        raise catalogue.not_installed(name, known)
+    near = suggest(name, known)
     right = near or "see `rejuice ops`; give the file of one of your own with --custom FILE"
     raise RecipeError(f"unknown operator, flow or tool '{name}'", right)
 
@@ -204,17 +205,15 @@ def _scope(operator: type[Operator]) -> str:
 
 
 def _foreign_entry(name: str, theirs: ForeignKind) -> str:
-    """An operator of Data-Juicer's: its own words, the fields with their defaults, its needs."""
+    """An operator of Data-Juicer's: its own words, and the fields with their defaults."""
     lines = [f"### {name}", "", f"Data-Juicer's, of its kind {theirs.kind}.", ""]
-    lines += [theirs.summary, ""] if theirs.summary else []
-    missing = check(theirs.cls, {}).missing
-    if missing:
-        lines += [f"Not installed, and needed by default: `pip install {shlex.join(missing)}`.", ""]
+    summary = inspect.cleandoc(vars(theirs.cls).get("__doc__") or "")
+    lines += [summary, ""] if summary else []
     lines += [*_HEADER]
     meanings = theirs.meanings()
-    for field in theirs.fields:
-        default = "required" if field.default is None else f"`{field.default}`"
-        cells = (f"`{field.name}`", field.type or "any", default, meanings.get(field.name, ""))
+    for field in theirs.fields.values():
+        default = "required" if field.is_required else f"`{field.default!r}`"
+        cells = (f"`{field.name}`", field.type, default, meanings.get(field.name, ""))
         lines.append(f"| {' | '.join(_escaped(cell) for cell in cells)} |")
     return "\n".join([*lines, "", ""])
 

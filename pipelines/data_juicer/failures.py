@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
-from pathlib import Path, PurePath
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -24,28 +25,20 @@ from ...operators import OperatorError, RejuiceError
 from ...operators.errors import NotReadyError, first_line
 from ...operators.logs import redact
 from ...operators.operator import merge_logged
-from .catalogue import find
-from .static_checks import Package
+from .catalogue import ForeignKind
 
 # --- On single rows -------------------------------------------------------------------
 # Data-Juicer's operators log an exception and go on: an answer that did not come is an empty text,
 # then a score of 0.0. Here the messages are collected, and the questions to a server that were not
-# answered.
-#
-#     watching() ──> messages of the step, and the calls of each row:
-#                        a question, asked again until it is answered or the operator gives up
-#
-# A question has failed if its last attempt has: the model gave an empty answer, as all of
-# Data-Juicer's clients do for any error, or the operator logged an exception about the answer, such
-# as JSON that it cannot read. So an attempt that succeeds after a warning is no failure, and a
-# warning about something else is none.
+# answered: those whose last attempt gave an empty answer, as all of Data-Juicer's clients do for
+# any error, or one about which the operator logged an exception, such as JSON that it cannot read.
 
 _LONGEST_MESSAGE = 200
 _LIBRARY = "data_juicer"
 _WARNING = 30
 _NEVER_SHOWN = -1
 """A level that no handler of loguru shows, as theirs are not negative."""
-_UNREACHABLE = ("ConnectError", "ConnectTimeout", "UnsupportedProtocol", "InvalidURL", "gaierror")
+_UNREACHABLE = {"ConnectError", "ConnectTimeout", "UnsupportedProtocol", "InvalidURL", "gaierror"}
 """Classes of httpx, of its successor, and of Python; `openai` and `litellm` wrap them."""
 _REFUSED = (401, 403, 404)
 
@@ -215,15 +208,21 @@ class _WatchedModel:
 
 def _check_not_lost(error: BaseException | None) -> None:
     """Raise for an error that every other request would meet, too."""
-    outermost, seen = error, set[int]()
+    for each in _causes(error):
+        status = getattr(each, "status_code", None)
+        if status in _REFUSED:
+            raise ServerLostError(_line(str(error)), status) from None
+        names = {kind.__name__ for kind in type(each).__mro__}
+        if isinstance(each, ConnectionRefusedError) or names & _UNREACHABLE:
+            raise ServerLostError(_line(str(each) or type(each).__name__), None) from None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it came from."""
+    seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        status = getattr(error, "status_code", None)
-        if status in _REFUSED:
-            raise ServerLostError(_line(str(outermost)), status) from None
-        names = {kind.__name__ for kind in type(error).__mro__}
-        if isinstance(error, ConnectionRefusedError) or names & set(_UNREACHABLE):
-            raise ServerLostError(_line(str(error) or type(error).__name__), None) from None
+        yield error
         error = error.__cause__ or error.__context__
 
 
@@ -237,7 +236,6 @@ def _listen() -> None:
     core = logger._core
     if not isinstance(core.patcher, _Patcher):
         logger.configure(patcher=_Patcher(core.patcher))
-    # private: loguru==0.7.3, tests/pipelines/data_juicer/test_failures.py::test_messages_are_counted_where_loguru_has_no_handler
     if core.min_level > _WARNING:
         # Without a handler that wants them, loguru makes no records.
         logger.add(lambda _: None, level="WARNING", format="", catch=False)
@@ -271,128 +269,56 @@ def _line(message: str) -> str:
 
 
 # --- Installs -------------------------------------------------------------------------
-# Data-Juicer without its installers: a step must not change the environment that it runs in.
-#
-# Data-Juicer 1.6.1 installs in two ways. `LazyLoader._install_package` stands behind packages that
-# are imported when they are used and behind `LazyLoader.check_packages`. Some operators and makers
-# of models start `pip`, `uv` or `mim` themselves, and so does spaCy when it downloads a model.
 
-_INSTALLERS = {"conda", "mim", "pip", "pip3", "pipenv", "poetry", "setup.py", "uv"}
-_COMMANDS = {"add", "install", "sync", "uninstall"}
 _OFFLINE = ("UV_OFFLINE", "PIP_NO_INDEX")
-"""Variables that keep installers from the network."""
-
-
-class NotInstalledError(ImportError):
-    """A package that an operator uses is not there.
-
-    Attributes:
-        package: what `pip install` takes.
-    """
-
-    def __init__(self, package: str) -> None:
-        super().__init__(f"{package} is not installed")
-        self.package = package
+"""Variables that keep from the network what an operator starts to install something."""
+_lock = threading.Lock()
+_at_work: list[None] = []
+"""One for each operator of Data-Juicer's that works."""
+_set = set[str]()
+"""Those of `_OFFLINE` that were set for them."""
 
 
 @contextmanager
 def no_installs() -> Iterator[None]:
-    """Fail where Data-Juicer would install what it misses, while the block runs.
+    """Data-Juicer installs nothing while the block runs: a missing package is an ImportError.
 
-    Raises:
-        NotInstalledError: it tried to install a package, even where it went on without.
+    Who calls rejuice from Python may install what they like before and after.
     """
     _forbid()
     with _lock:
         if not _at_work:
-            # For what is started in a way that is not seen here.
             _set.update(name for name in _OFFLINE if name not in os.environ)
             os.environ.update(dict.fromkeys(_set, "1"))
         _at_work.append(None)
     try:
         yield
-        if _refused:
-            raise NotInstalledError(_refused[0])
-    except Exception as error:
-        if _refused and not isinstance(error, NotInstalledError):
-            raise NotInstalledError(_refused[0]) from error
-        raise
     finally:
         with _lock:
             _at_work.pop()
-            _refused.clear()
-            if not _at_work:
-                # Who calls rejuice from Python may install what they like afterwards.
-                while _set:
-                    os.environ.pop(_set.pop(), None)
-
-
-_lock = threading.Lock()
-_at_work: list[None] = []
-"""One for each operator of Data-Juicer's that works: what else this process starts is not ours."""
-_set = set[str]()
-"""Those of `_OFFLINE` that were set for them."""
-_refused: list[str] = []
-"""Packages that a working operator has tried to install by a command."""
+            while _set and not _at_work:
+                os.environ.pop(_set.pop(), None)
 
 
 @cache
 def _forbid() -> None:
     from data_juicer.utils.lazy_loader import LazyLoader
 
-    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_needs.py::test_a_package_that_is_missed_while_it_runs
+    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_ready.py::test_a_missing_package_is_one_line_and_nothing_is_installed
     install = LazyLoader._install_package
 
     def install_or_refuse(_: type[Any], package: str, *options: Any, **named: Any) -> Any:
         if not _at_work:
             return install(package, *options, **named)
-        # `check_packages` takes a package for missing that is imported by another name than pip's.
-        if not Package("", package).is_installed():
-            raise NotInstalledError(package)
+        try:
+            # `check_packages` misses a package that is imported by another name than pip's.
+            distribution(re.split(r"[^\w.-]", package.strip(), maxsplit=1)[0])
+        except (PackageNotFoundError, ValueError):
+            raise ImportError(f"{package} is not installed", name=package) from None
         return True
 
-    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_installs.py::test_who_uses_data_juicer_beside_rejuice_has_its_installer
+    # private: py-data-juicer==1.6.1, tests/pipelines/data_juicer/test_ready.py::test_a_missing_package_is_one_line_and_nothing_is_installed
     LazyLoader._install_package = classmethod(install_or_refuse)
-    sys.addaudithook(_refuse_commands)
-
-
-def _refuse_commands(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in ("subprocess.Popen", "os.system") or not _at_work:
-        return
-    command = arguments[1] if event == "subprocess.Popen" else arguments[0]
-    package = _installed_by(_words(command))
-    if package:
-        _refused.append(package)
-        raise NotInstalledError(package)
-
-
-def _words(command: Any) -> list[str]:
-    """Return the words of a command, or of the shell's command."""
-    if isinstance(command, str | bytes | os.PathLike):
-        command = [command]
-    words = [os.fsdecode(word) for word in command]
-    # A shell's command is one word: `sh -c "pip install x"`.
-    return [each for word in words for each in _split(word)]
-
-
-def _split(word: str) -> list[str]:
-    try:
-        return shlex.split(word) if " " in word else [word]
-    except ValueError:
-        return word.split()
-
-
-def _installed_by(words: Sequence[str]) -> str:
-    """Return what a command would install or take away; empty: nothing."""
-    for at, word in enumerate(words):
-        if word in _COMMANDS and any(_is_installer(each) for each in words[:at]):
-            named = [each for each in words[at + 1 :] if not each.startswith("-")]
-            return " ".join(named) or " ".join(words)
-    return ""
-
-
-def _is_installer(word: str) -> bool:
-    return re.sub(r"\.exe$", "", PurePath(word).name) in _INSTALLERS
 
 
 # --- What ends a run ------------------------------------------------------------------
@@ -404,7 +330,7 @@ _NETWORK = {"aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urll
 
 @contextmanager
 def described(
-    name: str,
+    kind: ForeignKind,
     fields: Mapping[str, Any],
     table: pa.Table | None,
     *,
@@ -420,24 +346,32 @@ def described(
         yield
     except (RejuiceError, MemoryError):
         raise
-    except NotInstalledError as error:
-        found = f"needs {error.package}, which is not installed"
-        raise NotReadyError(found, f"pip install {shlex.quote(error.package)}") from error
     except Exception as error:
         # A full disk is not the operator's failure, and the runner knows what to say.
         if isinstance(error, OSError) and error.errno in _DISK_FULL:
             raise
-        if _is_network(error):
-            found = f"could not fetch {_wanted(name, fields, error)}: {_summary(error)}"
+        if isinstance(error, ImportError) and error.name:
+            found = f"needs {error.name}, which is not installed"
+            raise NotReadyError(found, f"pip install {shlex.quote(error.name)}") from error
+        every = {name: field.default for name, field in kind.fields.items()} | {**fields}
+        values = {name: value for name, value in every.items() if isinstance(value, str)}
+        if any(map(_is_network, _causes(error))):
+            models = [
+                f"{v} ({k})"
+                for k, v in values.items()
+                if re.search("model|tokenizer", k) and "/" in v
+            ]
+            wanted = " or ".join(models) or "what it needs"
             right = "it has to be reached, or named by a path on this disk"
-            raise NotReadyError(found, right) from error
-        kind = OperatorError if is_made() else NotReadyError
-        note, hint = _hint(name, fields, table, error)
-        raise kind(f"failed with {_summary(error)}{note}", hint) from error
+            raise NotReadyError(f"could not fetch {wanted}: {_summary(error)}", right) from error
+        if not is_made():
+            raise NotReadyError(f"failed with {_summary(error)}") from error
+        note, hint = ("", "") if table is None else _hint(values, table, error)
+        raise OperatorError(f"failed with {_summary(error)}{note}", hint) from error
 
 
 def _summary(error: Exception) -> str:
-    """Return its type and the first line of its message, or where it was raised."""
+    """Its type and the first line of its message, or where it was raised."""
     first = first_line(error)
     if not first:
         at = traceback.extract_tb(error.__traceback__)[-1]
@@ -445,51 +379,17 @@ def _summary(error: Exception) -> str:
     return f"{type(error).__name__}: {first}"
 
 
-def _is_network(error: BaseException | None) -> bool:
-    """Return whether it, or what it came from, is about a connection."""
-    while error is not None:
-        package = type(error).__module__.split(".")[0]
-        if isinstance(error, ConnectionError | TimeoutError) or package in _NETWORK:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def _is_network(error: BaseException) -> bool:
+    package = type(error).__module__.split(".")[0]
+    return isinstance(error, ConnectionError | TimeoutError) or package in _NETWORK
 
 
-def _wanted(name: str, fields: Mapping[str, Any], error: BaseException) -> str:
-    """Return what could not be fetched: an address, or the model that a field names."""
-    texts = list[str]()
-    each: BaseException | None = error
-    while each is not None:
-        texts.append(str(getattr(getattr(each, "request", None), "url", "") or ""))
-        each = each.__cause__ or each.__context__
-    address = next(filter(None, texts), "")
-    models = {
-        field: value
-        for field, value in _values(name, fields).items()
-        if re.search("model|tokenizer", field) and "/" in value
-    }
-    if not models:
-        return address or "something that it needs"
-    return " or ".join(f"{value} ({field})" for field, value in models.items())
-
-
-def _values(name: str, fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of an operator that have a text, with their defaults."""
-    found = find(name)
-    values = {field.name: field.value for field in found.fields} if found else {}
-    return {key: value for key, value in {**values, **fields}.items() if isinstance(value, str)}
-
-
-def _hint(
-    name: str, fields: Mapping[str, Any], table: pa.Table | None, error: Exception
-) -> tuple[str, str]:
-    """Return what else the rows show, and what would be right."""
-    if table is None:
-        return "", ""
-    text_key = fields.get("text_key", "text")
+def _hint(values: Mapping[str, str], table: pa.Table, error: Exception) -> tuple[str, str]:
+    """What else the rows show, and what would be right."""
+    text_key = values.get("text_key", "text")
     if text_key not in table.column_names:
         return "", f"it may need column '{text_key}': set text_keys or text_key"
-    keys = {value for key, value in _values(name, fields).items() if key.endswith("_key")}
+    keys = {value for name, value in values.items() if name.endswith("_key")}
     # Columns that it may not read at all have to be named by more than their nulls.
     others = keys - {text_key} if "NoneType" in str(error) else ()
     for column in (text_key, *sorted(others)):

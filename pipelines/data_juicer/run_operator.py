@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from contextvars import copy_context
 from copy import deepcopy
 from tempfile import TemporaryDirectory
@@ -19,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...operators import EngineError, OperatorError, RejuiceError
-from ...operators.columns import find_path
 from ..ray_session import LOCAL, connected_to_ray
-from .catalogue import ForeignKind, find
+from .catalogue import ForeignKind
 from .failures import (
     Failures,
     ServerLostError,
@@ -32,9 +28,7 @@ from .failures import (
     watch_model,
     watching,
 )
-from .settings import arguments
-from .static_checks import check
-from .tables import ROW, lowered, nested, rows_of
+from .tables import ROW, nested, rows_of
 
 # --- Operators that ask a server: many requests at once instead of one ----------------
 # Data-Juicer works through the rows one after the other and waits for each answer; only more
@@ -47,7 +41,7 @@ Rows = Mapping[str, list[Any]]
 
 
 def concurrent(kind: type[Any], most: int) -> tuple[type[Any], dict[str, Any]]:
-    """Return a class that asks for several rows at once, and what it has to be made with.
+    """A class that asks for several rows at once, and what it has to be made with.
 
     Args:
         kind: a mapper or filter of Data-Juicer's. One that works on batches decides itself how it
@@ -105,7 +99,7 @@ def _without_record(stats: Mapping[str, Any]) -> bool:
 
 
 def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
-    """Return what `work` makes of each row, in their order; the first error ends the waiting."""
+    """What `work` makes of each row, in their order; the first error ends the waiting."""
     from data_juicer.core.data.dj_dataset import nested_obj_factory
 
     columns = list(samples)
@@ -125,57 +119,33 @@ def _each(self: Any, work: Callable[[Any], Any], samples: Rows) -> list[Any]:
 
 # --- Operators that are written for Ray, such as `ray_document_deduplicator` ----------
 
-PACKAGE = "ray"
 
-
-def run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
-    """Return the rows that an operator for Ray leaves of a table, as they are.
+def _run_with_ray(operator: Any, table: pa.Table) -> pa.Table:
+    """The rows that an operator for Ray leaves of a table, as they are.
 
     The table is one block, so that the rows come to the operator in their order: of duplicates,
     the first stays. What the operator adds, such as `__dj__is_unique`, is not kept.
-
-    Raises:
-        OperatorError: it failed in a task of Ray's.
     """
     import ray
     from data_juicer.core.data.ray_dataset import RayDataset
 
     kept = np.zeros(table.num_rows, bool)
-    with warnings.catch_warnings(), _quiet_ray(), TemporaryDirectory() as folder:
+    with warnings.catch_warnings(), connected_to_ray(LOCAL), TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")  # Ray's own, about how Data-Juicer calls it.
         operator.work_dir = folder  # Where one of them keeps its hashes meanwhile.
+        ray.data.DataContext.get_current().enable_progress_bars = False
         dataset = RayDataset(ray.data.from_arrow(table), auto_op_parallelism=False)
         try:
             blocks = ray.get(dataset.process([operator]).data.to_arrow_refs())
         except ray.exceptions.RayTaskError as error:
-            raise OperatorError(f"failed under Ray with {_cause(error)}") from None
+            # Of the exception in a task, Ray has only the traceback.
+            first = str(error).partition("\n\nThe above exception")[0].rstrip()
+            cause = first.splitlines()[-1].strip()
+            raise OperatorError(f"failed under Ray with {cause}") from None
         for block in blocks:
             if block.num_rows:
                 kept[np.asarray(block[ROW])] = True
     return table.filter(pa.array(kept))
-
-
-@contextmanager
-def _quiet_ray() -> Iterator[None]:
-    """Ray as this process has it, or else on this machine for a while; Ray Data is silent."""
-    with connected_to_ray(LOCAL):
-        import ray
-
-        context, log = ray.data.DataContext.get_current(), logging.getLogger("ray.data")
-        before = context.enable_progress_bars, log.level
-        context.enable_progress_bars = False
-        log.setLevel(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            context.enable_progress_bars = before[0]
-            log.setLevel(before[1])
-
-
-def _cause(error: Exception) -> str:
-    """The exception that an operator raised in a task: Ray's error has only its traceback."""
-    traceback = str(error).partition("\n\nThe above exception was the direct cause")[0]
-    return traceback.rstrip().splitlines()[-1].strip()
 
 
 # --- The server that an operator asks, from its fields and the environment ------------
@@ -225,7 +195,7 @@ class Server(NamedTuple):
             raise type(error)(error.found, right) from error.__cause__
 
     def lost(self, error: ServerLostError) -> EngineError:
-        """Return the error that ends a run whose server is lost."""
+        """The error that ends a run whose server is lost."""
         if error.status is None and error.calls:
             found = f"{self.url} answered none of {error.calls:,} calls: {error.found}"
             return EngineError(found, "its log may say why")
@@ -240,19 +210,37 @@ class Server(NamedTuple):
 
 
 def model_field(kind: ForeignKind) -> str | None:
-    """Return the field of an operator that names a model which may be behind a server."""
-    return next((name for name in _MODELS if name in kind.known), None)
+    """The field of an operator that names a model which may be behind a server."""
+    return next((name for name in _MODELS if name in kind.fields), None)
+
+
+def asks_server(kind: ForeignKind, fields: Mapping[str, Any]) -> bool:
+    """Whether an operator sends requests to a model's server."""
+
+    def is_set(name: str, *, otherwise: bool) -> bool:
+        default = kind.fields[name].default if name in kind.fields else otherwise
+        return bool(fields.get(name, default))
+
+    is_local = is_set("is_hf_model", otherwise=False) or is_set("enable_vllm", otherwise=False)
+    is_api = is_set("is_api_model", otherwise=True)
+    return model_field(kind) is not None and is_api and not is_local
+
+
+def client_of(fields: Mapping[str, Any]) -> str:
+    """The package by which an operator asks its server."""
+    return (fields.get("model_params") or {}).get("api_backend") or "openai"
 
 
 def server(kind: ForeignKind, fields: Mapping[str, Any]) -> Server | None:
-    """Return the server that an operator asks; None where it is not known, as with `litellm`."""
-    params = fields.get("model_params") or {}
-    defaults = {field.name: field.value for field in kind.fields}
-    name = model_field(kind)
-    if name is None or params.get("api_backend") == "litellm":
+    """The server that an operator asks; None where it is not known, as with `litellm`."""
+    params, name = fields.get("model_params") or {}, model_field(kind)
+    if name is None or client_of(fields) == "litellm":
         return None
     url = params.get("base_url") or _first(_URLS) or _DEFAULT_URL
-    model, endpoint = (fields.get(field, defaults.get(field)) for field in (name, "api_endpoint"))
+    model, endpoint = (
+        fields.get(field, kind.fields[field].default if field in kind.fields else None)
+        for field in (name, "api_endpoint")
+    )
     key = str(params.get("api_key") or _first(_KEYS))
     return Server(str(url).rstrip("/"), key, model, "chat" in (endpoint or "chat"))
 
@@ -279,48 +267,47 @@ class Ran(NamedTuple):
     failures: Failures  # what went wrong
 
 
-def run_operator(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
-    """Return the rows that an operator of Data-Juicer's makes of a table.
+def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: pa.Table) -> Ran:
+    """The rows that an operator of Data-Juicer's makes of a table.
+
+    Args:
+        kind: the operator.
+        key: name and fields: an instance is made once.
+        fields: that it is made with.
+        table: the rows, numbered in the column `ROW`.
 
     Raises:
         OperatorError: it failed; one line.
         NotReadyError: it cannot be made, or misses a package.
         EngineError: the server that it asks cannot be reached, or refuses all requests.
     """
-    with described(name, fields, table, is_made=lambda: key in _instances), no_installs():
+    with described(kind, fields, table, is_made=lambda: key in _instances), no_installs():
         try:
             with watching() as failures:
-                ran = Ran(_run_foreign(name, key, fields, table), failures)
+                if kind.needs_ray:
+                    # Made anew: it holds actors of Ray's, which remember an earlier table.
+                    rows = _run_with_ray(_load(kind, fields), table)
+                else:
+                    rows = _run(_instance(kind, key, fields), table)
                 failures.calls.check_answered()
-                return ran
+                return Ran(rows, failures)
         except ServerLostError as error:
-            kind = find(name)
-            asked = None if kind is None else server(kind, fields)
+            asked = server(kind, fields)
             raise EngineError(error.found) if asked is None else asked.lost(error) from None
 
 
-def prepare(name: str, key: str, fields: Mapping[str, Any]) -> None:
+def prepare(kind: ForeignKind, key: str, fields: Mapping[str, Any]) -> None:
     """Make an operator now, for `run_operator` to find: its constructor checks its fields.
 
     Raises:
-        NotReadyError: it cannot be made, or misses a package.
+        NotReadyError: it cannot be made, or misses a package, or a model is not there.
+        EngineError: the server that it asks while it is made is lost.
     """
-    with described(name, fields, None, is_made=lambda: False), no_installs(), watching():
-        _instance(name, key, fields)
-
-
-def _run_foreign(name: str, key: str, fields: Mapping[str, Any], table: pa.Table) -> pa.Table:
-    kind = find(name)
-    if kind is not None and kind.needs_ray:
-        # Made anew: it holds actors of Ray's, which remember the rows of an earlier table.
-        return run_with_ray(_load(name, fields), table)
-    operator = _instance(name, key, fields)
-    path = str(getattr(operator, "text_key", None) or "")
-    lifted = None if path in table.column_names else find_path(table, path)
-    if lifted is not None:
-        # Data-Juicer finds a field of a column in rows, and not in batches, which many read.
-        return lowered(_run(operator, table.append_column(path, lifted)), path)
-    return _run(operator, table)
+    with described(kind, fields, None, is_made=lambda: False), no_installs(), watching():
+        try:
+            _instance(kind, key, fields)
+        except ServerLostError as error:
+            raise EngineError(error.found) from None
 
 
 def _run(operator: Any, table: pa.Table) -> pa.Table:
@@ -339,46 +326,41 @@ def _run(operator: Any, table: pa.Table) -> pa.Table:
             "Data-Juicer's operator removed the column that numbers the rows",
             "run this recipe with dj-process",
         )
-    whole, rows = rows_of(out)
-    if len(rows) == whole.num_rows:
+    whole, at = rows_of(out)
+    if len(at) == whole.num_rows:
         return whole
     mask = np.zeros(whole.num_rows, bool)
-    mask[rows] = True
+    mask[at] = True
     return whole.filter(pa.array(mask))
-
-
-def _instance(name: str, key: str, fields: Mapping[str, Any]) -> Any:
-    if key not in _instances:
-        _instances[key] = _load(name, fields)
-    return _instances[key]
 
 
 _instances: dict[str, Any] = {}
 """This process's instances, by name and fields: some operators load a model when built."""
 
 
-def _load(name: str, fields: Mapping[str, Any]) -> Any:
+def _instance(kind: ForeignKind, key: str, fields: Mapping[str, Any]) -> Any:
+    if key not in _instances:
+        _instances[key] = _load(kind, fields)
+    return _instances[key]
+
+
+def _load(kind: ForeignKind, fields: Mapping[str, Any]) -> Any:
     import datasets
 
     datasets.disable_progress_bars()
-    from data_juicer.ops import OPERATORS
-
-    found, given = find(name), arguments(fields)
-    if name not in OPERATORS.modules and found is not None and found.plugin is not None:
-        found.plugin.load()
-    kind = OPERATORS.modules[name]
-    asks_server = found is not None and check(found.cls, given).asks_server
-    if asks_server:
+    cls, given = kind.cls, {name: each for name, each in fields.items() if name not in HOW_FAST}
+    asks = asks_server(kind, fields)
+    if asks:
         most = fields.get("num_proc")
-        kind, more = concurrent(kind, most if isinstance(most, int) and most > 0 else REQUESTS)
+        cls, more = concurrent(cls, most if isinstance(most, int) and most > 0 else REQUESTS)
         given = {**more, **given}
-    # Bytecode of a file that a field names is looked up by its time in seconds: after an edit
-    # within a second the code from before it would run.
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        operator = kind(**given)
-    finally:
-        sys.dont_write_bytecode = writes
-    if asks_server:
+    # It works in this process, and hides no error.
+    given |= {"skip_op_error": False, "auto_op_parallelism": False, "num_proc": None}
+    operator = cls(**given)
+    if asks:
         watch_model(operator)
     return operator
+
+
+HOW_FAST = frozenset({"auto_op_parallelism", "num_proc"})
+"""Fields for `dj-process`: `rejuice run` has workers of its own."""

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...operators import Change, OperatorError
+from ...operators import Change, Kind, OperatorError
 from ...operators.arrow_compute import pc
-from ...operators.columns import column_of, field_at, flat
 from ...operators.operator import CALL_FAILED
 from ..dataset.schemas import is_text
 from ..dataset.write import HASHES, KINDS, META, STATS, filled, with_column
@@ -39,7 +38,7 @@ def change_without(table: pa.Table, out: pa.Table, slug: str, failed: NDArray[np
 
 
 def change(table: pa.Table, out: pa.Table, slug: str) -> Change:
-    """Return the change from `table` to the rows of `out`, in the order of `table`."""
+    """The change from `table` to the rows of `out`, in the order of `table`."""
     rows = np.asarray(out[ROW])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows, kind="stable")
@@ -82,7 +81,7 @@ def _written(before: pa.Table, new: pa.ChunkedArray, name: str) -> pa.ChunkedArr
 
 
 def _without_loss(new: pa.DataType, old: pa.DataType) -> pa.DataType:
-    """Return the old type, with the fields that only the new one has: a cast would drop them."""
+    """The old type, with the fields that only the new one has: a cast would drop them."""
     types = pa.types
     if types.is_struct(new) and types.is_struct(old):
         before = {field.name: field.type for field in old}
@@ -126,7 +125,7 @@ Entries = dict[str, Any]
 
 
 def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what the fields of an operator name of statistics and tags: the column, and the entry.
+    """What the fields of an operator name of statistics and tags: the column, and the entry.
 
     The entry is empty where the fields name a column as a whole.
     """
@@ -141,9 +140,9 @@ def named(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def without_own(
-    table: pa.Table, kind: str, fields: Mapping[str, Any], own: frozenset[str] | None
+    table: pa.Table, kind: Kind, fields: Mapping[str, Any], *, has_statistics: bool
 ) -> pa.Table:
-    """Return what an operator gets of a table: nothing that it is to compute again.
+    """What an operator gets of a table: nothing that it is to compute again.
 
     Raises:
         OperatorError: no row has a statistic or a tag by the name that a field gives.
@@ -158,40 +157,36 @@ def without_own(
     # A column of the dataset without a single value is none to an operator.
     empty = [n for n in KINDS if n in table.column_names and pa.types.is_null(table[n].type)]
     table = table.drop_columns(empty)
-    if kind == "deduplicator":
+    if kind is Kind.DEDUPLICATOR:
         hashes = {*HASHES, _LINE_HASHES} & set(table.column_names)
         table = table.drop_columns(sorted(hashes))
-    if own is not None:
+    if has_statistics:
         kept = {entry for column, entry in named(fields) if column == STATS}
         rows: list[Entries] = [{}] * table.num_rows
         if kept and STATS in table.column_names:
-            every = _entries(table[STATS])
-            whole = "" in kept
             rows = [
-                {n: each for n, each in row.items() if (n not in own if whole else n in kept)}
-                for row in every
+                {name: each for name, each in row.items() if name in kept}
+                for row in _entries(table[STATS])
             ]
         # With the column there, Data-Juicer need not add it, which it does row by row.
         table = with_column(table, STATS, _column(rows))
     return filled(table)
 
 
-def put_back(
-    table: pa.Table, seen: pa.Table, out: pa.Table, own: frozenset[str] | None
-) -> pa.Table:
-    """Return the rows that an operator has made, with the helper columns that it was not given."""
+def put_back(table: pa.Table, seen: pa.Table, out: pa.Table, *, has_statistics: bool) -> pa.Table:
+    """The rows that an operator has made, with the helper columns that it was not given."""
     rows = out[ROW].combine_chunks()
     for name in table.column_names:
         if name not in seen.column_names and name not in out.column_names:
             out = out.append_column(name, table[name].take(rows))
-        elif name == STATS and own is not None and name in out.column_names:
+        elif name == STATS and has_statistics and name in out.column_names:
             pairs = zip(_entries(table[name].take(rows)), _entries(out[name]), strict=True)
             out = with_column(out, name, _column([{**before, **after} for before, after in pairs]))
     return out
 
 
 def _is_path(field: str) -> bool:
-    """Return whether a field takes the path of a column, and not an expression or a prompt."""
+    """Whether a field takes the path of a column, and not an expression or a prompt."""
     return field.endswith(("_key", "_keys"))
 
 
@@ -208,7 +203,7 @@ def _check_there(table: pa.Table, column: str, entry: str) -> None:
 
 
 def _entries(column: pa.ChunkedArray) -> list[Entries]:
-    """Return what a helper column has of each row."""
+    """What a helper column has of each row."""
     if isinstance(column.type, pa.JsonType) or is_text(column.type):
         from datasets import Json
 
@@ -218,7 +213,7 @@ def _entries(column: pa.ChunkedArray) -> list[Entries]:
 
 
 def _column(rows: list[Entries]) -> pa.Array:
-    """Return a helper column, as Hugging Face writes one: numbers have 10 decimals."""
+    """A helper column, as Hugging Face writes one: numbers have 10 decimals."""
     from datasets import Json
 
     encode = Json().encode_example
@@ -245,7 +240,7 @@ def _standard_type(kind: pa.DataType) -> pa.DataType:
 
 
 def nested(table: pa.Table) -> Any:
-    """Return the table as a dataset of Data-Juicer's."""
+    """The table as a dataset of Data-Juicer's."""
     from data_juicer.core.data import NestedDataset
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -265,31 +260,3 @@ def rows_of(dataset: Any) -> tuple[pa.Table, NDArray[np.int64]]:
         dataset = dataset.flatten_indices()
     table = dataset.data.table.replace_schema_metadata(None)
     return table, np.arange(table.num_rows)
-
-
-def lowered(table: pa.Table, path: str) -> pa.Table:
-    """The table with a column that was lifted out of another one put back as the field it was."""
-    if path not in table.column_names:
-        return table
-    column = column_of(path, [name for name in table.column_names if name != path])
-    values = flat(table[path])
-    table = table.drop_columns([path])
-    if column is None:
-        return table
-    before = flat(table[column])
-    field = path[len(column) + 1 :]
-    if field_at(before, field) == values:
-        return table
-    return table.set_column(
-        table.column_names.index(column), column, _with_field(before, field, values)
-    )
-
-
-def _with_field(objects: pa.StructArray, path: str, values: pa.Array) -> pa.StructArray:
-    names = [field.name for field in objects.type]
-    parts = dict(zip(names, objects.flatten(), strict=True))
-    name = column_of(path, names)
-    assert name is not None
-    rest = path[len(name) + 1 :]
-    parts[name] = _with_field(parts[name], rest, values) if rest else values
-    return pa.StructArray.from_arrays(list(parts.values()), names, mask=objects.is_null())

@@ -50,17 +50,12 @@ class Slice(NamedTuple):
     stop: int
 
 
-def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
-    """Return the dataset after one step, and the audit log of that step.
-
-    Args:
-        step: the step.
-        dataset: Ray's dataset before it.
-        new_groups: rows may have moved since a step looked at groups: check that no
-            prompt comes up twice.
+def run(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
+    """The dataset after one step, and the audit log of that step.
 
     Raises:
-        RejuiceError: what the operator raised, in whichever worker it was.
+        RejuiceError: what the operator raised, in whichever worker it was, or a prompt comes up
+            twice.
     """
     for context in (dataset.context, ray.data.DataContext.get_current()):
         # Steps of Data-Juicer that are still to be run must not reorder blocks either.
@@ -73,10 +68,11 @@ def run(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
     if not full:
         return dataset, AuditLog()
     blocks, ends = [block for block, _ in full], [end for _, end in full]
-    if step.operator.scope is not Scope.ROW:
+    has_groups = step.operator.scope is not Scope.ROW
+    if has_groups:
         blocks, ends = _aligned(blocks, ends)
     starts = [int(start) for start in np.cumsum([0, *(end.rows for end in ends)])]
-    if new_groups:
+    if has_groups:
         begin = ray.remote(_group_starts)
         found = [begin.remote(*pair) for pair in zip(blocks, starts, strict=False)]
         with prefix_errors_with_step(step):

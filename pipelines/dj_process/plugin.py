@@ -159,12 +159,12 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
 
 
 def _parameters(kind: type[Operator]) -> list[str]:
-    """Return the fields of an operator; those that all operators have come last."""
+    """the fields of an operator; those that all operators have come last."""
     return [*kind.own_fields(), *COMMON_FIELDS]
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the operator's fields, without Data-Juicer's."""
+    """the operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
     unset = {
         name
@@ -199,7 +199,7 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
         else:
             run = run_on_default
         start = time.perf_counter()
-        out, log = run(step_in_run.step, dataset, step_in_run.looks_for_torn_groups)
+        out, log = run(step_in_run.step, dataset)
         done = log.step(step_in_run.step.name)
         done.seconds = time.perf_counter() - start
         step_in_run.write(done)
@@ -249,7 +249,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _annotation(kind: Any) -> Any:
-    """Return a type that both Data-Juicer and jsonargparse understand; `Any` for the others.
+    """a type that both Data-Juicer and jsonargparse understand; `Any` for the others.
 
     pydantic validates the value in any case, where the operator is built.
     """
@@ -279,20 +279,14 @@ class Piece(NamedTuple):
     first_row: int
 
 
-def run_on_default(step: Step, dataset: Any, new_groups: bool) -> tuple[Any, AuditLog]:
-    """Return the dataset after one step, and the audit log of that step.
-
-    Args:
-        step: the step.
-        dataset: Data-Juicer's dataset before it.
-        new_groups: rows may have moved since a step looked at groups: check that no
-            prompt comes up twice.
+def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
+    """The dataset after one step, and the audit log of that step.
 
     Raises:
-        RejuiceError: what the operator raised.
+        RejuiceError: what the operator raised, or a prompt comes up twice.
     """
     made = pieces(dataset, default_chunk_rows([step.operator]))
-    if new_groups:
+    if step.operator.scope is not Scope.ROW:
         with prefix_errors_with_step(step):
             check_contiguous([GroupStarts.of(piece.frame, piece.first_row) for piece in made])
     log = AuditLog()
@@ -323,7 +317,7 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """Return how the step is run on each piece."""
+    """how the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
@@ -342,7 +336,7 @@ def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
 
 
 def _is_saved(dataset: Any) -> bool:
-    """Return whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
+    """whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
     from datasets.config import DATASET_STATE_JSON_FILENAME
 
     folders = {Path(file["filename"]).parent for file in dataset.cache_files}
@@ -350,7 +344,7 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """Return the same table in memory of its own."""
+    """the same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from data_juicer.ops.base_op import OPERATORS
 from loguru import logger
 
-from ...operators import Operator, RejuiceError, Scope
+from ...operators import Operator, RejuiceError
 from ..dataset.files import AUDIT, remove_folder, run_folder, write_file
 from ..dataset.spec import DatasetSpec
 from ..engine.report import Report, StepLog, StepReport, write_decisions
@@ -73,24 +73,24 @@ ProcessEntry = dict[str, Any]
 
 
 def operator_of(name: str) -> type[Operator] | None:
-    """Return the operator of ours that Data-Juicer knows by a name; None where it is another's."""
+    """The operator of ours that Data-Juicer knows by a name; None where it is another's."""
     operator: type[Operator] | None = getattr(OPERATORS.modules.get(name), "operator_class", None)
     return operator
 
 
 def is_skipped(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry of `process` is a step of ours that exists only in training."""
+    """Whether an entry of `process` is a step of ours that exists only in training."""
     ((name, fields),) = entry.items()
     return operator_of(name) is not None and (fields or {}).get("on") == "train"
 
 
 def is_ours(op: Any) -> bool:
-    """Return whether an operator that Data-Juicer has built stands for one of ours."""
+    """Whether an operator that Data-Juicer has built stands for one of ours."""
     return hasattr(op, "operator_class")
 
 
 def has_ours(process: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a recipe has an operator of ours."""
+    """Whether a recipe has an operator of ours."""
     return any(operator_of(name) is not None for entry in process for name in entry)
 
 
@@ -138,23 +138,12 @@ class StepInRun:
         # The same object: equal entries may stand in `process` twice.
         at = next((at for at, each in enumerate(process) if each is entry), None)
         self.run, self.process = (None, []) if at is None else (run, process)
-        kinds = [next(iter(each)) for each in self.process]
-        names = step_names(kinds)
-        number, name = (1, operator.name()) if at is None else (at + 1, names[at])
-        self.step = Step(number, name, operator)
-        skipped = {name for name, each in zip(names, self.process, strict=True) if is_skipped(each)}
-        before = [each for each in zip(names, kinds, strict=True) if each[0] not in skipped]
-        before = before[: next((n for n, each in enumerate(before) if each[0] == name), 0)]
-        ours = {name: each for name, kind in before if (each := operator_of(kind)) is not None}
-        self._before = list(ours)
-        self.is_first = not ours
-        grouped = _has_groups(type(operator))
-        # Since the last step that looked at groups, one of Data-Juicer's may have moved rows.
-        looked = [at for at, (name, _) in enumerate(before) if _has_groups(ours.get(name))]
-        since = before[looked[-1] :] if looked else []
-        self.looks_for_torn_groups = grouped and (
-            not looked or any(name not in ours for name, _ in since)
-        )
+        names = step_names([next(iter(each)) for each in self.process])
+        name = operator.name() if at is None else names[at]
+        self.step = Step((at or 0) + 1, name, operator)
+        before = zip(names[:at], self.process[:at], strict=True)
+        self._before = [n for n, each in before if has_ours([each]) and not is_skipped(each)]
+        self.is_first = not self._before
 
     @property
     def head(self) -> dict[str, str]:
@@ -181,11 +170,11 @@ class StepInRun:
         return DatasetSpec(())
 
     def where(self, step: Step) -> str:
-        """Return where a message about a step of the run points, as `Recipe.where`."""
+        """Where a message about a step of the run points, as `Recipe.where`."""
         return self._position(step.number, f"step {step.number} {step.name}")
 
     def located(self, error: RejuiceError) -> RejuiceError:
-        """Return an error of the step, with the recipe's file and line in front."""
+        """An error of the step, with the recipe's file and line in front."""
         known = self.run is None or not error.where.startswith("step ")
         return error if known else error.at(self._position(self.step.number))
 
@@ -216,26 +205,17 @@ class StepInRun:
         ).write(folder)
 
     def _done(self, export_path: Path) -> Sequence[StepReport]:
-        """Return the lines of the report up to our last step before this one.
+        """The lines of the report up to our last step before this one.
 
         A run that was stopped may have written more of them than its checkpoint has steps.
         """
         if self.is_first:
             return ()
-        last, lines = self._before[-1], tuple[StepReport, ...]()
+        lines = tuple[StepReport, ...]()
         with suppress(RejuiceError):
             lines = Report.read(export_path).steps
-        ends = [at for at, line in enumerate(lines, 1) if line.step == last]
-        if not ends:
-            logger.warning(
-                f"the report beside {export_path} does not have step '{last}' of the run that "
-                f"wrote the checkpoint; it begins with step {self.step.number} {self.step.name}"
-            )
+        ends = [at for at, line in enumerate(lines, 1) if line.step == self._before[-1]]
         return lines[: ends[-1]] if ends else ()
-
-
-def _has_groups(operator: type[Operator] | None) -> bool:
-    return operator is not None and operator.scope is not Scope.ROW
 
 
 def _between(done: Sequence[StepReport], line: StepReport) -> Iterator[StepReport]:

@@ -436,18 +436,13 @@ def position(path: Path, line: int | None, place: str = "") -> str:
     return ", ".join(part for part in known if part)
 
 
-def data_juicer_only() -> frozenset[str]:
-    """Top-level keys of Data-Juicer's that are not in `Head`, see `data_juicer/settings.py`."""
-    return settings.KEYS - {*Head.model_fields, "process"}
-
-
 def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
     """Check the names of the top-level keys, before one that is misspelled counts as missing.
 
     Raises:
         RecipeError: neither a recipe nor Data-Juicer has a key of that name.
     """
-    known = (*Head.model_fields, "process", *sorted(data_juicer_only()))
+    known = (*Head.model_fields, "process", *sorted(settings.KEYS))
     for key in document:
         if isinstance(key, str) and key not in known:
             where = position(path, lines.get(key))
@@ -476,7 +471,7 @@ def checked_head(
     for refused in settings.refusals(document):
         line = None if refused.key in overrides else lines.get(refused.key)
         raise RecipeError(refused.found, refused.right, where=position(path, line))
-    theirs = data_juicer_only()
+    theirs = settings.KEYS
     ours = {key: value for key, value in document.items() if key not in theirs}
     try:
         head = Head.model_validate(ours)

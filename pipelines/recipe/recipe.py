@@ -23,17 +23,16 @@ from ...operators.errors import first_line, shortened, shown, suggest
 from ...operators.logs import know_named
 from ...operators.registry import find, load_files
 from ...operators.sampling.rollout import RolloutMapper
-from ..data_juicer.settings import setting_warnings
-from ..data_juicer.steps import ForeignOperator, MissingPackageError
+from ..data_juicer.settings import KEYS, setting_warnings
+from ..data_juicer.steps import ForeignOperator
 from ..dataset.in_memory import ACCEPTED, as_table
 from ..dataset.read import Dataset
 from ..dataset.remote import AnyPath, RemotePath
 from ..dataset.spec import SUFFIX, DatasetSpec
 from ..notebook import quiet_libraries
-from .head import Head, check_keys, checked_head, data_juicer_only, position
+from .head import Head, check_keys, checked_head, position
 from .steps import (
     FILES,
-    MissingPackages,
     build_operator,
     in_order,
     number_steps,
@@ -116,7 +115,7 @@ class Recipe:
                 found = f"a table is of no file, and has no column '{SUFFIX}'"
                 where = f"{name}, step {step.number} {step.name}"
                 raise RecipeError(found, "give the path of a dataset", where=where)
-        theirs = data_juicer_only()
+        theirs = KEYS
         for_data_juicer = {key: value for key, value in document.items() if key in theirs}
         _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
 
@@ -304,7 +303,7 @@ def _steps(
     if not process:
         raise RecipeError("'process' is empty", "make it a list of operators", where=str(path))
     custom = load_files(head.custom_operator_paths)
-    operators, missing = list[Operator](), MissingPackages()
+    operators = list[Operator]()
     for number, entry in enumerate(process, 1):
         if isinstance(entry, Operator):
             operators.append(entry)
@@ -314,11 +313,8 @@ def _steps(
         values = with_function_file(kind, values, path.parent)
         try:
             operators.append(build_operator(kind, values, custom, head, document))
-        except MissingPackageError as error:
-            missing.add(f"{where} {shortened(kind)}", error)
         except RecipeError as error:
             raise error.at(f"{where} {shortened(kind)}") from None
-    missing.check()
     return number_steps(operators)
 
 
@@ -337,7 +333,6 @@ def load(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
 
     Raises:
         RecipeError: anything wrong with the file, an operator's name or a field; one line.
-        MissingPackageError: all of it is right, and packages that it needs are not installed.
     """
     return _load(path, overrides or {}, with_code=True)
 
@@ -348,7 +343,7 @@ def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) ->
     Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
 
     Raises:
-        RecipeError, MissingPackageError: as `load`.
+        RecipeError: as `load`.
     """
     return _load(path, overrides or {}, with_code=False)
 
@@ -371,7 +366,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     know_named([document, fields])
     head = checked_head(path, document, read.key_lines, overrides)
     custom = load_files(head.custom_operator_paths) if with_code else {}
-    steps, missing = list[Step](), MissingPackages()
+    steps = list[Step]()
     for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
         try:
             values = with_function_file(kind, fields[name], path.parent)
@@ -380,12 +375,9 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
             else:
                 operator = operator_on_file(kind, values, head, document)
             steps.append(Step(number, name, operator))
-        except MissingPackageError as error:
-            missing.add(f"{place} {shortened(kind)}", error)
         except RecipeError as error:
             raise error.at(f"{place} {shortened(kind)}") from None
-    missing.check()
-    theirs = data_juicer_only()
+    theirs = KEYS
     for_data_juicer = {key: value for key, value in document.items() if key in theirs}
     return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
 

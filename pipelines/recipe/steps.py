@@ -36,8 +36,7 @@ from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.schedule import WeightSchedule
 from ..data_juicer import catalogue
-from ..data_juicer.settings import passed_on, refused_tokens
-from ..data_juicer.steps import MissingPackageError
+from ..data_juicer.settings import passed_on
 from ..data_juicer.steps import step as foreign_step
 from .head import Head, found_file
 
@@ -249,32 +248,6 @@ def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
     return str(name), fields
 
 
-class MissingPackages:
-    """What steps need that is not installed: reported once for all steps, as the last mistake."""
-
-    def __init__(self) -> None:
-        self._missing: list[tuple[str, MissingPackageError]] = []
-
-    def add(self, where: str, error: MissingPackageError) -> None:
-        """Note what a step needs, and what to call the step in a message."""
-        self._missing.append((where, error))
-
-    def check(self) -> None:
-        """Report all of them.
-
-        Raises:
-            MissingPackageError: a package is missing, and nothing else is wrong.
-        """
-        if not self._missing:
-            return
-        where, error = self._missing[0]
-        if more := len(self._missing) - 1:
-            where += f" and {more} more {'step' if more == 1 else 'steps'}"
-            packages = [name for _, each in self._missing for name in each.packages]
-            error = MissingPackageError.of(packages, "they need")
-        raise error.at(where)
-
-
 def with_files(
     kind: type[Operator], fields: Mapping[str, Any], files: Sequence[Path]
 ) -> Mapping[str, Any]:
@@ -323,16 +296,15 @@ def build_operator(
 
     Raises:
         RecipeError: nobody has an operator of that name, or a field does not fit.
-        MissingPackageError: it needs a package that is not installed.
     """
     operator = find(name, custom)
     if operator is not None:
         if FILES in fields:
             raise RecipeError(f"unknown field '{FILES}'", "give it at the head of the recipe")
         return build(operator, with_files(operator, fields, head.custom_operator_paths))
-    if catalogue.exists(name):
-        for refused in refused_tokens(document, name):
-            raise RecipeError(refused.found, refused.right)
+    if not catalogue.is_installed():
+        raise catalogue.not_installed(name, [*installed(), *custom])
+    if catalogue.find(name):
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
@@ -353,10 +325,9 @@ def operator_on_file(
 
     Raises:
         RecipeError: a field does not fit.
-        MissingPackageError: it needs a package that is not installed.
     """
     kind = find(name)
-    if kind is None and not catalogue.exists(name) and (found := stored_operator(name, fields)):
+    if kind is None and not catalogue.find(name) and (found := stored_operator(name, fields)):
         return found
     if name == REWARD_FUNCTION and (found := stored_operator(name, fields)):
         return found

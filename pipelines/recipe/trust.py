@@ -138,7 +138,7 @@ def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = 
     """The recipe of a run, with the operators of its own files only where the user trusts them.
 
     Raises:
-        RecipeError, MissingPackageError: as `load`.
+        RecipeError: as `load`.
     """
     recipe = load_without_code(path, overrides)
     if not any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
@@ -150,7 +150,7 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
     """A recipe that the user names by its path: its own files are imported, but those of a run.
 
     Raises:
-        RecipeError, MissingPackageError: as `load`.
+        RecipeError: as `load`.
     """
     folder = run_folder_of(path)
     return load(path, overrides) if folder is None else read_stored(path, folder, overrides)

@@ -32,7 +32,7 @@ from rejuice.operators.logs import REDACTED, know, know_named, logger, redact, r
 from rejuice.pipelines.analysis.page.build import embedded_json, packed_json
 from rejuice.pipelines.console import Console
 from rejuice.pipelines.data_juicer.failures import ServerLostError, _watched, watching
-from rejuice.pipelines.data_juicer.steps import refuse_credentials
+from rejuice.pipelines.data_juicer.settings import refuse_credentials
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.safe_output import safe_output
 

@@ -79,15 +79,8 @@ def operators() -> list[str]:
     Nor are the deduplicators for Ray: Data-Juicer's default executor does not run them. They are
     compared in `tests/pipelines/data_juicer/test_with_ray.py`.
     """
-    found = []
-    for kind in (*catalogue.KINDS, *catalogue.OTHER_KINDS):
-        for file in sorted((catalogue.package() / "ops" / kind).rglob("*.py")):
-            text = file.read_text("utf-8")
-            names = re.findall(r'OPERATORS\.register_module\(\s*"(\w+)"', text)
-            if re.search(r"OPERATORS\.register_module\(OP_NAME", text):
-                names += re.findall(r'^OP_NAME = "(\w+)"', text, re.M)
-            found += [name for name in names if not _MEDIA.search(name) and not _RAY.match(name)]
-    return found
+    names = sorted(catalogue.registered())
+    return [name for name in names if not _MEDIA.search(name) and not _RAY.match(name)]
 
 
 def effective_fields() -> dict[str, list[dict[str, Any]]]:

@@ -396,7 +396,8 @@ def check_servers(run: TrainingRun) -> None:
     agents.
 
     Raises:
-        RejuiceError: a server is not up, or lacks its model; or the flow does not suit the policy.
+        RejuiceError: a server is not up, or lacks its model; a package is missing; or the flow
+            does not suit the policy.
     """
     _check_transport(run)
     parts = run.split
@@ -405,11 +406,12 @@ def check_servers(run: TrainingRun) -> None:
     judging = () if parts.judging is None else (*parts.judging.prompting, *parts.judging.after)
     for step in (*parts.before, *parts.after, *judging):
         operator = step.operator
-        if not isinstance(operator, ResumableOperator):
-            continue
-        if run.config.replay and operator.has_results():
-            continue  # It may have scored the stored responses before.
         try:
+            operator.check_files()
+            if not isinstance(operator, ResumableOperator):
+                continue
+            if run.config.replay and operator.has_results():
+                continue  # It may have scored the stored responses before.
             operator.preflight()
         except RejuiceError as error:
             raise error.at(run.recipe.where(step)) from error

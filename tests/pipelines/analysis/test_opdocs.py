@@ -11,7 +11,7 @@ from rejuice.operators.agents.flow import FLOWS, TOOLS
 from rejuice.operators.operator import COMMON_FIELDS
 from rejuice.pipelines.analysis import reference
 from rejuice.pipelines.analysis.reference import recipe_schema
-from rejuice.pipelines.data_juicer import catalogue, static_checks
+from rejuice.pipelines.data_juicer import catalogue
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -89,17 +89,15 @@ def test_an_entry_by_hand():
     assert "\nScope: row.\n" in text
 
 
-@pytest.mark.recommended(
-    "pipelines/analysis/reference.py", "Not installed, and needed by default: `pip install {…}`."
-)
 @pytest.mark.slow
-def test_an_entry_of_data_juicers_by_hand(monkeypatch):
-    monkeypatch.setattr(static_checks, "find_spec", lambda name: None)
+def test_an_entry_of_data_juicers_by_hand():
     text = reference.entry("llm_quality_score_filter")
     assert "\nFilter to keep samples with a high quality score estimated by a language" in text
-    assert "needed by default: `pip install torch openai`" in text
     assert "| `api_or_hf_model` | str | `'gpt-4o'` | API or huggingface model name. |" in text
-    assert "| `try_num` | PositiveInt | `3` | The number of retry attempts when there is" in text
+    assert (
+        "| `try_num` | Annotated[int, Gt(gt=0)] | `3` | The number of retry attempts when there is"
+        in text
+    )
     assert "| `text_key` | str | `'text'` | the key name of field that stores" in text
     assert "| `batch_size` | int | `1000` |" in text
     text = reference.entry("llm_extract_mapper")
@@ -111,7 +109,7 @@ def test_an_entry_of_data_juicers_by_hand(monkeypatch):
 def test_every_operator_of_data_juicers_is_a_table_of_its_fields():
     for name in catalogue.names():
         rows = [line for line in reference.entry(name).splitlines() if line.startswith("| `")]
-        assert [line.split("`")[1] for line in rows] == list(catalogue.find(name).known)
+        assert [line.split("`")[1] for line in rows] == list(catalogue.find(name).fields)
         assert all(len(line.replace("\\|", "").split("|")) == 6 for line in rows), name
 
 

@@ -9,6 +9,7 @@ import threading
 from itertools import cycle
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import runner
@@ -16,11 +17,12 @@ from fake_model import DIMENSIONS, FakeModel, Trouble
 from loguru import logger
 
 from rejuice.operators import EngineError
-from rejuice.operators.operator import OTHER_MESSAGES, merge_logged
-from rejuice.pipelines.data_juicer import catalogue, run_operator, settings, static_checks
+from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
 from rejuice.pipelines.data_juicer.failures import watching
 from rejuice.pipelines.engine import run as engine
-from rejuice.pipelines.engine.report import Report
+from rejuice.pipelines.engine.frame import Frame
+from rejuice.pipelines.engine.plan import default_chunk_rows
+from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.recipe.recipe import load
 
 pytestmark = pytest.mark.slow
@@ -63,7 +65,7 @@ def recipe_of(recipe_file):
             **fields,
         }
         usual = {"is_hf_model": False, "dim_required_keys": DIMENSIONS, "input_keys": ["text"]}
-        step = {key: value for key, value in usual.items() if key in kind.known} | step
+        step = {key: value for key, value in usual.items() if key in kind.fields} | step
         data = [{"text": f"row {k}", "query": f"row {k}", "response": f"r{k}"} for k in range(rows)]
         return recipe_file([*steps, {name: step}], data, np=np)
 
@@ -377,24 +379,6 @@ def library(name="data_juicer.ops.made_up"):
     return made["log"]
 
 
-def test_steps_at_the_same_time_do_not_mix():
-    log, both, found = library(), threading.Barrier(2), {}
-
-    def work(name):
-        with watching() as watch:
-            for _ in range(50):
-                both.wait(timeout=120)
-                log("WARNING", name)
-            found[name] = watch.logged
-
-    threads = [threading.Thread(target=work, args=[name]) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {"a": {"WARNING a": 50}, "b": {"WARNING b": 50}}
-
-
 @pytest.fixture
 def loguru():
     """Loguru as it was: it is the program's, not ours."""
@@ -423,53 +407,13 @@ def test_a_handler_of_the_users_sees_only_what_is_logged_outside_of_steps():
     assert len(patched) == 6, "the program's own patcher is still called"
 
 
-def test_messages_are_counted_where_loguru_has_no_handler(monkeypatch):
-    core = logger._core
-    monkeypatch.setattr(core, "handlers", {})
-    monkeypatch.setattr(core, "min_level", float("inf"))
-    with watching() as watch:
-        library()("WARNING", "w")
-    assert watch.logged == {"WARNING w": 1}
-
-
-def test_messages_that_differ_in_numbers_and_ids_are_one_kind():
-    ids = ("5c9ee0e1-1111-2222-8333-0242ac120002", "0b0e0e1a-1111-2222-8333-0242ac120002")
-    parts = [
-        {"line 2 (char 9)": 2, f"request {ids[0]}": 1},
-        {"line 11 (char 3)": 1, f"request {ids[1]}": 1},
-    ]
-    assert merge_logged(parts) == {"line 11 (char 3)": 3, f"request {ids[1]}": 2}
-    assert merge_logged(reversed(parts)) == merge_logged(parts)
-
-
-def test_there_are_not_endless_kinds():
-    letters = [chr(ord("a") + k) for k in range(26)]
-    once = merge_logged([dict.fromkeys(letters, 1)])
-    assert len(once) == 21
-    assert (once["a"], once[OTHER_MESSAGES]) == (1, 6)
-    assert sum(merge_logged([once, once]).values()) == 52
-
-
-def test_reports_of_earlier_versions_can_be_read(recipe_of, model):
-    path = recipe_of(model)
-    engine.run(load(path))
-    file = path.parent / "out" / "curated.run" / "report.json"
-    report = json.loads(file.read_text())
-    del report["steps"][0]["logged"]
-    file.write_text(json.dumps(report))
-    assert Report.read(path.parent / "out" / "curated.parquet").steps[0].logged == {}
-
-
 # Seams
 
 
 def asking():
     for name in catalogue.names():
         kind = catalogue.find(name)
-        text = Path(inspect.getsourcefile(kind.cls)).read_text("utf-8")
-        if "prepare_model" not in text and not run_operator.model_field(kind):
-            continue
-        if static_checks.check(kind.cls, settings.arguments({})).asks_server:
+        if run_operator.asks_server(kind, {}):
             yield name, kind
 
 
@@ -481,3 +425,40 @@ def test_every_operator_that_asks_a_server_keeps_its_client_as_model_key():
         texts = [inspect.getsource(base) for base in kind.cls.__mro__[:-1]]
         assert any("self.model_key = prepare_model(" in text for text in texts), name
         assert run_operator.server(kind, {}).model, name
+
+
+# Many requests at once
+
+
+class Gate:
+    """A model that answers when as many requests wait as may wait at once."""
+
+    def __init__(self, at_once):
+        self.barrier = threading.Barrier(at_once)
+        self.to = lambda device: self
+
+    def __call__(self, messages, **_):
+        self.barrier.wait(timeout=120)
+        score = 5 if "good" in messages[-1]["content"] else 1
+        return json.dumps({"dimension_scores": dict.fromkeys(DIMENSIONS, score)})
+
+
+@pytest.mark.parametrize(("fields", "at_once"), [({}, 20), ({"num_proc": 4}, 4)])
+def test_many_requests_wait_at_once(monkeypatch, fields, at_once):
+    monkeypatch.setattr(run_operator, "REQUESTS", 20)
+    made = Gate(at_once)
+    monkeypatch.setitem(model_utils.MODEL_FUNCTION_MAPPING, "api", lambda **_: made)
+    texts = [f"{'good' if n % 3 else 'bad'} text {n}" for n in range(40)]
+    rows = pa.table({"text": texts, "query": texts, "response": texts})
+    step = steps.step(FILTER, {"dim_required_keys": DIMENSIONS, **fields})
+    reasons = compute_change(step, Frame.of(rows)).reasons.to_pylist()
+    assert reasons == [None if n % 3 else FILTER for n in range(40)]
+    step = steps.step("calibrate_response_mapper", fields)
+    assert list(compute_change(step, Frame.of(rows)).columns) == ["response"]
+
+
+def test_steps_that_ask_a_server_work_in_small_chunks_and_num_proc_is_in_no_key():
+    asks, local = steps.step(FILTER, {}), steps.step(FILTER, {"is_hf_model": True})
+    assert (asks.asks_server, local.asks_server) == (True, False)
+    assert (default_chunk_rows([asks]), default_chunk_rows([local])) == (256, 65_536)
+    assert asks.cache_key_fields() == steps.step(FILTER, {"num_proc": 4}).cache_key_fields()

@@ -1,7 +1,5 @@
 """Data-Juicer's deduplicators for Ray, as steps of ours."""
 
-import importlib.util
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from rejuice.operators import OperatorError, Scope
 from rejuice.pipelines import Recipe, run
 from rejuice.pipelines.data_juicer import catalogue, run_operator, steps
-from rejuice.pipelines.data_juicer.steps import MissingPackageError
 from rejuice.pipelines.engine.frame import Frame
 from rejuice.pipelines.engine.steps import compute_change
 from rejuice.pipelines.ray_session import LOCAL, connected_to_ray
@@ -29,16 +26,11 @@ def table(rows=60):
     """Rows of 20 texts of 12 words, three of each in a drawn order; columns of many types."""
     draw = np.random.default_rng(3)
     texts = [" ".join(draw.choice(WORDS, 12)) for _ in range(rows // 3)] * 3
-    numbers = pa.array(range(rows), pa.int32())
     columns = {
         "text": [texts[at] for at in draw.permutation(rows)],
-        "id": numbers,
-        "ids": pa.array(
-            [[n] * (n % 3) if n % 5 else None for n in range(rows)], pa.list_(pa.int8())
-        ),
+        "id": pa.array(range(rows), pa.int32()),
         "prompt": pa.array([[{"role": "user", "content": "q"}]] * rows),
         "vector": pa.array([[1.0, 2.0]] * rows, pa.list_(pa.float32(), 2)),
-        "nothing": pa.nulls(rows),
         "__dj__stats__": pa.array(['{"n":3}'] * rows).cast(pa.json_()),
     }
     return pa.table(columns)
@@ -48,14 +40,6 @@ def test_operators_for_ray_are_known_by_their_class():
     found = {name: catalogue.find(name) for name in catalogue.names()}
     assert {n for n, each in found.items() if each.needs_ray} == FOR_RAY
     assert {steps.step(n, {}).scope for n in sorted(FOR_RAY)[1:3]} == {Scope.DATASET}
-
-
-def test_ray_is_a_missing_package(monkeypatch):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(steps, "find_spec", lambda name: None if name == "ray" else real(name))
-    with pytest.raises(MissingPackageError, match="it needs ray, which is not installed; pip"):
-        steps.step("ray_document_deduplicator", {})
-    steps.step("document_deduplicator", {})
 
 
 def test_a_database_is_not_emptied_before_the_step(monkeypatch):
@@ -106,13 +90,13 @@ def test_the_first_of_equals_is_kept(on_ray, name, other):
 
 def test_a_run_that_uses_one_twice_in_chunks(on_ray):
     process = ["ray_document_deduplicator", {"text_length_filter": {"min_len": 1}}] * 2
-    rows = table().drop_columns(["nothing"])
+    rows = table()
     out = run(Recipe(process, rows), chunk_rows=7)
     assert [step.rows_out for step in out.report.steps] == [20] * 4
     assert set(out.decisions["reason"].to_pylist()) == {"ray_document_deduplicator"}
     _, first = np.unique(rows["text"].to_pylist(), return_index=True)
     assert out.table["id"].to_pylist() == sorted(first)
-    assert out.table.column_names == ["text", "id", "ids", "prompt", "vector"]
+    assert out.table.column_names == ["text", "id", "prompt", "vector"]
 
 
 def test_a_failure_is_one_line_and_its_rows_are_not_searched(on_ray):

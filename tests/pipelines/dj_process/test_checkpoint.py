@@ -1,7 +1,6 @@
 """`use_checkpoint` of Data-Juicer in recipes with steps of ours."""
 
 import json
-import shutil
 
 import pytest
 from juicer_run import audit_log, execute, exported, write_recipe
@@ -10,10 +9,8 @@ from rejuice.operators import RejuiceError
 from rejuice.pipelines.engine.report import Report
 
 pytest.importorskip("data_juicer.ops")
-from loguru import logger
 
 from rejuice.pipelines.dj_process import plugin
-from rejuice.pipelines.dj_process.step_in_run import StepInRun
 
 pytestmark = pytest.mark.slow
 
@@ -65,10 +62,10 @@ def end_at(monkeypatch, recipe, name, error):
     """A run that ends before a step of ours."""
     run = plugin.run_on_default
 
-    def ending(step, dataset, new_groups):
+    def ending(step, dataset):
         if step.name == name:
             raise error
-        return run(step, dataset, new_groups)
+        return run(step, dataset)
 
     with monkeypatch.context() as patch:
         patch.setattr(plugin, "run_on_default", ending)
@@ -86,11 +83,6 @@ def check_whole(folder, whole):
     assert audit_log(folder) == log
     assert sorted({name.split("/")[0] for name in log}) == FOLDERS
     assert funnel(folder) == lines
-
-
-def test_a_first_run_with_checkpoints_is_as_one_without(tmp_path, rows, whole):
-    execute(resumable(tmp_path, rows))
-    check_whole(tmp_path, whole)
 
 
 @pytest.mark.parametrize(
@@ -139,28 +131,3 @@ def test_a_changed_recipe_begins_again(tmp_path, rows, whole, monkeypatch):
     assert saved_steps(tmp_path) == 6
     execute(resumable(tmp_path, rows))
     check_whole(tmp_path, whole)
-
-
-def test_a_report_that_is_gone_is_reported(tmp_path, rows, whole, monkeypatch):
-    recipe = resumable(tmp_path, rows)
-    end_at(monkeypatch, recipe, "exact_deduplicator", RejuiceError("no"))
-    shutil.rmtree(tmp_path / "out" / "curated.run")
-    lines = []
-    write = StepInRun.write
-
-    def listening(self, log):  # Data-Juicer's set-up takes away every other sink.
-        sink = logger.add(lines.append, format="{level} {message}", level="WARNING")
-        try:
-            write(self, log)
-        finally:
-            logger.remove(sink)
-
-    monkeypatch.setattr(StepInRun, "write", listening)
-    execute(recipe)
-    export = tmp_path / "out" / "curated.parquet"
-    assert lines == [
-        f"WARNING the report beside {export} does not have step 'group_size_filter_2' of the run "
-        "that wrote the checkpoint; it begins with step 7 exact_deduplicator\n"
-    ]
-    assert exported(tmp_path).equals(whole[0])
-    assert [line.step for line in funnel(tmp_path)] == ["exact_deduplicator"]

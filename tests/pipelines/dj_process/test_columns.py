@@ -59,13 +59,6 @@ def test_the_loader_demands_no_column_and_drops_no_row(settings):
     assert loaded(settings([RECORDED, LENGTH], rows, text_keys=["output", "response"])) == rows
 
 
-def test_without_a_step_of_ours_the_loader_is_as_it_was(settings):
-    rows = [{"output": "x"}, {"output": None}]
-    assert loaded(settings([LENGTH], rows, text_keys="output")) == rows[:1]
-    with pytest.raises(ValueError, match=r"There is no key \[response\] in dataset"):
-        loaded(settings([LENGTH], rows, text_keys="response"))
-
-
 def test_the_loader_reads_what_rejuice_run_reads(settings, tmp_path):
     rows = [
         {"output": "x", "scores": [None, 0.25], "id": 2**64, "odd": 1, "none": {}},
@@ -124,20 +117,6 @@ def test_the_preflight_finds_what_our_steps_write(settings):
     ("process", "head", "line"),
     [
         (
-            [LENGTH, RECORDED],
-            {"text_keys": "response"},
-            "step 1 text_length_filter: its text column 'response' is missing; "
-            "agent_rollout_mapper, policy_rollout_mapper or recorded_rollout_mapper writes it: put that step before "
-            "this one",
-        ),
-        (
-            [RECORDED, SPACES],
-            {},
-            "step 2 whitespace_normalization_mapper: its text column 'text' is missing; set "
-            "text_keys, or text_key of the step; there are: prompt, prompt_id, "
-            "response, response_id",
-        ),
-        (
             [RECORDED, LENGTH, {"pass_rate_filter": {}}],
             {"text_keys": "response"},
             "step 3 pass_rate_filter: column 'verdict' is missing; llm_verify_mapper, "
@@ -178,16 +157,6 @@ def test_deduplicators_of_theirs_are_allowed_on_ray(settings):
     for names in (["document_deduplicator"], ["recorded_rollout_mapper", "random_selector"]):
         with pytest.raises(PipelineRuntimeError, match="does not support executor mode 'ray'"):
             on_ray(*names)
-
-
-def test_without_a_step_of_ours_the_preflight_is_as_it_was(settings):
-    with pytest.raises(PipelineRuntimeError, match="text_key 'response' not found"):
-        checked(settings, [LENGTH], text_keys="response")
-
-
-def test_after_a_step_that_may_change_columns_nothing_is_refused(settings):
-    group = {"naive_grouper": {}}
-    checked(settings, [RECORDED, group, SPACES, {"pass_rate_filter": {}}])
 
 
 def test_columns_are_selected_and_renamed_once_the_rows_are_loaded(settings):

@@ -47,12 +47,6 @@ def test_every_block_holds_whole_groups_in_the_order_of_the_rows(groups, sizes, 
         assert before[-1] != after[0]
 
 
-def test_blocks_that_hold_whole_groups_are_left_alone():
-    blocks = ["aab", "cc", "d"]
-    made = on_ray.cuts([ends_of(block(list(ids))) for ids in blocks])
-    assert made == [[(0, 0, 3)], [(1, 0, 2)], [(2, 0, 1)]]
-
-
 def test_without_the_column_of_groups_no_row_moves():
     made = on_ray.cuts([ends_of(pa.table({"text": ["x", "x"]}))] * 2)
     assert made == [[(0, 0, 2)], [(1, 0, 2)]]
@@ -74,17 +68,3 @@ def test_shares_of_a_change_are_the_change(expands):
         for share, start, stop in zip(parts, starts, starts[1:], strict=False)
     ]
     assert pa.concat_tables(out).to_pylist() == Frame.of(rows).after(change).table().to_pylist()
-
-
-def test_shares_of_rows_without_parents_and_of_notes():
-    rows = pa.table({"a": [0, 1, 2, 3]})
-    parents = np.array([-1, 0, 1, -1, -1, 2, 3, -1])
-    change = Change({"new": pa.array(range(8))}, parents=parents, notes={"found": 3.0})
-    starts = [0, 0, 2, 2, 4]
-    parts = list(split(change, starts))
-    out = [
-        Frame.of(rows.slice(start, stop - start)).after(share).table()
-        for share, start, stop in zip(parts, starts, starts[1:], strict=False)
-    ]
-    assert pa.concat_tables(out).to_pylist() == Frame.of(rows).after(change).table().to_pylist()
-    assert [part.notes for part in parts] == [{"found": 3.0}, {}, {}, {}]

@@ -103,6 +103,7 @@ def test_dj_process_gives_repeats_the_rows_of_rejuice_run(dj_process_of, tmp_pat
         {"words_num_filter": {"text_key": "response", "min_num": 3}},
     ]
     head = {
+        "np": 2,
         "executor_type": executor,
         "ray_address": "local",
         "ds_cache_dir": str(tmp_path / "cache"),

@@ -39,22 +39,6 @@ def test_without_a_step_of_ours_it_sorts(tmp_path):
     assert [row["text_len"] for row in rows] == [4] * 6
 
 
-def looks(process, number, tmp_path):
-    settings = configured(written(tmp_path, process))
-    run = CurrentRun(settings, [], settings.process, str(settings.export_path))
-    entry = settings.process[number - 1]
-    operator = loaded(tmp_path / "recipe.yaml")[number - 1].operator
-    return StepInRun(operator, entry, run).looks_for_torn_groups
-
-
-def test_groups_are_looked_at_wherever_rows_may_have_moved(tmp_path):
-    rows = {"length_filter": {"column": "text", "min": 1}}
-    process = [SUM, ADVANTAGE, "group_size_filter", LENGTH, rows, "pass_rate_filter", rows]
-    process = [{step: {}} if isinstance(step, str) else step for step in process]
-    found = [looks(process, number, tmp_path) for number in (1, 2, 3, 5, 6, 7)]
-    assert found == [True, False, False, False, True, False]
-
-
 def test_an_error_of_a_step_has_its_line(tmp_path):
     path = written(tmp_path, [LENGTH, {"pass_rate_filter": {}}])
     settings = configured(path)
