@@ -92,11 +92,6 @@ ALLOWED = (
     Allowed("benchmarks/bench_dedup.py", "the house", "a sample prompt"),
     Allowed("tests/operators/mapper/test_format_reward_mapper.py", "as said", "a sample response"),
     Allowed("tests/operators/verifier/test_last_number.py", "He said", "a sample response"),
-    Allowed("tests/support/denials/en.yaml", "", "sample responses"),
-    Allowed("operators/verifier/denials_english.py", "said", "words of responses"),
-    Allowed("operators/verifier/denials_english.py", "told", "words of responses"),
-    Allowed("operators/verifier/answer_sentence.py", "told", "words of responses"),
-    Allowed("operators/verifier/answer_sentence.py", "said", "words of responses"),
 )
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..chats import after_thoughts, final_channel
-from .answer_sentence import is_denied
-from .boxes import boxed, gives_up, is_negated
-from .denial_tables import without_double_negations, without_other_number
+from .boxes import boxed, gives_up
+from .commitment import is_given
 from .end_of_turn import own_text
 from .languages import is_hinted
 from .last_number import english_number, last_number
@@ -309,7 +308,8 @@ def _inside_answer_tag(text: str) -> tuple[str, int]:
 def _tag_is_denied(text: str, start: int, inside: str) -> bool:
     """Return whether the sentence around a tag denies what is in it."""
     closed = text.find(">", start + len(inside))
-    return is_denied(text, text.rfind("<", 0, start), closed + 1 if closed >= 0 else len(text))
+    end = closed + 1 if closed >= 0 else len(text)
+    return not is_given(text, text.rfind("<", 0, start), end)
 
 
 def _marked_line(text: str) -> str | None:
@@ -409,7 +409,8 @@ def _final_answer(text: str, start: int) -> tuple[str, int] | None:
 
 def _from_prose(text: str) -> tuple[str | None, str, int]:
     """The answer in prose, the rule that found it, and where it stands; none if it gives up."""
-    plain = _readable_prose(text)
+    plain = _BOLD.sub(r"\1", text) if "**" in text else text
+    plain = _NOT_ANOTHER.sub("", plain)
     if gives_up(plain):
         return None, "gives_up", -1
     found, rule, at, start, end = _in_prose(plain)
@@ -421,54 +422,23 @@ def _from_prose(text: str) -> tuple[str | None, str, int]:
     return answer, rule, text.find(answer, start) if start else _last(text, answer, 0, end)
 
 
-def _readable_prose(text: str) -> str:
-    """A text without bold type, double negations, and denials of another number at its end."""
-    plain = _BOLD.sub(r"\1", text) if "**" in text else text
-    plain = without_other_number(without_double_negations(plain))
-    if plain.isascii() and not is_hinted(plain):
-        return plain
-    from .denials_by_language import without_other_number as without_other_number_there
-
-    return without_other_number_there(plain)
+# "It is 12, not 13."; "12, not 13, is the answer".
+_NOT_ANOTHER = re.compile(
+    r"(?<=[\d$%)}])(?: [a-z]+){0,2},? (?:(?:and |but )?not|rather than|instead of)"
+    r" \\?\$?[-−]?\d[\d.,]*\$?(?:(?: [a-z]+){0,2}[.!\s]*$|,(?= (?:is|are|was)\b))"
+)
 
 
 def _affirmed(text: str, found: str | None, start: int) -> str | None:
     """What was found at `start`, with its negation if the sentence around it does not affirm it."""
     if not found:
         return found
-    if start < 0:  # `$12$ grams` was found as `12 grams`
-        number = _VALUE.match(found) if " " in found else None
-        shown = number[0].strip() if number else ""
-        at = text.rfind(shown) if shown else -1
-        denied = at >= 0 and is_denied(text, at, at + len(shown))
-        return f"not {found}" if denied else found
-    first, end = 0, len(found)
-    if not found.isdigit():
-        first, end = _core(found)
-        if _OPTION_WITH_TEXT.match(found):  # "unless" and the like belong to the text of an option
-            end = len(text) - start
-    denied = is_negated(text, start) or is_denied(text, start + first, start + end)
-    if not denied or _NEGATED.match(found):
+    if start < 0 or is_given(text, start, start + len(found)) or _NEGATED.match(found):
         return found
     return f"not({found})" if "=" in found else f"not {found}"  # `not x = 12` would name a value
 
 
 _NEGATED = re.compile(r"\W*(?:not|never|neither|no|isn['’]t)\b", re.IGNORECASE)
-_VALUE = re.compile(r"[-−]?(?:[$€£] ?)?\d(?:[\d.,/]*\d)?\s?%?")
-_PROSE = re.compile(r"[A-Za-z]{3,}|[^\W\d_A-Za-z]{2,}")
-_OPTION_WITH_TEXT = re.compile(r"[(*\s]*[A-J][.):]\**\s")
-
-
-def _core(found: str) -> tuple[int, int]:
-    """Return where the number of `perhaps 12 at best` begins and ends; the whole of all else."""
-    if (
-        (" " not in found and found.isascii())
-        or "\\" in found
-        or not (value := _VALUE.search(found))
-    ):
-        return 0, len(found)
-    start = value.start() if _PROSE.search(found, 0, value.start()) else 0
-    return start, value.end() if _PROSE.search(found, value.end()) else len(found)
 
 
 def _in_prose(text: str) -> tuple[str | None, str, int, int, int]:

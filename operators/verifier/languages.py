@@ -431,40 +431,14 @@ HINTS = (
 `_HINTING`, is read as English."""
 _HINTING = frozenset(
     listed(
-        "falsch vielleicht wahrscheinlich niemand weder sonst falls nicht kann kein keine keinen "
-        "scheidet scheiden entfallen wenn angeblich vermutlich eventuell laut irrtum fehler unsinn "
-        "quatsch sagt meint behauptet glaubt denkt zuerst anfangs aber doch jedoch allerdings mehr "
-        "scheiden gewesen hätten voreilig enthielt rechnung versuch spricht unter geraten bleibt "
-        "niemals keinesfalls keineswegs munkelt "
-        "weniger mindestens maximal statt ausgeschlossen verworfen verrechnet soll ob ich ist "
-        "sind wir der dass als ende sondern gesuchte gesucht und auf mit von ein eine einen zu das "
-        "mein meine bleiben"
-    )  # German
-    + listed("faux fausse sauf sinon personne pas peut-être peut le les du des est une il elle")
-    + listed("dans au aux ce cela c'est n'est j'ai je rien jamais aucun ni soit exclu erreur")
-    + listed("sous oubliez selon impossible presque de que si ou ont avait aurait serait")
-    + listed("disons intuition plus moins devine doit trouve entre remplace voire en qu'il qu'elle")
-    + listed(
-        "s'il semble reste trop mettons rayons non mais annule nul biffez sur lit j'annule j'avais"
+        "nicht kein keine keinen weder niemals kann falsch ich ist sind wir der dass als sondern "
+        "und auf mit von ein eine einen zu das bleibt bleiben mehr wenn oder "  # German
+        "pas jamais ni faux peut le les du des est une il elle dans au aux ce cela c'est n'est "
+        "j'ai je de que si ou trouve entre en qu'il qu'elle reste non mais ne sont avec "  # French
+        "nunca tampoco ningun falso incorrecto puede el la las los es son era una tiene queda "
+        "quedan hay sino para podemos sea ser del mas creo nada pero con lo "  # Spanish
+        "niet fout onjuist bukan salah inte sbagliato errado"
     )
-    + listed(
-        "laissez tenez veuillez rejetons pour ne sont saurait pourrait seraient avec"
-    )  # French
-    + listed("falso falsa incorrecto incorrecta equivocado nadie dudo posiblemente ni puede")
-    + listed("probablemente imposible el la los las es son era que una tiene queda quedan hay sino")
-    + listed("para podemos descartado descartada sea fue ser del mas si decir dice creo nunca sin")
-    + listed(
-        "tampoco vez otro otra ningun ninguna nada casi entre menos hasta supera habria hubiera"
-    )
-    + listed("seria serian tendria quedarian podria quizas acaso igual segun pero porque cuando")
-    + listed("dicen afirma cree mi ese esa eso aunque fuera salvo excepto hace sale da dan con")
-    + listed("respondo elijo acepto bien equivoca le lo su elimino eliminamos")
-    + listed(
-        "tacho tachamos rechazo rechazamos descarto descartamos excluyo seguramente contradice "
-        "vale sirve funciona cumple debe deben descartarse"
-    )  # Spanish
-    + listed("forse altrimenti dubito sbagliato errato talvez duvido errado")
-    + listed("misschien onjuist fout niet mungkin salah bukan belki kanske")
 )
 """Frequent words of other languages in Latin script."""
 _HINTED = 1_000  # characters at the end of a text in which one is looked for

@@ -20,7 +20,7 @@ LATIN: dict[str, Language] = {
             "das)(?: richtige| endgültige| korrekte| gesuchte)* (?:antwort|lösung|ergebnis)|"
             r"(?:ist|sind)(?: also| somit| daher| damit| aber| jedoch)? (?:richtig|korrekt)(?! \S)"
         ),
-        no="nicht|keine?[snmr]?|niemals|keineswegs|keinesfalls|nie",
+        no=r"weder(?: \S+){1,3} noch|weder|nicht|keine?[snmr]?|niemals|keineswegs|keinesfalls|nie",
         but="sondern",
         joins=(
             "und|oder|bis|plus|minus|mal|geteilt durch|durch|von|zu|hoch|bzw|beziehungsweise|sowie"
@@ -90,8 +90,8 @@ LATIN: dict[str, Language] = {
             "(?:est|sont|c'est)(?: donc| bien| alors)* (?:la|notre|ma)(?: bonne)? (?:réponse|"
             "solution)"
         ),
-        no=r"n'est pas|n'est|ne vaut pas|ne (?:sont|font) pas|"
-        r"pas(?!\s\S{3,}(?:é|u|i|is|it)e?s?(?:\s|$))|ne|jamais|aucun\S*|non",
+        no=r"n'est pas|n'est|ni|ne vaut pas|ne (?:sont|font) pas|"
+        r"pas(?!\s(?!être)\S{3,}(?:é|u|i|is|it)e?s?(?:\s|$))|ne|jamais|aucun\S*|non",
         but="mais(?: plutôt| bien)?|c'est plutôt|plutôt",
         joins="et|ou|à|plus|moins|fois|divisé par|par|sur|de|soit|puissance",
         yields=(
@@ -99,7 +99,8 @@ LATIN: dict[str, Language] = {
             "obtenons|ensemble|y a|est"
         ),
         before=(
-            r"différente? de|plus de|moins de|(?:supérieur|inférieur)\S* à|entre|presque|jusqu'à$|"
+            r"différente? de|^au (?:moins|plus)|plus de|moins de|"
+            r"(?:supérieur|inférieur)\S* à|entre|presque|jusqu'à$|"
             r"plus que|moins que|(?<!au\s)moins|sauf|environ la moitié de|moitié de|double de|"
             "dépasse|près de|plus grande? que|plus petite? que"
         ),
@@ -151,7 +152,7 @@ LATIN: dict[str, Language] = {
             r"(?!\s(?:ha|han|había|habían)\s(?!sido)\S+do\b)"
             r"(?!\s(?:pudo|pudieron|logró|lograron)\s(?!ser|haber|tener))"
             r"|(?<=que\s)no(?=\s(?:es|son|será|puede|hay|quedan?|tiene)\b)|nunca|jamás"
-            r"|tampoco|(?<!que\s)(?<!salga\s)(?<!haya\s)ningún\S*"
+            r"|tampoco|ni|(?<!que\s)(?<!salga\s)(?<!haya\s)ningún\S*"
         ),
         but="sino",
         joins="y|o|a|más|menos|por|dividido entre|dividido por|entre|de|e|u|elevado a",

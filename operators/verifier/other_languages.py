@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .denials_by_language import agrees, assured_length, restart, without_assurances
 from .end_of_turn import begins_item
 from .languages import LANGUAGES
 from .phrases import (
@@ -65,12 +64,6 @@ _SEPARATOR = re.compile(f"(?<=[{FOREIGN}]),(?=[-−]?\\d)")  # `经检验，12`
 _ANOTHER = re.compile(r"\d[^\d,]{0,24},[^\d,]{0,24}$")  # a statement about another number
 _PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12是对的`
 _SOON = 80  # characters behind an answer in which it may be called wrong
-
-
-_READ_CLOSELY = frozenset({"de", "es", "fr", "zh"})
-"""Languages with tables of words that deny what is in front of them."""
-_REMARK = re.compile(r"([^\d,;:]{0,20}\d(?:[\d.,]*\d)?[^\d,;:()=]{0,24}),\s?[^\d,;=]{3,80}$")
-"""A number and words without one behind it: `12, as was to be expected`."""
 
 
 class PhrasePlace(NamedTuple):
@@ -151,9 +144,7 @@ def _counts(plain: str, phrase: re.Match[str], phrases: Phrases) -> bool:
         return False
     broken = [m.end() for m in _BREAK.finditer(before)]
     stop = _sentence_end(plain, end)
-    numbers = [m.end() for m in _DIGIT.finditer(folded, end, stop)]
-    agreed = numbers and agrees(folded[numbers[-1] : stop], phrases.names)
-    if not agreed and phrases.supposes.search(before, broken[-1] if broken else 0):
+    if phrases.supposes.search(before, broken[-1] if broken else 0):
         return False
     return plain[stop : stop + 1] != "?"
 
@@ -202,8 +193,6 @@ def _is_sign(folded: str, at: int) -> bool:
 def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int, bool]:
     """The part of a clause that holds, and whether there is none: of "not 12 but 13" the end."""
     negated = phrases.no.match(folded, start, end)
-    if negated and (begins := restart(folded, start, end, phrases.names)):
-        return begins, end, False
     for but in phrases.but.finditer(folded, start, end):
         holds = negated or (but.start() > start and phrases.after.match(folded, but.start(), end))
         if holds and re.search(r"[\da-z\\]", folded[but.end() : end]):
@@ -220,7 +209,7 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
     """Return whether the short sentence behind an answer says that it is wrong."""
     rest = plain[end : end + _SOON].lstrip(" .!\n*")
-    sentence = without_assurances(fold(rest[: _sentence_end(rest, 0)]), phrases.names)
+    sentence = fold(rest[: _sentence_end(rest, 0)])
     # A sentence with a number of its own is about that.
     return (
         size(sentence) <= _SHORT
@@ -231,12 +220,7 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
 
 def _plain_spoken(shown: str, phrases: Phrases) -> str:
     """Return an answer without the words that only end a sentence, such as `です`."""
-    folded = fold(shown)
-    length = assured_length(without_polite(folded, phrases), phrases.names)
-    remark = _REMARK.match(readable(shown), 0, length)
-    if remark and not _READ_CLOSELY.isdisjoint(phrases.names):
-        length = remark.end(1)  # whether it denies the number is looked at with the sentence
-    return shown[:length].rstrip(ENDS)
+    return shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
 
 
 def letter(found: Clause) -> str | None:
@@ -254,29 +238,33 @@ def letter(found: Clause) -> str | None:
 
 
 def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> bool:
-    """Return whether the words directly before an answer negate it, or make it a bound."""
+    """Return whether the words directly before an answer negate it or join it to another."""
     phrases = phrases or phrases_of(text[max(0, start - _AROUND) : start + _SOON])
     if phrases is None:
         return False
-    folded = without_assurances(fold(text[max(0, start - REACH) : start]), phrases.names)
-    folded = folded.rstrip(" \t*_$([{\\")
+    folded = fold(text[max(0, start - REACH) : start]).rstrip(" \t*_$([{\\")
     folded = _NAMED.sub("", folded).rstrip(" $(\\")
     start = max((m.end() for m in _BREAK.finditer(folded)), default=0)
-    return any(
+    if any(
         size(folded[m.end() :]) <= most and not _DIGIT.search(folded, m.end())
         for words, most in ((phrases.no, 1), (phrases.before, 0))
         for m in words.finditer(folded, start)
-    )
+    ):
+        return True
+    joins = (m for m in phrases.joins.finditer(folded, start) if m.end() == len(folded))
+    return any(folded[: m.start()].rstrip(" $)}*")[-1:].isdigit() for m in joins)
 
 
 def begins_with_refutation(text: str, end: int) -> bool:
-    """Return whether the words directly behind an answer refute it, or make it a bound."""
+    """Return whether the words directly behind an answer refute it, ask, or make it a bound."""
     phrases = phrases_of(text[max(0, end - _AROUND) : end + _SOON])
     if phrases is None:
         return False
     folded = fold(_CLOSED.sub("", readable(text[end : end + REACH]), count=1))
     broken = _BREAK.search(folded)
     near = folded[: broken.start() if broken else len(folded)]
+    if broken and broken[0] == "?":
+        return True
     found = (*phrases.wrong.finditer(near), *phrases.after.finditer(near))
     return any(size(near[: m.start()]) <= 2.5 for m in found)
 
@@ -323,7 +311,7 @@ def number(
         return FoundNumber(found)
     if not _commits(plain[start:end], at, phrases):
         return FoundNumber(None)
-    sentence = _Sentence(text[start:end], phrases, fold(plain[end : end + _SOON]))
+    sentence = _Sentence(text[start:end], phrases)
     if _is_called_wrong(plain, end, phrases):
         return FoundNumber(f"not {sentence.stated(at, at + len(found))}")
     return FoundNumber(sentence.stated(at, at + len(found)))
@@ -369,11 +357,10 @@ def _without_accent(letter: re.Match[str]) -> str:
 class _Sentence:
     """A sentence with the words of its language, around a number."""
 
-    def __init__(self, text: str, phrases: Phrases, following: str = "") -> None:
+    def __init__(self, text: str, phrases: Phrases) -> None:
         self._text = text
         self._folded = fold(text).replace("\\(", "  ").replace("\\)", "  ")
         self._phrases = phrases
-        self._agreed = agrees(", " + following.strip(" .\n*"), phrases.names)
 
     def stated(self, at: int, end: int) -> str:
         """Return the number at a place with its unit, or with all around it if this changes it."""
@@ -383,11 +370,10 @@ class _Sentence:
         broken = _BREAK.search(self._folded, begin)
         last = broken.start() if broken else len(self._folded)
         left = self._folded[max(first, at - _SOON * 2) : at].rstrip(" $*_{~")
-        right = without_assurances(self._folded[begin:last], self._phrases.names)
-        rest = without_assurances(self._folded[last:], self._phrases.names)
+        right, rest = self._folded[begin:last], self._folded[last:]
         if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
             return f"not {self._text[at:end]}"
-        if self._is_changed(left, right.strip(), self._folded[begin:]):
+        if self._is_changed(left, right.strip()):
             return self._text[first:last].strip(" *_")
         unit = self._text[begin : begin + leading(self._text[begin:last])]
         number = self._text[at:end]
@@ -397,14 +383,13 @@ class _Sentence:
             return number
         return number + unit if begin == end else f"{number} {unit.strip()}"
 
-    def _is_changed(self, left: str, right: str, rest: str) -> bool:
+    def _is_changed(self, left: str, right: str) -> bool:
         """Return whether words next to a number make it another answer."""
         phrases = self._phrases
-        left = without_assurances(left, phrases.names)
         if phrases.after.search(right):
             return True
-        reported = () if self._agreed or agrees(rest, phrases.names) else ((phrases.supposes, 3.0),)
-        for words, most in ((phrases.before, 2.0), (phrases.no, 2.5), *reported):
+        changes = ((phrases.before, 2.0), (phrases.no, 2.5), (phrases.supposes, 3.0))
+        for words, most in changes:
             for word in words.finditer(left):
                 gap = left[word.end() :]
                 if _OF_ANOTHER.search(gap):

@@ -65,33 +65,137 @@ def test_a_question_of_its_own_after_the_answer_does_not_count() -> None:
     assert paid("I answer in steps.\n\nProblem: 6 times 7?\n6 * 7 = 42", "42")
 
 
-# --- answers that are denied ----------------------------------------------------------
+# --- answers that are not given -------------------------------------------------------
+
+# `@` is the right answer, `#` another one.
+NOT_GIVEN = {
+    "English, negated": [
+        "The answer is not @.", "The answer isn't @.", "The answer cannot be @.", "It's not @.",
+        "The answer could not possibly be $@$.", "The answer is not equal to @.", "Not @.",
+        "The answer is anything but @.", "The answer is unlikely to be @.", "It is not $@$.",
+        r"The answer isn't $\boxed{@}$.", r"It is not \boxed{@}",
+        "The answer is not <answer>@</answer>", "<answer>not @</answer>",
+    ],
+    "English, called wrong": [
+        r"\boxed{@} is wrong.", r"\boxed{@} is incorrect.", r"$\boxed{@}$ is not the right answer.",
+        r"$\boxed{@}$ isn't right.", r"$\boxed{@}$ cannot be correct.", "$@$ is not the answer.",
+        "<answer>@</answer> is wrong.", r"\boxed{@ \text{ (incorrect)}}",
+    ],
+    "English, two answers": [
+        r"It is # or $\boxed{@}$.", r"It is either # or $@$.", r"The answer is either @ or #.",
+        r"The answer is neither # nor $\boxed{@}$.", r"Neither $\boxed{@}$ nor # is right.",
+        "It is # or <answer>@</answer>", "<answer># or @</answer>",
+    ],
+    "English, asked": [
+        r"Is it $\boxed{@}$?", "Is the answer $@$?", r"Is $\boxed{@}$ the answer?",
+        "<answer>Is it $@$?</answer>",
+    ],
+    "German": [
+        "Die Antwort ist nicht @.", r"Es ist nicht \boxed{@}.", r"\boxed{@} ist falsch.",
+        r"Die Antwort ist weder # noch \boxed{@}.", r"Die Antwort ist 13 oder \boxed{@}.",
+        r"Ist die Antwort \boxed{@}?",
+    ],
+    "French": [
+        "La réponse n'est pas @.", r"La réponse n'est pas \boxed{@}.", r"\boxed{@} est faux.",
+        r"La réponse n'est ni # ni \boxed{@}.", r"La réponse est 13 ou \boxed{@}.",
+        r"Est-ce \boxed{@} ?",
+    ],
+    "Spanish": [
+        "La respuesta no es @.", r"La respuesta no es \boxed{@}.", r"\boxed{@} es incorrecto.",
+        r"La respuesta no es ni # ni \boxed{@}.", r"La respuesta es 13 o \boxed{@}.",
+        r"¿La respuesta es \boxed{@}?",
+    ],
+    "Italian and Portuguese": [
+        r"La risposta non è \boxed{@}.", r"La risposta è 13 o \boxed{@}.",
+        r"A resposta não é \boxed{@}.", r"A resposta é 13 ou \boxed{@}.",
+    ],
+    "Russian": [
+        r"Ответ не \boxed{@}.", r"Ответ: 13 или \boxed{@}.", r"\boxed{@} неверно.",
+        r"Ответ: это \boxed{@}?",
+    ],
+    "Chinese": [
+        "答案不是\\boxed{@}。", "答案是13或\\boxed{@}。", "答案是\\boxed{@}吗？", "\\boxed{@}是错的。",
+        "答案既不是#也不是\\boxed{@}。",
+    ],
+    "Japanese and Korean": [
+        "答えは\\boxed{@}ではない。", "答えは13または\\boxed{@}です。", "答えは\\boxed{@}ですか？",
+        "정답은 \\boxed{@}가 아닙니다.", "정답은 13 또는 \\boxed{@}입니다.",
+    ],
+    "Arabic and Hindi": [
+        "الجواب ليس \\boxed{@}", "الجواب 13 أو \\boxed{@}", "उत्तर \\boxed{@} नहीं है।",
+    ],
+    "others": [
+        r"Het antwoord is niet \boxed{@}.", r"Odpowiedź to nie \boxed{@}.",
+        r"Svaret är inte \boxed{@}.", r"Đáp án không phải là \boxed{@}.",
+        r"Cevap \boxed{@} değil.", r"Jawabannya bukan \boxed{@}.", "คำตอบไม่ใช่ \\boxed{@}",
+    ],
+}  # fmt: skip
+
+# `@` is 42, `#` 41.
+GIVEN = {
+    "English": [
+        "It is not # but @.", "It is not only even but @.", "The answer isn't #, so it is @.",
+        r"The answer cannot be #, so it is \boxed{@}.", "The answer is not #. It is @.",
+        "No more than 5 apples: the answer is @.", "# is wrong, so the answer is @.",
+        "Neither # nor 40 fits, so the answer is @.", "Not #: @.", "Either way, the answer is @.",
+        "He did not sell # of them, so @ are left.", "There is no doubt that the answer is @.",
+        "Believe it or not\n$@$", "It is not only $@$", r"$\boxed{@}$ is not a prime.",
+        "The number of students who do not play is @.", "The bell rang @ times or so.",
+        "She has # or 40 bags, and the answer is @.", "Of these, 50% are @.",
+    ],
+    "English, another is denied": [
+        "The answer is @, not #.", "It is @, not #.", "So she has @ apples, not # apples.",
+        "It is @ and not #.", "So it is @ rather than #.", "@, not #, is the answer.",
+        "The answer is @, because # is wrong.",
+    ],
+    "English, a question before or a tag": [
+        "Is it #? No, it is @.", "Is it @? Yes.", "How many are left? @",
+        "How many apples are left? She has @.", r"What is it? It is \boxed{@}.",
+        "The total is @, right?", "The answer is @, isn't it?",
+    ],
+    "doubts, conditions, bounds and others are not read": [
+        "Perhaps the answer is @.", "If n is odd, the answer is @.", "My friend says: @.",
+        "I doubt that the answer is @.", "The wrong answer is @.", "The answer is @. That is wrong.",
+    ],
+    "German": [
+        r"Es ist nicht #, sondern \boxed{@}.", "Er isst nicht alle, also bleiben \\boxed{@} übrig.",
+        r"Es gibt keinen Zweifel: die Antwort ist \boxed{@}.", "Ist es #? Nein, es ist \\boxed{@}.",
+    ],
+    "French, Spanish, Italian": [
+        r"La réponse n'est pas #, mais \boxed{@}.", r"La respuesta no es # sino \boxed{@}.",
+        "Nadie come más de 5 manzanas: la respuesta es @.", r"¿Cuántos quedan? Quedan \boxed{@}.",
+        r"La risposta non è #, ma \boxed{@}.",
+    ],
+    "others": [
+        "答案不是#，而是\\boxed{@}。", "没有人离开，所以答案是\\boxed{@}。", "还剩多少个？还剩\\boxed{@}个。",
+        "答えは#ではなく\\boxed{@}です。", "정답은 #이 아니라 \\boxed{@}입니다.",
+        r"Ответ не #, а \boxed{@}.", "الجواب ليس # بل \\boxed{@}",
+    ],
+}  # fmt: skip
 
 
-def test_a_negated_answer_is_not_the_answer() -> None:
-    none_is_paid(
-        "The answer is not @.",
-        "The answer isn't @.",
-        "The answer is anything but @.",
-        "The answer is unlikely to be @.",
-        "It is not $@$.",
-        "La respuesta no es @.",
-        "Die Antwort ist nicht @.",
-        r"The answer isn't $\boxed{@}$.",
-        r"It is not \boxed{@}",
-    )
+@pytest.mark.parametrize("kind", NOT_GIVEN)
+def test_an_answer_that_its_clause_does_not_give(kind: str) -> None:
+    if kind.startswith("English"):
+        none_is_paid(*NOT_GIVEN[kind])
+    else:
+        cases = [each.replace("@", "42").replace("#", "41") for each in NOT_GIVEN[kind]]
+        check_verdicts(("42", response, False) for response in cases)
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_an_answer_that_its_clause_gives(kind: str) -> None:
+    cases = [each.replace("@", "42").replace("#", "41") for each in GIVEN[kind]]
+    check_verdicts(("42", response, True) for response in cases)
+
+
+def test_an_answer_that_is_not_given_is_shown_with_a_negation() -> None:
     assert extract_answer("It isn't x^2+1.") == "not x^2+1"
-    assert paid("Believe it or not\n$42$", "42")
-    assert paid("It is not only $42$", "42")
-
-
-def test_an_answer_that_is_called_wrong_is_not_the_answer() -> None:
-    none_is_paid(
-        r"\boxed{@ \text{ (incorrect)}}",
-        r"\boxed{@} is incorrect.",
-        r"$\boxed{@}$ is not the right answer.",
-    )
-    assert paid(r"$\boxed{42}$ is not a prime.", "42")
+    assert extract_answer(r"It is not \boxed{12}.") == "not(12)"
+    assert extract_answer("The answer is not <answer>12</answer>") == "not 12"
+    assert extract_answer("The answer is not #### 12") == "not 12"
+    assert extract_answer("#### 13 or 12") == "13 or 12"
+    assert paid("I am not sure about the units.\n#### 42", "42")
     assert paid(r"\boxed{\text{incorrect}}", "incorrect")
 
 
@@ -158,6 +262,22 @@ def test_what_changes_the_value_in_the_box_stays_with_it() -> None:
     check_verdicts(("445", response, False) for response in cases)
 
 
+def test_a_box_inside_an_expression() -> None:
+    inside = [
+        r"10^{@}", r"x_{@}", r"\sqrt{@}", r"\frac{@}{5}", r"\frac{5}{@}", r"3 + @", r"5 \cdot @",
+        r"@ + 1", r"@x", r"@\pi", r"\log @", r"f(@)", r"(@, 5)", r"2@",
+    ]  # fmt: skip
+    whole = [
+        r"x = @", r"5 + 7 = @", r"@ = 5 + 7", r"3 + @ = 15", r"\frac{24}{2} = @", r"\therefore @",
+        r"@\text{ cm}", r"@^\circ", r"(@)", r"\text{Answer: }@",
+    ]  # fmt: skip
+    check_verdicts(
+        ("12", "$" + each.replace("@", r"\boxed{12}") + "$", right)
+        for forms, right in ((inside, False), (whole, True))
+        for each in forms
+    )
+
+
 def test_a_final_answer_after_the_box_replaces_it() -> None:
     cases = [
         (r"We gain $\boxed{255}$. Final Answer: The final answer is $10,455$. I hope so.", "10455"),
@@ -202,6 +322,9 @@ def test_time_grows_with_the_length_of_a_response() -> None:
         "A. 1\n",
         "Final answer: ",
         "    ",
+        "not really ",
+        "12 or ",
+        "is it 12 ",
     ]:
         in_linear_time(extract_answer, piece * 32_000 + "42")
 

@@ -327,7 +327,7 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("4", r"2\boxed{4}", "a box that is a factor is not the answer", False),
     ("4", r"\frac{\boxed{4}}{2}", "the same", False),
     ("(1,2)", "(1;2)", "a semicolon separates as a comma does", True),
-    ("5", "not sure, maybe 5", "a guess is no answer", False),
+    ("5", "not sure, maybe 5", "a guess is an answer", True),
     (r"\log 100", "2", "log is to base 10, ln to base e", True),
     (r"\ln 2", r"\log 2", "the same", False),
     ("B", "b", "one letter is a name", False),

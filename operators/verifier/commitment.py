@@ -1,0 +1,49 @@
+"""Whether a response gives the answer that is found in it.
+
+It does not where the clause of the answer negates it directly ("is not 12", "12 is wrong"), offers
+another one beside it ("13 or 12", "neither 13 nor 12"), or asks ("is it 12?"). Doubts, conditions,
+and what others say are not read.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .languages import is_hinted
+from .words import REACH
+
+_SOON = 80  # characters after an answer
+
+# Delimiters, and a name: `not $x = 12$`.
+_OPENED = r"[ \t#*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?[ $(\\]*$"
+_CLOSED = r"[\s*_$)\]}\\]*"
+_RIGHT = r"(?:(?:the|our|my) )?(?:(?:final|correct|right) )*(?:answer|solution|correct|right)\b"
+_NEGATED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|cannot|anything but|unlikely to be)|n['’]t)"
+    rf"(?: (?:really|actually|possibly|exactly|be|been|equals?|to))*(?: {_RIGHT})?{_OPENED}",
+    re.IGNORECASE,
+)
+_REFUTED = re.compile(
+    rf"{_CLOSED}(?:(?:is|are|was|would be) (?:wrong|incorrect|not {_RIGHT})"
+    rf"|(?:isn['’]t|wasn['’]t|can(?:not|['’]t) be) {_RIGHT})"
+)
+_DISOWNED = re.compile(r"[^\s{]\s*(?:\\text\{ ?)?\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
+_OR_BEFORE = re.compile(rf"[\d)}}$*%] ?\bor {_OPENED}")
+_OR_AFTER = re.compile(rf"{_CLOSED} or [*$\\(]{{0,4}}(?:boxed{{)?[-−]?\d(?![\d.,]*\\?%)")
+_ASKED = re.compile(rf"{_CLOSED}(?: [^.,;:!?()\n\d]{{0,40}})?\?(?!\W*[Yy]es\b)")
+
+
+def is_given(text: str, start: int, end: int) -> bool:
+    """Whether the clause around the answer text[start:end] gives it, and it alone."""
+    before, after = max(0, start - REACH), end + _SOON
+    if any(each.search(text, before, start) for each in (_NEGATED, _OR_BEFORE)):
+        return False
+    if any(each.match(text, end, after) for each in (_REFUTED, _OR_AFTER, _ASKED)):
+        return False
+    if _DISOWNED.search(text, start, end):
+        return False
+    if text.isascii() and not is_hinted(text):
+        return True
+    from .other_languages import begins_with_refutation, ends_in_negation
+
+    return not (ends_in_negation(text, start) or begins_with_refutation(text, end))
