@@ -156,11 +156,11 @@ class _SqliteRows:
             self._file = None
 
     def __len__(self) -> int:
-        if not self._writes and not self._path.exists():
-            return 0
-        return int(self._execute("SELECT count(*) FROM rows")[0][0])
+        return sum(row[0] for row in self._execute("SELECT count(*) FROM rows"))
 
     def _execute(self, query: str, *values: object) -> list[Any]:
+        if not self._writes and not self._path.exists():
+            return []
         with self._lock, self._errors():
             try:
                 return self._opened().execute(query, values).fetchall()
@@ -190,6 +190,7 @@ class _SqliteRows:
     def _connected(self) -> sqlite3.Connection:
         uri = self._path.absolute().as_uri()
         if self._writes:
+            self._folder.mkdir(parents=True, exist_ok=True)
             file = _connected(uri)
             file.execute("PRAGMA journal_mode = WAL")
             file.execute("PRAGMA synchronous = NORMAL")
@@ -204,8 +205,10 @@ class _SqliteRows:
 
     def _sync(self) -> None:
         """Have the disk take what SQLite has only given to the system."""
-        with suppress(FileNotFoundError):
+        try:
             sync(self._path.with_name(f"{_SQLITE}-wal"))
+        except FileNotFoundError:  # Somebody has removed it: what comes goes to a new file.
+            self.close()
         self._synced_at = time.monotonic()
 
     def _renew(self, error: Exception) -> None:

@@ -206,16 +206,12 @@ async def described_by(tool):
     return found
 
 
-def test_a_file_that_cannot_be_used(path):
-    path = path.with_suffix(".sqlite")
-    path.parent.mkdir()
-    path.write_text("no database, but a text of some length")
+def test_a_path_that_cannot_be_used(path):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("a file")
     with pytest.raises(EngineError) as error:
         calls(cached([Weather()], "read_write", path), ROME)
-    assert str(error.value) == (
-        f"the cache of observations {path} cannot be used: file is not a database; "
-        "set `tool_cache_path` to another path, or `tool_cache` to off"
-    )
+    assert all(each in str(error.value) for each in (str(path), "`tool_cache_path`"))
 
 
 def test_off_is_a_truth_value_in_yaml():

@@ -1,6 +1,5 @@
 """What a scorer answered instead of a score is kept with its text, and its scores stay what they were."""
 
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +9,6 @@ from fake_judge import FakeJudge, Trouble, verdict
 
 from rejuice.operators.columns import MESSAGES
 from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
-from rejuice.operators.servers.judge import open_cache
 from rejuice.operators.servers.scoring_mapper import RawAnswer
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -107,31 +105,9 @@ def test_without_a_cache_nothing_is_kept(judged):
     assert operator.raw_answers(rows_of(1)) == [None]
 
 
-def test_failures_of_an_earlier_version_are_shown(judged, tmp_path):
-    with FakeJudge(says={2: ["no"]}) as judge:
-        operator, _ = judged(judge, rows_of(1, 2))
-        scored, malformed = operator.raw_answers(rows_of(1, 2))
-        answer, keys = requests_of(operator, tmp_path / "scores")
-        with sqlite3.connect(tmp_path / "earlier.sqlite", isolation_level=None) as file:
-            file.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, answer TEXT)")
-            file.execute("CREATE TABLE failures (key BLOB PRIMARY KEY, reason TEXT, answer TEXT)")
-            file.execute("INSERT INTO answers VALUES (?, ?)", (keys[0], answer))
-            file.execute("INSERT INTO failures VALUES (?, ?, ?)", (keys[1], *malformed[::-1]))
-            file.execute("PRAGMA user_version = 1")
-        file.close()
-        earlier, _ = judged(judge, rows_of(None), cache=tmp_path / "earlier.sqlite")
-    assert earlier.raw_answers(rows_of(1, 2)) == [scored, malformed]
-
-
-def requests_of(operator, path):
-    """The stored answer about the first of two responses, and the keys of both."""
-    shown = operator._shown(rows_of(1, 2), range(2))
-    keys = [operator._request(each).key for each in shown]
-    return open_cache(path).get(keys[0]), keys
-
-
 def test_a_file_that_is_no_cache(judged, tmp_path):
-    cache = tmp_path / "scores.sqlite"
+    cache = tmp_path / "scores.answers"
     operator, _ = judged("http://nowhere.invalid/v1", rows_of(None), cache=cache)
-    cache.write_text("no database, and long enough to be taken for one" * 9)
+    cache.mkdir()
+    (cache / "rows.sqlite").write_text("no database, and long enough to be taken for one" * 9)
     assert operator.raw_answers(rows_of(1)) == [None]

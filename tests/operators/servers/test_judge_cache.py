@@ -1,7 +1,4 @@
-import pytest
-
-from rejuice.operators import EngineError
-from rejuice.operators.servers.judge import key_of, open_cache
+from rejuice.operators.servers.judge import key_of
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "temperature": 0.0}
 
@@ -13,13 +10,3 @@ def test_the_key_depends_on_the_whole_request():
     others = [key_of(BODY, "b"), key_of({**BODY, "temperature": 1.0}, "")]
     others += [key_of({**BODY, "messages": []}, ""), key_of({**BODY, "model": "n"}, "")]
     assert len({key, *others}) == 5
-
-
-def test_a_file_that_cannot_be_used(tmp_path):
-    (tmp_path / "scores.sqlite").write_text("no database, but a text of some length")
-    with pytest.raises(EngineError) as error:
-        open_cache(tmp_path / "scores.sqlite")
-    assert str(error.value) == (
-        f"the cache of scores {tmp_path / 'scores.sqlite'} cannot be used: file is not a database; "
-        "set `cache` to another path, or to null to keep no scores"
-    )
