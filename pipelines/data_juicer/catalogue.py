@@ -117,14 +117,20 @@ def names() -> list[str]:
 
 
 def registered() -> dict[str, type[Any]]:
-    """The classes of Data-Juicer's operators and of those of plug-ins, by name, without ours."""
+    """The classes of Data-Juicer's operators and of those of plug-ins, by name, without ours.
+
+    Raises:
+        RecipeError: Data-Juicer is there, and cannot be imported.
+    """
     if not is_installed():
         return {}
     from loguru import logger
 
     logger.disable("data_juicer")  # It would log what it imports.
-    from data_juicer.ops import OPERATORS
-
+    try:
+        from data_juicer.ops import OPERATORS
+    except ImportError as error:
+        raise RecipeError(f"Data-Juicer cannot be imported: {error}", EXTRA) from error
     return {name: cls for name, cls in OPERATORS.modules.items() if _is_theirs(name, cls)}
 
 
