@@ -406,7 +406,7 @@ class AgentRunner:
     @asynccontextmanager
     async def _open_work(
         self, put: Callable[[int | tuple[_Place, Trajectory] | RefillRequest], None]
-    ) -> AsyncIterator[Callable[[int, _Place], Awaitable[None]]]:
+    ) -> AsyncIterator[Callable[[_Place], Awaitable[None]]]:
         toolbox = await self._opened()
 
         async def catch_up() -> None:
@@ -414,7 +414,7 @@ class AgentRunner:
 
         async with turn_sampler(self._engine, self._settings, put, catch_up) as sampler:
 
-            async def play(_: int, place: _Place) -> None:
+            async def play(place: _Place) -> None:
                 put((place, await self._trajectory(place, sampler, toolbox)))
 
             yield play

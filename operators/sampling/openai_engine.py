@@ -297,7 +297,7 @@ def _number(label: str, version: int) -> int:
 # --- The engine -----------------------------------------------------------------------
 
 _PutGroup = Callable[[tuple[int, Group | Failure]], None]
-_SamplePrompt = Callable[[int, Prompt], Awaitable[None]]
+_SamplePrompt = Callable[[tuple[int, Prompt]], Awaitable[None]]
 _PROBE = Prompt((("user", "Hi"),), (1 << 62) - 1)
 
 
@@ -354,9 +354,9 @@ class OpenAIEngine:
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
         open_work = partial(self._open_work, settings)
-        size, capacity = self.options.concurrency, self.capacity(settings)
+        size, capacity, each = self.options.concurrency, self.capacity(settings), enumerate(prompts)
         try:
-            for index, found in work_on_demand(self._thread, prompts, open_work, size, capacity):
+            for index, found in work_on_demand(self._thread, each, open_work, size, capacity):
                 if isinstance(found, Group):
                     report(found.sampled_tokens())
                 yield index, found
@@ -376,7 +376,8 @@ class OpenAIEngine:
         free = asyncio.Semaphore(self.options.concurrency)
         async with OpenAIClient(self.options, self.options.concurrency) as client:
 
-            async def sample(index: int, prompt: Prompt) -> None:
+            async def sample(numbered: tuple[int, Prompt]) -> None:
+                index, prompt = numbered
                 put((index, await self.sample_one(client, prompt, settings, free)))
 
             yield sample

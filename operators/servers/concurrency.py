@@ -144,9 +144,9 @@ class RefillRequest:
 
 OpenWork: TypeAlias = Callable[
     [Callable[[R | RefillRequest], None]],
-    AbstractAsyncContextManager[Callable[[int, T], Awaitable[None]]],
+    AbstractAsyncContextManager[Callable[[T], Awaitable[None]]],
 ]
-"""Opens what the work needs: from where results are put, to the work on an item with its number."""
+"""Opens what the work needs: from where results are put, to the work on an item."""
 
 
 def capacity_for(size: int) -> int:
@@ -167,7 +167,7 @@ def work_on_demand(
     Raises:
         asyncio.CancelledError: the loop was closed meanwhile.
     """
-    numbered, todo = enumerate(items), asyncio.Queue[tuple[int, T] | None]()
+    left, todo = iter(items), asyncio.Queue[T | None]()
     under_way, exhausted = 0, False
     unanswered = list[RefillRequest]()
 
@@ -175,7 +175,7 @@ def work_on_demand(
         nonlocal under_way, exhausted
         free = 0 if exhausted else capacity - under_way
         if free:
-            taken = list(islice(numbered, free))
+            taken = list(islice(left, free))
             under_way, exhausted = under_way + len(taken), len(taken) < free
             ends = [None] * size if exhausted else []  # One for each worker.
             thread.put(todo, [*taken, *ends])
@@ -187,7 +187,7 @@ def work_on_demand(
 
             async def worker(_: int) -> None:
                 while (following := await todo.get()) is not None:
-                    await work(*following)
+                    await work(following)
                     put(None)  # The item is finished.
 
             await run_concurrently(worker, range(size), size)

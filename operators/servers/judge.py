@@ -63,7 +63,7 @@ def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
 # --- Judges ---------------------------------------------------------------------------
 
 _PutOutcome = Callable[[tuple[int, "ScoringOutcome"]], None]
-_Score = Callable[[int, tuple["ScoringBatch", "ScoringRequest"]], Awaitable[None]]
+_Score = Callable[[tuple[int, tuple["ScoringBatch", "ScoringRequest"]]], Awaitable[None]]
 _MALFORMED = "scorer_malformed"
 _REASONS = {
     "request_refused": "scorer_refused",
@@ -218,10 +218,9 @@ class Judge:
             EngineError: the server gives no further outcomes.
         """
         open_work = partial(self._open_work, probe, fail)
-        size = self._options.concurrency
-        capacity = capacity_for(size)
+        size, numbered = self._options.concurrency, enumerate(requests)
         try:
-            yield from work_on_demand(self._thread, requests, open_work, size, capacity)
+            yield from work_on_demand(self._thread, numbered, open_work, size, capacity_for(size))
         except asyncio.CancelledError:
             raise EngineError("the scorer was closed while it scored") from None
 
@@ -240,8 +239,8 @@ class Judge:
     async def _open_work(
         self, probe: ScoringRequest, fail: bool, put: _PutOutcome
     ) -> AsyncIterator[_Score]:
-        async def score(index: int, item: tuple[ScoringBatch, ScoringRequest]) -> None:
-            batch, request = item
+        async def score(numbered: tuple[int, tuple[ScoringBatch, ScoringRequest]]) -> None:
+            index, (batch, request) = numbered
             if not batch.down:
                 try:
                     put((index, await self._shared(request, probe)))

@@ -25,7 +25,7 @@ def test_a_refill_is_answered_once_results_are_consumed_and_items_taken(thread):
 
     @asynccontextmanager
     async def open_work(put):
-        async def work(number, _):
+        async def work(number):
             put(number)
             await asyncio.sleep(0)
             refill = RefillRequest(put)
