@@ -37,7 +37,7 @@ Sets = Annotated[
         help="A set of prompts with their answers; by default those of train.validation.",
     ),
 ]
-Against = Annotated[
+Opponent = Annotated[
     Path | None, typer.Option("--against", metavar="DIR", help="Compare with another evaluation.")
 ]
 Responses = Annotated[
@@ -63,7 +63,7 @@ def evaluate(
         Path | None,
         typer.Option("--output", "-o", help="The folder to write; by default outputs/eval/POLICY."),
     ] = None,
-    against: Against = None,
+    against: Opponent = None,
     overwrite: Overwrite = False,
     trust: Trust = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
@@ -137,7 +137,7 @@ def _replaced(
 
 
 def _figures(folder: Path) -> Mapping[str, Any]:
-    """Of the sets of an evaluation; none where there is no evaluation."""
+    """Figures by set; none where there is no evaluation."""
     from ...operators.json_text import parse_json
     from ...trainer.evaluation import FIGURES
 
@@ -199,7 +199,7 @@ def _sets(paths: Mapping[str, str], n: int | None) -> dict[str, ValidationSet]:
 
 
 def _name(policy: str) -> str:
-    """Of a file: of `outputs/grpo/policy` it is `grpo`."""
+    """The name of a file for a policy: `grpo` for `outputs/grpo/policy`."""
     if Path(policy).is_dir():
         folder = Path(policy).resolve()
         policy = folder.parent.name if folder.name == "policy" else folder.name

@@ -189,7 +189,7 @@ def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 # place of another file is found out as well.
 
 _HEADER_BYTES = 64
-"""Of the checksum, and zeros after it, so that Arrow's buffers stay aligned."""
+"""The checksum, and zeros after it, so that Arrow's buffers stay aligned."""
 
 _verified: dict[Path, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""

@@ -34,7 +34,7 @@ from .plan import KEPT
 # stays, whoever wrote it.
 
 RUNS = "runs"
-_TAG, _TAGGED = "rejuice-cache", b"a cache of rejuice: see `rejuice cache --help`\n"
+_TAG, _TAGGED = "rejuice-cache", b"a cache of rejuice: see `rejuice cache ls`\n"
 
 
 @contextmanager

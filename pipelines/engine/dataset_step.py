@@ -56,7 +56,7 @@ decided together."""
 _WORKING_BYTES = 64
 """Per row, beside its digest: row numbers, hashes, an order of them, reasons."""
 _TEXT_BYTES = 64
-"""Of a value in a digest whose type has no width."""
+"""What a value in a digest takes whose type has no width."""
 _MUCH_BYTES = 1 << 30
 """Where a step that cannot be sharded needs more, that is reported first."""
 _REQUESTS = 16

@@ -270,7 +270,8 @@ class Plan(NamedTuple):
 def kept_folder(cache: AnyPath, operator: ResumableOperator) -> AnyPath:
     """Where the rows of a resumable operator are kept, whatever steps led to them."""
     fields = cache_key_json(operator, of_row=True)
-    return cache / f"{KEPT}{operator.name()}-{_digest(fields, code_version(type(operator)))}"
+    key = _digest("", fields, code_version(type(operator)))
+    return cache / f"{KEPT}{operator.name()}-{key}"
 
 
 def operator_key(operator: Operator) -> str:

@@ -77,7 +77,7 @@ def run_resumable(
     """
     with _sole_run(plan.folder(step)):
         rows = open_kept_rows(kept_folder(plan.cache, operator))
-        work = _Work(plan, step, operator, sizes, rows, task, before)
+        work = _OpenRows(plan, step, operator, sizes, rows, task, before)
         try:
             work.run()
         finally:
@@ -129,7 +129,7 @@ class _Chunk:
         self.dropped = dict[int, StepResult]()
 
 
-class _Work:
+class _OpenRows:
     """The open chunks of a step. Everything happens in the thread that iterates."""
 
     def __init__(

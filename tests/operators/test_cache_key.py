@@ -26,7 +26,7 @@ from rejuice.operators.registry import load_file
 MINE = """
 from rejuice.operators import Filter, MathVerifyMapper, drop
 from helper import limit
-from tools.near import near
+from parts.near import near
 import shelf.deep.far
 
 class MineFilter(Filter):
@@ -72,10 +72,10 @@ class MineTool(Tool):
 FILES = {
     "helper.py": "def limit():\n    from late import X\n    return X\n",
     "late.py": "X = 1\n",
-    "tools/__init__.py": "",
-    "tools/near.py": "from .other import near\n",
-    "tools/other.py": "near = 1\n",
-    "tools/unused.py": "X = 1\n",
+    "parts/__init__.py": "",
+    "parts/near.py": "from .other import near\n",
+    "parts/other.py": "near = 1\n",
+    "parts/unused.py": "X = 1\n",
     "shelf/__init__.py": "X = 1\n",
     "shelf/deep/far.py": "X = 1\n",
     "unused.py": "X = 1\n",
@@ -117,7 +117,7 @@ def version_of(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.syspath_prepend(folder)
             ((_, kind),) = registry._defined_in(folder / name)
-        for module in ("helper", "tools", "tools.near", "tools.other", *SHELF):
+        for module in ("helper", "parts", "parts.near", "parts.other", *SHELF):
             sys.modules.pop(module, None)
         return code_version(kind)
 
@@ -132,14 +132,14 @@ def version_of(tmp_path, monkeypatch):
         ({"source": MINE.replace("\nclass", "\n# Mine.\nclass").replace("{", "{ ")}, True),
         ({"helper.py": "# Its own.\n" + FILES["helper.py"]}, True),
         ({"unused.py": "X = 2\n"}, True),
-        ({"tools/unused.py": "X = 2\n"}, True),
-        ({"tools/__init__.py": "X = 2\n"}, True),  # Nothing is imported from it by name.
+        ({"parts/unused.py": "X = 2\n"}, True),
+        ({"parts/__init__.py": "X = 2\n"}, True),  # Nothing is imported from it by name.
         ({"rejuice/operators/__init__.py": "X = 2\n"}, True),
         ({"source": MINE.replace("low", "high")}, False),
         ({"helper.py": FILES["helper.py"].replace("return X", "return -X")}, False),
         ({"late.py": "X = 2\n"}, False),
-        ({"tools/near.py": "from .other import near\nX = 1\n"}, False),
-        ({"tools/other.py": "near = 2\n"}, False),
+        ({"parts/near.py": "from .other import near\nX = 1\n"}, False),
+        ({"parts/other.py": "near = 2\n"}, False),
         ({"shelf/__init__.py": "X = 2\n"}, False),
         ({"shelf/deep/far.py": "X = 2\n"}, False),
         ({"late.py": "X = (1\n"}, False),  # It cannot be parsed: its bytes count.

@@ -93,7 +93,7 @@ def test_one_call_of_the_engine_is_enough_where_nothing_is_known(chunks, capacit
 
 
 def test_what_is_known_does_not_gather_while_the_engine_works(monkeypatch):
-    """Of one row the engine works long; the others need none."""
+    """The engine works long on one row; the others need none."""
     monkeypatch.setattr(chunk_results, "_MOST_KNOWN", 10)
     taken = 0
 

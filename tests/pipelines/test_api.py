@@ -370,7 +370,7 @@ def test_a_page_elsewhere_is_named_and_not_replaced(in_terminal, tmp_path):
     assert page._repr_html_() == f"<p>the page of the run is {elsewhere}</p>"
     assert os.fspath(page) == str(elsewhere)
     elsewhere.write_text("mine")
-    with pytest.raises(DataError, match="exists and is no page of rejuice; give another output"):
+    with pytest.raises(DataError, match="exists; give another path, or --overwrite"):
         result.view(elsewhere)
 
 
