@@ -123,7 +123,7 @@ class Result(_ResultRows):
                 returns instead.
 
         Raises:
-            DataError: the file exists and is no page of `rejuice view`, or the run is no longer on file.
+            DataError: the file exists and is no page of a run, or the run is no longer on file.
         """
         from .analysis.page.build import build_page
         from .analysis.page.rows import page_of

@@ -202,7 +202,7 @@ class EngineProcesses:
         return sum(self._capacities(settings).values())
 
     def _capacities(self, settings: Settings) -> dict[_Process, int]:
-        """Capacity of each process: some prompts wait there, so that its engine does not wait for us."""
+        """Prompts of each process: some wait there, so that its engine does not wait for us."""
         own = self._call("capacity", settings)
         return {process: capacity_for(capacity) for process, capacity in own.items()}
 
