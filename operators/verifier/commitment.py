@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 
 from .languages import is_hinted
-from .words import REACH
 
-_SOON = 80  # characters after an answer
+_NEAR = 80  # characters on each side of an answer
 
 # Delimiters, and a name: `not $x = 12$`.
 _OPENED = r"[ \t#*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?[ $(\\]*$"
@@ -28,14 +27,18 @@ _REFUTED = re.compile(
     rf"|(?:isn['’]t|wasn['’]t|can(?:not|['’]t) be) {_RIGHT})"
 )
 _DISOWNED = re.compile(r"[^\s{]\s*(?:\\text\{ ?)?\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
-_OR_BEFORE = re.compile(rf"[\d)}}$*%] ?\bor {_OPENED}")
+# "$30 + $160 or 190" and "0.6 or 60%" are one answer.
+_OR_BEFORE = re.compile(
+    r"(?:\b(?:either|is|are|be|equals?)|[:=]) "
+    rf"(?:[^.,;:+\n]|[.,](?=\S)){{0,50}}[\d)}}$*%] or {_OPENED}"
+)
 _OR_AFTER = re.compile(rf"{_CLOSED} or [*$\\(]{{0,4}}(?:boxed{{)?[-−]?\d(?![\d.,]*\\?%)")
 _ASKED = re.compile(rf"{_CLOSED}(?: [^.,;:!?()\n\d]{{0,40}})?\?(?!\W*[Yy]es\b)")
 
 
 def is_given(text: str, start: int, end: int) -> bool:
     """Whether the clause around the answer text[start:end] gives it, and it alone."""
-    before, after = max(0, start - REACH), end + _SOON
+    before, after = max(0, start - _NEAR), end + _NEAR
     if any(each.search(text, before, start) for each in (_NEGATED, _OR_BEFORE)):
         return False
     if any(each.match(text, end, after) for each in (_REFUTED, _OR_AFTER, _ASKED)):

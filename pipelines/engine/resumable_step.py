@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -108,6 +109,7 @@ def _sole_run(folder: object) -> Iterator[None]:
         lock.release()
 
 
+@dataclass(eq=False)
 class _Chunk:
     """A chunk of which rows are being computed.
 
@@ -118,15 +120,11 @@ class _Chunk:
         dropped: rows that are finished and not kept: the next run tries them again.
     """
 
-    def __init__(
-        self,
-        number: int,
-        table: pa.Table,
-        keys: Sequence[tuple[bytes, bytes]],
-        lacking: set[int],
-    ) -> None:
-        self.number, self.table, self.keys, self.lacking = number, table, keys, lacking
-        self.dropped = dict[int, StepResult]()
+    number: int
+    table: pa.Table
+    keys: Sequence[tuple[bytes, bytes]]
+    lacking: set[int]
+    dropped: dict[int, StepResult] = field(default_factory=dict)
 
 
 class _OpenRows:

@@ -149,6 +149,23 @@ def test_prompts_that_leave_no_room(engine):
     assert max(len(s.token_ids) for s in by_index[2].samples) <= 4
 
 
+@pytest.mark.parametrize("period", [1, 2, 7, 99])
+def test_prompts_are_taken_no_further_ahead_than_its_capacity(folder, period):
+    """A process that took more would wait for ever: most prompts are too long here."""
+    engine, taken, finished = TransformersEngine(folder, rows=8), 0, 0
+
+    def prompts():
+        nonlocal taken
+        for number in range(60):
+            taken += 1
+            assert taken - finished <= engine.capacity(FOUR)
+            yield ask("x" if number % period == 0 else "x" * 494, number)
+
+    for _ in engine.sample(prompts(), FOUR):
+        finished += 1
+    assert (taken, finished) == (60, 60)
+
+
 def test_template_arguments_are_passed(tmp_path):
     save_policy(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content + more }}")
