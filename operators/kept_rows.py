@@ -16,21 +16,24 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
+import shutil
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from shutil import disk_usage
+from tempfile import TemporaryDirectory
 from threading import Lock, RLock, Timer
 from typing import Any, Protocol
 
 import pyarrow as pa
 import xxhash
+from filelock import FileLock
 
 from .disk import check_is_file, sync, temporary_path
 from .logs import logger
@@ -72,15 +75,19 @@ def open_kept_rows(folder: Any, *, writes: bool = True) -> KeptRows:
     """
     if writes:
         folder.mkdir(parents=True, exist_ok=True)
-    has_segments = any(folder.glob(f"*{_SEGMENT}"))
-    if isinstance(folder, Path) and not has_segments and (not writes or is_local(folder)):
+    segments = _Segments(folder)
+    if not isinstance(folder, Path) or any(segments.files()):
+        return segments
+    if not writes or is_local(folder):
         return _SqliteRows(folder, writes)
-    return _Segments(folder)
+    if (folder / _SQLITE).exists():  # It was on a local disk before.
+        _move(folder, segments)
+    return segments
 
 
 def has_kept_rows(folder: Any) -> bool:
     """Whether there may be rows in a folder."""
-    return any(path.name == _SQLITE or path.suffix == _SEGMENT for path in folder.glob("*.*"))
+    return any(path.name == _SQLITE or _SEGMENT.fullmatch(path.name) for path in folder.glob("*.*"))
 
 
 def _checksum(folder: Any, key: bytes, payload: bytes) -> bytes:
@@ -93,6 +100,7 @@ _LOCAL = frozenset(
     ("bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs")
 )
 _MOUNTS = Path("/proc/self/mounts")
+_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def is_local(folder: Path) -> bool:
@@ -102,9 +110,10 @@ def is_local(folder: Path) -> bool:
     if any(folder.is_relative_to(Path(each).resolve()) for each in shared if each):
         return False
     kind, longest = "", -1
-    for line in _MOUNTS.read_text().splitlines() if _MOUNTS.exists() else ():
+    mounts = _MOUNTS.read_text(errors="surrogateescape") if _MOUNTS.exists() else ""
+    for line in mounts.splitlines():
         _, place, found, *_ = line.split()
-        place = place.encode().decode("unicode_escape")  # A space is \040.
+        place = _OCTAL.sub(lambda digits: chr(int(digits[1], 8)), place)  # A space is \040.
         if folder.is_relative_to(place) and len(place) >= longest:
             kind, longest = found, len(place)
     return kind in _LOCAL
@@ -116,8 +125,9 @@ _PUT = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
 _AT_ONCE = 500
 _INDEX_BYTES = 1 << 15
 _DAMAGES = (sqlite3.Error, UnicodeDecodeError)  # The latter of a message with a damaged name.
-_NO_DAMAGE = ("locked", "full", "unable to open", "disk I/O", "interrupted")
+_NO_DAMAGE = ("locked", "locking", "full", "unable to open", "disk I/O", "interrupted")
 """In messages of SQLite about something else than what is in the file."""
+_RANGE = 1 << 52
 
 
 class _SqliteRows:
@@ -130,8 +140,9 @@ class _SqliteRows:
     def __init__(self, folder: Path, writes: bool) -> None:
         self._folder, self._path, self._writes = folder, folder / _SQLITE, writes
         self._lock = Lock()
+        self._timer: Timer | None = None
         self._file: sqlite3.Connection | None = None
-        self._process, self._synced_at = 0, time.monotonic()
+        self._process, self._inode = 0, 0
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         found, left = dict[bytes, bytes](), iter(keys)
@@ -144,10 +155,12 @@ class _SqliteRows:
         return found
 
     def put(self, key: bytes, payload: bytes) -> None:
-        checksum = _checksum(self._folder, key, payload)
-        self._execute(_PUT, _number(key), key, checksum, payload)
-        if time.monotonic() - self._synced_at >= _EVERY_S:
-            self._sync()
+        row = _number(key), key, _checksum(self._folder, key, payload), payload
+        self._execute(_PUT, *row)
+        if self._is_replaced():  # Another process has put a new file in place meanwhile.
+            self._execute(_PUT, *row)
+        if self._timer is None or not self._timer.is_alive():
+            self._timer = _timer(self._sync)
 
     def close(self) -> None:
         with self._lock:
@@ -165,7 +178,8 @@ class _SqliteRows:
             try:
                 return self._opened().execute(query, values).fetchall()
             except _DAMAGES as error:
-                if not self._writes or any(text in str(error) for text in _NO_DAMAGE):
+                is_ours = self._writes and os.access(self._path, os.W_OK)
+                if not is_ours or any(text in str(error) for text in _NO_DAMAGE):
                     raise
                 self._renew(error)
                 return self._opened().execute(query, values).fetchall()
@@ -176,16 +190,29 @@ class _SqliteRows:
             yield
         except _DAMAGES as error:
             # Of its index in memory SQLite says only that it could not be made larger.
-            is_full = "full" in str(error) or disk_usage(self._folder).free < _INDEX_BYTES
+            is_full = "full" in str(error) or shutil.disk_usage(self._folder).free < _INDEX_BYTES
             number = errno.ENOSPC if is_full else errno.EIO
             raise OSError(number, str(error), str(self._path)) from None
 
     def _opened(self) -> sqlite3.Connection:
-        if self._file is None or self._process != os.getpid():  # Not that of one that has forked.
+        if self._process != os.getpid() or self._is_replaced():
+            self._file = None  # Not closed: it may be that of the process that has forked.
+        if self._file is None:
             for path in self._files():
                 check_is_file(path)
+            self._inode = self._found_inode()
             self._file, self._process = self._connected(), os.getpid()
+            self._inode = self._found_inode()
         return self._file
+
+    def _is_replaced(self) -> bool:
+        return self._found_inode() != self._inode
+
+    def _found_inode(self) -> int:
+        try:
+            return os.stat(self._path).st_ino
+        except FileNotFoundError:
+            return 0
 
     def _connected(self) -> sqlite3.Connection:
         uri = self._path.absolute().as_uri()
@@ -205,33 +232,30 @@ class _SqliteRows:
 
     def _sync(self) -> None:
         """Have the disk take what SQLite has only given to the system."""
-        try:
+        with suppress(OSError):
             sync(self._path.with_name(f"{_SQLITE}-wal"))
-        except FileNotFoundError:  # Somebody has removed it: what comes goes to a new file.
-            self.close()
-        self._synced_at = time.monotonic()
 
     def _renew(self, error: Exception) -> None:
         """Put the rows that can be read into a new file in place of a damaged one."""
-        good = dict[int, Any]()
-        with suppress(*_DAMAGES):
-            good = _readable(self._opened())
-        if self._file is not None:
+        with FileLock(self._folder / "lock"):
+            if self._is_replaced():
+                return  # Another process has done it.
+            file, self._file = self._file, None
+            temporary, rows = temporary_path(self._path), 0
+            with closing(_connected(temporary.absolute().as_uri())) as new:
+                new.execute(_TABLE)
+                for part in _readable(file) if file is not None else ():
+                    new.executemany(_PUT, part.values())
+                    rows += len(part)
             with suppress(sqlite3.Error):
-                self._file.close()
-        self._file = None
-        temporary = temporary_path(self._path)
-        with closing(_connected(temporary.absolute().as_uri())) as file:
-            file.execute(_TABLE)
-            with file:
-                file.execute("BEGIN")
-                file.executemany(_PUT, good.values())
-        sync(temporary)
-        for path in self._files():
-            path.unlink(missing_ok=True)
-        temporary.replace(self._path)
+                if file is not None:
+                    file.close()
+            sync(temporary)
+            for path in self._files()[1:]:
+                path.unlink(missing_ok=True)
+            temporary.replace(self._path)
         found = f"{self._path} is damaged ({error})"
-        _log.warning("%s: %d rows in it are kept, the others are computed again", found, len(good))
+        _log.warning("%s: %d rows in it are kept, the others are computed again", found, rows)
 
     def _files(self) -> tuple[Path, ...]:
         return tuple(self._path.with_name(f"{_SQLITE}{end}") for end in ("", "-wal", "-shm"))
@@ -252,21 +276,29 @@ def _is_whole(folder: Any, key: Any, checksum: Any, payload: Any) -> bool:
     return is_bytes and checksum == _checksum(folder, key, payload)
 
 
-def _readable(file: sqlite3.Connection) -> dict[int, Any]:
-    """Rows of a damaged file by their numbers: before the first damage, and after the last."""
-    rows = dict[int, Any]()
-    for order in ("ASC", "DESC"):
-        with suppress(*_DAMAGES):
-            for row in file.execute(f"SELECT * FROM rows ORDER BY id {order}"):
-                if row[0] in rows and order == "DESC":
-                    break
-                rows[row[0]] = row
-    return rows
+def _readable(file: sqlite3.Connection) -> Iterator[dict[int, Any]]:
+    """The rows of a file by their numbers, range by range: up to a damage in it from both sides."""
+    for begin in range(-(1 << 63), 1 << 63, _RANGE):
+        rows = dict[int, Any]()
+        for order in ("ASC", "DESC"):
+            query = f"SELECT * FROM rows WHERE id BETWEEN ? AND ? ORDER BY id {order}"
+            with suppress(*_DAMAGES):
+                for row in file.execute(query, (begin, begin + _RANGE - 1)):
+                    rows[row[0]] = row
+                break  # All of them.
+        yield rows
+
+
+def _timer(work: Callable[[], None]) -> Timer:
+    timer = Timer(_EVERY_S, work)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 # --- Anywhere else --------------------------------------------------------------------
 
-_SEGMENT = ".parquet"
+_SEGMENT = re.compile(r"\d{20}-[0-9a-f]{8}[.]parquet")
 _COLUMNS = pa.schema({"key": pa.binary(), "checksum": pa.binary(), "payload": pa.large_binary()})
 _MOST_WAITING = 8 << 20
 _SMALL, _MERGED = 1 << 20, 64
@@ -279,13 +311,16 @@ class _Segments:
     def __init__(self, folder: Any) -> None:
         self._folder, self._lock = folder, RLock()
         self._places = dict[bytes, tuple[str, int]]()
-        self._names, self._own = set[str](), list[str]()
+        self._names, self._own, self._damaged = set[str](), list[str](), set[str]()
         self._waiting, self._waiting_bytes = dict[bytes, bytes](), 0
         self._timer: Timer | None = None
         self._error: Exception | None = None
         self._looked_at = float("-inf")
         self._table = lru_cache(maxsize=2)(self._read)
-        self._take_over_sqlite()
+
+    def files(self) -> Iterator[Any]:
+        """The files with rows."""
+        return (path for path in self._folder.glob("*.*") if _SEGMENT.fullmatch(path.name))
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         with self._lock:
@@ -308,10 +343,8 @@ class _Segments:
             self._waiting_bytes += len(payload)
             if self._waiting_bytes >= _MOST_WAITING:
                 self._write()
-            elif self._timer is None:
-                self._timer = Timer(_EVERY_S, self._write_in_time)
-                self._timer.daemon = True
-                self._timer.start()
+            elif self._timer is None or not self._timer.is_alive():  # As where a process forked.
+                self._timer = _timer(self._write_in_time)
 
     def close(self) -> None:
         with self._lock:
@@ -347,8 +380,8 @@ class _Segments:
         if time.monotonic() - self._looked_at < _EVERY_S:
             return
         self._looked_at = time.monotonic()
-        names = {path.name for path in self._folder.glob(f"*{_SEGMENT}")}
-        for name in sorted(names - self._names):
+        names = {path.name for path in self.files()}
+        for name in sorted(names - self._names - self._damaged):
             self._names.add(name)
             with suppress(FileNotFoundError):
                 self._add(name, self._read(name, ["key"])["key"].to_pylist())
@@ -367,14 +400,16 @@ class _Segments:
             content = pa.BufferReader(path.read_bytes())
             table = ParquetFile(content, page_checksum_verification=True).read(columns)
             return table.cast(_COLUMNS if columns is None else _COLUMNS_OF_KEYS)
+        except MemoryError:
+            raise
         except (pa.ArrowException, ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno == errno.ESTALE:
                 raise FileNotFoundError(f"{path} is gone") from None
             if isinstance(error, OSError) and error.errno is not None:
                 raise
+            self._damaged.add(name)
             _log.warning("%s is damaged: the rows in it are computed again", path)
-            path.unlink(missing_ok=True)
-            raise FileNotFoundError(f"{path} was damaged") from None
+            raise FileNotFoundError(f"{path} is damaged") from None
 
     def _write_in_time(self) -> None:
         with self._lock:
@@ -402,7 +437,7 @@ class _Segments:
         table = pa.table([[*rows], checksums, [*rows.values()]], schema=_COLUMNS)
         sink = pa.BufferOutputStream()
         write_table(table, sink, write_page_checksum=True, compression="zstd")
-        path = self._folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}{_SEGMENT}"
+        path = self._folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.parquet"
         content = sink.getvalue().to_pybytes()
         if isinstance(path, Path):
             temporary = temporary_path(path)
@@ -419,27 +454,32 @@ class _Segments:
         """Put the rows of this process's files into one, so that there are not thousands."""
         if len(self._own) < 2:
             return
-        rows = dict[bytes, bytes]()
+        rows, merged = dict[bytes, bytes](), list[str]()
         for name in self._own:
             with suppress(FileNotFoundError):
                 keys = self._read(name, ["key"])["key"].to_pylist()
                 rows.update(self._found([key for key in keys if self._places[key][0] == name]))
-        old, self._own = self._own, []
+                merged.append(name)
+        self._own = []
         self._write_segment(rows)
-        for name in old:
+        for name in merged:
             (self._folder / name).unlink(missing_ok=True)
 
-    def _take_over_sqlite(self) -> None:
-        """Take the rows of a folder that was on a local disk before."""
-        path = self._folder / _SQLITE
-        if not isinstance(path, Path) or not path.exists():
-            return
-        with closing(_connected(f"{path.absolute().as_uri()}?mode=ro&immutable=1")) as file:
-            rows = [row[1:] for row in _readable(file).values()]
-        good = {row[0]: row[2] for row in rows if _is_whole(self._folder, *row)}
-        if good:
-            self._write_segment(good)
-        path.unlink()
+
+def _move(folder: Path, segments: _Segments) -> None:
+    """Put the rows of a SQLite file into segments, by a copy on a local disk: it has a log, too."""
+    files = [path for end in ("", "-wal") if (path := folder / f"{_SQLITE}{end}").exists()]
+    with TemporaryDirectory() as local:
+        for path in files:
+            shutil.copy(path, local)
+        with closing(_connected((Path(local) / _SQLITE).as_uri())) as file:
+            for part in _readable(file):
+                for _, key, checksum, payload in part.values():
+                    if _is_whole(folder, key, checksum, payload):
+                        segments.put(key, payload)
+    segments.close()
+    for path in (*files, folder / f"{_SQLITE}-shm"):
+        path.unlink(missing_ok=True)
 
 
 _COLUMNS_OF_KEYS = pa.schema([_COLUMNS.field("key")])
