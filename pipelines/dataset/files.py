@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -452,6 +453,8 @@ AUDIT = "audit.jsonl"
 MANIFEST = "manifest.json"
 """The file in a run folder that is removed first and written last."""
 PART, PART_SUFFIX = "part", ".parquet"
+PARTS_LIST = "_manifest.json"
+"""The file of an export in parts that lists them; removed first and written last."""
 """How the names of the files of an export in parts begin and end."""
 
 
@@ -487,6 +490,11 @@ def unfinished_made_by(export: AnyPath) -> str | None:
         return None
 
 
+def is_part(path: AnyPath) -> bool:
+    """Whether a file has the name of a part of an export."""
+    return re.fullmatch(rf"{PART}-\d{{5,}}{re.escape(PART_SUFFIX)}", path.name) is not None
+
+
 def is_folder(export_path: AnyPath) -> bool:
     """Return whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
@@ -508,6 +516,9 @@ def check_finished(export: AnyPath) -> None:
     else:  # The working directory has no name.
         ended = not export.name or (run_folder(export) / MANIFEST).exists()
         ended = ended or not (unfinished_run_folder(export) / export_name(export)).exists()
+        in_parts = bool(export.name) and is_folder(export) and export.is_dir()
+        if in_parts and run_folder(export).is_dir():
+            ended = ended and (export / PARTS_LIST).exists()
     if not ended:
         raise DataError(f"the run that writes {export} has not ended", "run its recipe again")
 

@@ -26,10 +26,10 @@ from ...operators.arrow_compute import pc
 from ...operators.disk import NotAFileError
 from ...operators.json_text import parse_json
 from .files import (
-    PART,
-    PART_SUFFIX,
+    PARTS_LIST,
     DataFile,
     is_folder,
+    is_part,
     open_input,
     read_arrow,
     read_file,
@@ -212,7 +212,6 @@ def _reported(export_path: AnyPath) -> frozenset[str]:
 
 Write = Callable[[pa.Table], None]
 _CACHE = ".rejuice"
-PARTS_LIST = "_manifest.json"
 """Readers of datasets skip files whose names begin with `_`."""
 
 
@@ -285,8 +284,7 @@ def _check_folder(export_path: AnyPath) -> None:
         )
     every: Iterable[AnyPath] = export_path.iterdir()
     for path in sorted(every, key=str):
-        is_part = path.name.startswith(f"{PART}-") and path.suffix == PART_SUFFIX
-        if not is_part and path.name != PARTS_LIST:
+        if not is_part(path) and path.name != PARTS_LIST:
             raise RecipeError(
                 f"export_path {export_path} is a folder with other files, such as {path.name}",
                 "name a folder that is empty or does not exist",

@@ -61,7 +61,7 @@ def _locked(cache: AnyPath, kind: int) -> Iterator[None]:
         yield
         return
     # Not FileLock, which knows no lock that several hold. It ends with the process.
-    with open(open_file(cache / "lock", os.O_WRONLY | os.O_CREAT), "wb") as file:
+    with open(open_file(cache / "lock", os.O_RDWR | os.O_CREAT), "rb+") as file:
         try:
             fcntl.flock(file, kind)
         except BlockingIOError:
@@ -103,7 +103,7 @@ CacheKind = Literal["source", "step", "samples"]
 _FOLDER = re.compile(rf"(?P<kept>{KEPT})?(?P<operator>\w+)-(?P<key>[0-9a-f]{{16}})(-\d+)?")
 _FILE = re.compile(
     r"(\d{6}|schema|digest-[\d-]+-of-\d+|decided-\d+-of-\d+)[.]arrow|lock|retry-\d+-[a-z]+"
-    r"|rows[.]sqlite(-wal|-shm)?|\d+-[0-9a-f]+[.]parquet|[.].*[.]\d+[.][0-9a-f]{8}"
+    r"|rows[.]sqlite(-wal|-shm)?|\d{20}-[0-9a-f]{8}[.]parquet|[.].*[.]\d+[.][0-9a-f]{8}"
 )
 """What rejuice writes into these folders, unfinished files among it: nothing else is removed."""
 _CHUNK = re.compile(r"\d{6}[.]arrow")
@@ -118,7 +118,7 @@ class CacheEntry(NamedTuple):
     key: str  # the key in the folder's name
     size: int  # bytes
     chunks: int  # finished ones
-    rows: int | None  # of samples
+    rows: int | None  # of samples; None where they cannot be counted
     used: float  # when a run last wrote or used it, in seconds since the epoch
     exports: tuple[AnyPath, ...]  # of the finished runs that use it
 
@@ -199,9 +199,12 @@ def _entry(path: Path, runs: Sequence[CacheUse]) -> CacheEntry | None:
     )
 
 
-def _count_rows(folder: Path) -> int:
-    with closing(open_kept_rows(folder, writes=False)) as rows:
-        return len(rows)
+def _count_rows(folder: Path) -> int | None:
+    try:
+        with closing(open_kept_rows(folder, writes=False)) as rows:
+            return len(rows)
+    except OSError:  # Damaged: it can be removed all the same.
+        return None
 
 
 def _own_files(folder: Path) -> list[Path]:
@@ -297,7 +300,9 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
             if again and entry.kind == "step":
                 count_retry(cache / f"{entry.operator}-{entry.key}", "dropped")
             for file in _own_files(entry.path):
-                if not (again and counts_retry(file)):
+                if not counts_retry(
+                    file
+                ):  # It takes nothing, and the keys of results depend on it.
                     remove_file(file)
             with suppress(OSError):  # Something else is in it, or what counts its retries.
                 entry.path.rmdir()

@@ -28,10 +28,11 @@ from ...operators.json_text import parse_json
 from ..dataset.files import (
     MANIFEST,
     PART,
-    PART_SUFFIX,
+    PARTS_LIST,
     check_is_no_folder,
     export_name,
     is_folder,
+    is_part,
     made_by_file,
     read_file,
     remove_folder,
@@ -41,7 +42,7 @@ from ..dataset.files import (
     write_file,
 )
 from ..dataset.remote import AnyPath, RemotePath, leased
-from ..dataset.write import PARTS_LIST, parts_of, written_columns
+from ..dataset.write import parts_of, written_columns
 from ..recipe.recipe import Recipe, dump
 from .plan import Plan, kept_folder
 from .report import Report, decision_files
@@ -185,7 +186,7 @@ def _parts(export: AnyPath) -> list[AnyPath]:
     """The files of an export in parts, whichever run has written them."""
     if not is_folder(export):
         return []
-    return [export / PARTS_LIST, *export.glob(f"{PART}-*{PART_SUFFIX}")]
+    return [export / PARTS_LIST, *filter(is_part, export.glob(f"{PART}-*"))]
 
 
 def _within(path: Path) -> tuple[Path, ...]:

@@ -218,12 +218,19 @@ class Plan(NamedTuple):
         """What was retried of a step."""
         return self.retried[step.number - 1]
 
+    def first_folder(self, step: Step) -> AnyPath:
+        """Where the commits of a step were before any retry; it counts the retries."""
+        times, folder = self.retries(step).times, self.folder(step)
+        return folder.with_name(folder.name.removesuffix(f"-{times}")) if times else folder
+
+    def next_folder(self, step: Step) -> AnyPath:
+        """Where the commits of a step are once another retry is counted."""
+        first = self.first_folder(step)
+        return first.with_name(f"{first.name}-{self.retries(step).times + 1}")
+
     def count_retry(self, step: Step, what: Retried) -> None:
         """Count one more retry of a step: the next plan has other keys from this step on."""
-        first = self.keys[step.number - 1]
-        if times := self.retries(step).times:
-            first = first.removesuffix(f"-{times}")
-        count_retry(self.cache / first, what)
+        count_retry(self.first_folder(step), what)
 
     def path(self, step: Step, chunk: int) -> AnyPath:
         """Where the commit of a step on a chunk is, or will be."""

@@ -28,7 +28,7 @@ from ...operators.columns import is_list, is_text, share_of_zeros
 from ...operators.disk import NotAFileError
 from ...operators.operator import CALL_FAILED, merge_logged, surviving_rows
 from ...operators.sampling.rollout import RolloutMapper
-from ..dataset.files import open_input, read_arrow, read_file, run_folder, write_file
+from ..dataset.files import open_input, read_file, run_folder, write_file
 from ..dataset.remote import AnyPath
 from ..dataset.write import writer
 from ..notebook import beside, funnel_lines, funnel_table, rows_plot
@@ -520,13 +520,12 @@ def _row_numbers(source_rows: NDArray[np.int64], first_row: int) -> pa.Array:
 # --- The decisions of a run on file: Parquet, in the folder of each step --------------
 # curated.run/03_pass_rate_filter/decisions.parquet          of an export in one file
 # curated.run/03_pass_rate_filter/decisions-00000.parquet    of one in parts, one for each of them
-# curated.run/03_pass_rate_filter/decisions.arrow            of version 0.4
 
 DECISIONS_STEM = "decisions"
 DECISIONS_SUFFIX = ".parquet"
-_SUFFIXES = (DECISIONS_SUFFIX, ".arrow")
 _STEP = re.compile(r"\d{2,}_\w+")
 """The folder of a step, see `Step.label`."""
+_DECISIONS = re.compile(r"decisions(-\d{5,})?[.]parquet")
 
 
 def write_decisions(folder: AnyPath, decisions: pa.Table) -> None:
@@ -558,20 +557,14 @@ def decision_files(folder: AnyPath) -> list[AnyPath]:
     """Return the files of a step or, of a run folder, those of all its steps."""
     inside: Iterable[AnyPath] = folder.iterdir() if folder.is_dir() else ()
     found = sorted(inside, key=str)
-    steps = [path for path in found if _STEP.match(path.name)]
-    own = [
-        path for path in found if path.suffix in _SUFFIXES and path.stem.startswith(DECISIONS_STEM)
-    ]
+    steps = [path for path in found if _STEP.fullmatch(path.name)]
+    own = [path for path in found if _DECISIONS.fullmatch(path.name)]
     return [*own, *(file for step in steps for file in decision_files(step))]
 
 
 def _batches(file: AnyPath, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        if file.suffix == ".arrow":
-            batches = iter(read_arrow(file, mapped=False).select(columns).to_batches())
-        else:
-            batches = _parquet_batches(file, columns)
-        for batch in batches:
+        for batch in _parquet_batches(file, columns):
             batch.validate(full=True)
             yield batch.select(columns).cast(pa.schema([DECISIONS.field(n) for n in columns]))
     except FileNotFoundError:

@@ -235,19 +235,25 @@ class _OpenRows:
 
     def _kept(self, keys_of_rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """What is kept of rows, but for failures of before the last time that they were retried."""
-        found, keys = dict[bytes, bytes](), {key for keys in keys_of_rows for key in keys}
-        for retry in range(self._retries.times, -1, -1):
-            wanted = {_numbered(key, -retry): key for key in keys - found.keys()}
-            for of_retry, payload in self._rows.get(wanted).items():
-                key = wanted[of_retry]
-                if retry >= self._retries.missing or not self._has_failed(payload):
-                    found[key] = payload
-                else:
-                    self._failed.add(key)
+        keys = {key for keys in keys_of_rows for key in keys}
+        found, last = self._rows.get(keys), self._retries.missing
+        if last:
+            failed = {key for key, kept in found.items() if self._has_failed(_loaded(kept))}
+            self._failed |= failed
+            found = {key: kept for key, kept in found.items() if key not in failed}
+            for retry in range(self._retries.times, last - 1, -1):
+                wanted = {self._of_retry(key, retry): key for key in keys - found.keys()}
+                again = self._rows.get(wanted)
+                found |= {wanted[key]: kept for key, kept in again.items()}
         return found
 
-    def _has_failed(self, payload: bytes) -> bool:
-        return bool(failed_rows(self._operator, _loaded(payload).change, 1)[0])
+    def _has_failed(self, result: StepResult) -> bool:
+        return bool(failed_rows(self._operator, result.change, 1)[0])
+
+    def _of_retry(self, key: bytes, retry: int) -> bytes:
+        """The key of a row that failed again: what succeeded is kept under its own, for all."""
+        name = self._plan.first_folder(self._step).name.encode()
+        return xxhash.xxh3_128_digest(b"%b %d %b" % (name, retry, key))
 
     def _checked(self, chunk: _Chunk, row: int, change: Change) -> Change:
         """A change to a row, once it is known that it can be kept.
@@ -266,8 +272,10 @@ class _OpenRows:
         if result.change.drops_all():
             chunk.dropped[row] = result
         else:
-            payload = arrow_stream(as_table(result)).to_pybytes()
-            self._rows.put(_numbered(chunk.keys[row][0], -self._retries.times), payload)
+            key, _ = chunk.keys[row]
+            if self._retries.missing and self._has_failed(result):
+                key = self._of_retry(key, self._retries.times)
+            self._rows.put(key, arrow_stream(as_table(result)).to_pybytes())
         self._task(1)
 
     def _commit(self, chunk: _Chunk) -> None:

@@ -18,6 +18,7 @@ from ...operators.columns import NOT_APPLICABLE, BoolArray, flat, is_text
 from ...operators.errors import suggest
 from ...operators.groups import Array
 from ...operators.operator import merge_logged, surviving_rows
+from ..dataset.read import chunk_name
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .commit import save
@@ -89,8 +90,6 @@ def recompute_failed(plan: Plan, step: Step) -> int:
     if not any(map(len, failed.values())):
         return 0
     step.operator.preflight()
-    plan.count_retry(step, "missing")
-    again = Plan.of(plan.recipe, plan.source, plan.cache)
     for chunk, rows in failed.items():
         result = plan.load(step, chunk)
         if len(rows):
@@ -101,7 +100,8 @@ def recompute_failed(plan: Plan, step: Step) -> int:
             own = pa.array(matching_rows(step.operator, frame))
             summary = summarise({name: column.take(own) for name, column in change.columns.items()})
             result = result._replace(change=change, summary=summary)
-        save(again.path(step, chunk), result)
+        save(plan.next_folder(step) / chunk_name(chunk), result)
+    plan.count_retry(step, "missing")  # Last: what a killed run leaves of it is not looked at.
     return sum(map(len, failed.values()))
 
 

@@ -162,6 +162,8 @@ class Run:
     # names of the steps whose servers, and what else they need, were checked
     checked: set[str] = field(default_factory=set)
     removed: set[AnyPath] = field(default_factory=set)  # files that were damaged
+    # names of the steps after which nothing is left of before
+    forgotten: set[str] = field(default_factory=set)
     has_retried: bool = False
 
     @cached_property
@@ -254,6 +256,8 @@ class Run:
         chunks = len(plan.source.rows)
         todo = [s for s, there in zip(steps, committed, strict=True) if len(there) < chunks]
         self.computed.update(step.name for step in todo)
+        if any(step.operator.asks_server for step in todo):
+            self.forget_after(steps[-1])
         # All of its digests, even where some of its commits are there: one that was damaged is not.
         needs_digest = any(step is stage.barrier for step in todo)
         title = steps[0].name if len(steps) == 1 else f"{steps[0].name} … {steps[-1].name}"
@@ -343,18 +347,25 @@ class Run:
     def check_before_rows_of(self, step: Step) -> None:
         """Check what the steps need after one that is about to compute rows.
 
-        Where these were lost to damage, later steps have results of the rows that there were.
-
         Raises:
             EngineError: such a step cannot run.
         """
-        for later in self.plan.steps[step.number :]:
-            for chunk in self.plan.committed_chunks(later):
-                remove_file(self.plan.path(later, chunk))
+        self.forget_after(step)
         if isinstance(step.operator, ResumableOperator) and step.operator.has_results():
             return  # What it finds, such as recorded responses, the steps after it may know.
         for later in self.plan.steps[step.number :]:
             self.check_step(later)
+
+    def forget_after(self, step: Step) -> None:
+        """Remove what later steps made of rows that were lost to damage, and may get other results.
+
+        There is nothing of them as a rule.
+        """
+        if step.name not in self.forgotten:
+            self.forgotten.add(step.name)
+            for later in self.plan.steps[step.number :]:
+                for path in self.plan.folder(later).glob("*.arrow"):
+                    remove_file(path)
 
     def check_step(self, step: Step) -> None:
         """Check what a step needs, such as whether its server is up, unless it was checked."""
@@ -406,7 +417,12 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     if first.number == 1 and not makers:
         groups = GroupStarts.of(frame, first_row)
     for step in stage.steps:
-        frame = frame.after(_load_or_run(plan, chunk, step, frame).change)
+        result, is_new = _load_or_run(plan, chunk, step, frame)
+        frame = frame.after(result.change)
+        if is_new and step.operator.asks_server:  # It may have given something else before.
+            for later in stage.all_steps[stage.steps.index(step) + 1 :]:
+                for path in plan.folder(later).glob(f"*{chunk:06d}*"):
+                    path.unlink(missing_ok=True)
         if makers and step is makers[-1]:
             groups = GroupStarts.of(frame, first_row)
     if stage.barrier and needs_digest:
@@ -414,17 +430,17 @@ def _run_chunk(plan: Plan, stage: Stage, needs_digest: bool, chunk: int) -> Grou
     return groups
 
 
-def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> StepResult:
-    """Return what a step does to a chunk: found in its commit, or computed and committed."""
+def _load_or_run(plan: Plan, chunk: int, step: Step, frame: Frame) -> tuple[StepResult, bool]:
+    """What a step does to a chunk, and whether it was computed, and not found in its commit."""
     with suppress(FileNotFoundError):
-        return plan.load(step, chunk)
+        return plan.load(step, chunk), False
     with prefix_errors_with_file(plan.recipe, step):
         result = run_step(step, frame, first_row=plan.source.first_row(chunk))
     with suppress(FileNotFoundError):
         # Another run was faster. A server may have given it something else, which it goes on with.
-        return plan.load(step, chunk)
+        return plan.load(step, chunk), False
     save(plan.path(step, chunk), result)
-    return result
+    return result, True
 
 
 def _lines_about_prompts(plan: Plan) -> list[str]:

@@ -218,8 +218,8 @@ def test_a_folder_that_is_not_ours_is_never_replaced(recipe, tmp_path, path, fou
     if path == ".":
         export = tmp_path / "data"
         export.mkdir()
-        (tmp_path / "data.jsonl").rename(export / "part-0.parquet")
-        recipe = load(recipe.path, {"dataset_path": str(export / "part-0.parquet")})
+        (tmp_path / "data.jsonl").rename(export / "part-00000.parquet")
+        recipe = load(recipe.path, {"dataset_path": str(export / "part-00000.parquet")})
     with pytest.raises(RecipeError) as error:
         engine.run(load(recipe.path, {"dataset_path": str(recipe.head.dataset_path), "export_path": str(export)}), overwrite=True)  # fmt: skip
     assert str(error.value).endswith(f"export_path {export} {found}; {right}")
