@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -141,3 +142,49 @@ def test_several_processes_write_and_all_is_found(folder, end):
     wanted = {number.to_bytes(16, "little"): b"%d" % number for number in numbers}
     assert found(folder, wanted) == wanted
     assert len(open_kept_rows(folder)) == len(wanted)
+
+
+def test_a_file_that_another_process_has_renewed_is_opened_again(tmp_path):
+    folder = tmp_path / "kept-x"
+    first = open_kept_rows(folder)
+    first.put(b"a" * 16, b"1")
+    (folder / "rows.sqlite").rename(folder / "aside")
+    put(folder, {b"b" * 16: b"2"})
+    first.put(b"c" * 16, b"3")
+    first.close()
+    assert found(folder, [b"b" * 16, b"c" * 16]) == {b"b" * 16: b"2", b"c" * 16: b"3"}
+
+
+def test_two_damaged_pages_cost_what_is_on_them(tmp_path):
+    folder = tmp_path / "kept-x"
+    rows = {random.Random(n).randbytes(16): b"%d " % n * 90 for n in range(4_000)}
+    put(folder, rows)
+    content = bytearray((folder / "rows.sqlite").read_bytes())
+    for page in (len(content) // 4096 // 3, len(content) // 4096 * 2 // 3):
+        content[page * 4096 : page * 4096 + 4096] = bytes(4096)
+    (folder / "rows.sqlite").write_bytes(content)
+    there = found(folder, rows)
+    assert there.items() <= rows.items()
+    assert len(there) > 3_900
+    put(folder, rows)
+    assert found(folder, rows) == rows
+
+
+def test_a_log_of_sqlite_is_taken_over_too(tmp_path, monkeypatch):
+    kept = open_kept_rows(tmp_path / "kept-x")
+    for key, payload in ROWS.items():
+        kept.put(key, payload)
+    shutil.copytree(tmp_path / "kept-x", tmp_path / "moved" / "kept-x")  # It was not closed.
+    kept.close()
+    monkeypatch.setenv(SHARED_FOLDERS, str(tmp_path))
+    assert found(tmp_path / "moved" / "kept-x") == ROWS
+    names = [path.suffix for path in (tmp_path / "moved" / "kept-x").iterdir()]
+    assert names == [".parquet"]
+
+
+def test_a_file_of_somebody_else_is_neither_read_nor_removed(folder):
+    put(folder, ROWS)
+    (folder / "notes.parquet").write_text("mine")
+    (folder / "2024-05.parquet").write_text("mine")
+    assert found(folder) == ROWS
+    assert (folder / "notes.parquet").read_text() == "mine"

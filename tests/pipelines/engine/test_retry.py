@@ -1,5 +1,6 @@
 """`--retry_missing`: what failed in a step is computed again, and nothing else."""
 
+from functools import partial
 from pathlib import Path
 
 import pyarrow.json
@@ -17,6 +18,7 @@ from rejuice.pipelines import api
 from rejuice.pipelines.dataset import files
 from rejuice.pipelines.dataset.remote import to_path
 from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine.cache import remove, select_unused
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 
@@ -287,6 +289,34 @@ def test_a_retry_that_is_stopped_goes_on_without_the_option(scorer):
     _, rows = scorer.run()
     assert missing(rows) == []
     assert sorted(scorer.computed()) == sorted(failing[1:])
+
+
+def test_pruning_after_a_retry_does_not_undo_it(scorer, tmp_path):
+    scorer.name("fail", scorer.ids[0])
+    scorer.run()
+    scorer.name("fail")
+    _, rows = scorer.run(retry_missing="scorer_mapper")
+    cache = load(tmp_path / "recipe.yaml").head.export_path.parent / ".rejuice"
+    assert remove(cache, partial(select_unused, cache, samples=False), again=False).removed
+    scorer.computed()
+    report, again = scorer.run()
+    assert (again, missing(again), scorer.computed()) == (rows, [], [])
+    assert report.steps[1].cached
+
+
+def test_what_a_retry_gave_is_found_by_other_steps_and_its_failures_are_not(scorer, tmp_path):
+    scorer.name("fail", *scorer.ids[:2])
+    scorer.run()
+    scorer.name("fail", scorer.ids[1])
+    scorer.run(retry_missing="scorer_mapper")
+    scorer.computed()
+    scorer.name("fail")
+    other = load(tmp_path / "recipe.yaml", {"group_size_filter.min": "2"})
+    engine.run(other, overwrite=True)
+    assert missing(exported(other).to_pylist()) == [scorer.ids[1]]
+    engine.run(other, retry_missing="scorer_mapper")
+    assert missing(exported(other).to_pylist()) == []
+    assert scorer.computed() == [scorer.ids[1]]
 
 
 def test_what_another_chunking_knows_as_failed_is_not_found_again(scorer, recipe_file, tmp_path):
