@@ -122,14 +122,18 @@ class Retries(NamedTuple):
     """What was retried of a step."""
 
     times: int = 0  # how often something was
-    missing: int = 0  # which of them was the last one of what was missing; 0: none
+    # which of them was the last one of what was missing, and of what was dropped; 0: none
+    missing: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, folder: AnyPath) -> Retries:
         """What the folder of a step says."""
-        found = [match for path in folder.glob("retry-*") if (match := _RETRY.fullmatch(path.name))]
-        missing = (int(match[1]) for match in found if match[2] == "missing")
-        return cls(max((int(match[1]) for match in found), default=0), max(missing, default=0))
+        last = {"missing": 0, "dropped": 0}
+        for path in folder.glob("retry-*"):
+            if match := _RETRY.fullmatch(path.name):
+                last[match[2]] = max(last[match[2]], int(match[1]))
+        return cls(max(last.values()), **last)
 
 
 def count_retry(folder: AnyPath, what: Retried) -> None:

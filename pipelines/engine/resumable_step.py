@@ -117,7 +117,8 @@ class _Chunk:
         table: the rows that the operator reads.
         keys: of each row, its own key, and that of the first row of the chunk that is equal.
         lacking: rows to compute.
-        dropped: rows that are finished and not kept: the next run tries them again.
+        dropped: rows that are kept once the chunk is committed: a run that is stopped before, or
+            killed, tries them again.
     """
 
     number: int
@@ -234,26 +235,36 @@ class _OpenRows:
         return keys
 
     def _kept(self, keys_of_rows: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-        """What is kept of rows, but for failures of before the last time that they were retried."""
-        keys = {key for keys in keys_of_rows for key in keys}
-        found, last = self._rows.get(keys), self._retries.missing
-        if last:
-            failed = {key for key, kept in found.items() if self._has_failed(_loaded(kept))}
-            self._failed |= failed
-            found = {key: kept for key, kept in found.items() if key not in failed}
-            for retry in range(self._retries.times, last - 1, -1):
-                wanted = {self._of_retry(key, retry): key for key in keys - found.keys()}
-                again = self._rows.get(wanted)
-                found |= {wanted[key]: kept for key, kept in again.items()}
+        """What is kept of rows, but for what was retried since."""
+        found, keys = dict[bytes, bytes](), {key for keys in keys_of_rows for key in keys}
+        for retry in range(self._retries.times, -1, -1):
+            wanted = {self._of_retry(key, retry): key for key in keys - found.keys()}
+            for of_retry, payload in self._rows.get(wanted).items():
+                key, result = wanted[of_retry], _loaded(payload) if self._retries.times else None
+                if result is None or self._counts(result, retry):
+                    found[key] = payload
+                elif not result.change.drops_all():
+                    self._failed.add(key)
         return found
+
+    def _counts(self, result: StepResult, retry: int) -> bool:
+        """Whether what is kept of a row, since that retry, need not be computed again."""
+        if result.change.drops_all():
+            return retry >= self._retries.dropped
+        return retry >= self._retries.missing or not self._has_failed(result)
 
     def _has_failed(self, result: StepResult) -> bool:
         return bool(failed_rows(self._operator, result.change, 1)[0])
 
     def _of_retry(self, key: bytes, retry: int) -> bytes:
-        """The key of a row that failed again: what succeeded is kept under its own, for all."""
+        """The key of a row that a retry had no success with: successes are kept for all."""
         name = self._plan.first_folder(self._step).name.encode()
-        return xxhash.xxh3_128_digest(b"%b %d %b" % (name, retry, key))
+        return xxhash.xxh3_128_digest(b"%b %d %b" % (name, retry, key)) if retry else key
+
+    def _keep(self, key: bytes, result: StepResult) -> None:
+        if result.change.drops_all() or self._has_failed(result):
+            key = self._of_retry(key, self._retries.times)
+        self._rows.put(key, arrow_stream(as_table(result)).to_pybytes())
 
     def _checked(self, chunk: _Chunk, row: int, change: Change) -> Change:
         """A change to a row, once it is known that it can be kept.
@@ -272,10 +283,7 @@ class _OpenRows:
         if result.change.drops_all():
             chunk.dropped[row] = result
         else:
-            key, _ = chunk.keys[row]
-            if self._retries.missing and self._has_failed(result):
-                key = self._of_retry(key, self._retries.times)
-            self._rows.put(key, arrow_stream(as_table(result)).to_pybytes())
+            self._keep(chunk.keys[row][0], result)
         self._task(1)
 
     def _commit(self, chunk: _Chunk) -> None:
@@ -308,6 +316,8 @@ class _OpenRows:
             change = apply_operator(self._operator, chunk.table, 0)
         own = StepResult.of(change, n, sum(result.seconds for result in results))
         frame = self._plan.frame_before(chunk.number, self._step)
+        for row, result in chunk.dropped.items():
+            self._keep(chunk.keys[row][0], result)
         save(self._plan.path(self._step, chunk.number), whole_result(self._step, frame, own))
 
 

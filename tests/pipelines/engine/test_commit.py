@@ -143,8 +143,8 @@ def test_a_damaged_file_is_named(tmp_path, left):
 
 
 def test_retries_are_counted_by_names_alone(tmp_path):
-    assert Retries.of(tmp_path) == (0, 0)
-    for what, counted in (("dropped", (1, 0)), ("missing", (2, 2)), ("dropped", (3, 2))):
+    assert Retries.of(tmp_path) == (0, 0, 0)
+    for what, counted in (("dropped", (1, 0, 1)), ("missing", (2, 2, 1)), ("dropped", (3, 2, 3))):
         count_retry(tmp_path, what)
         for file in tmp_path.iterdir():
             file.write_bytes(b"whatever")

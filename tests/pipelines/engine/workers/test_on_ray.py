@@ -15,8 +15,8 @@ from run_files import rows_of
 
 from rejuice.operators import EngineError, OperatorError, RejuiceError
 from rejuice.pipelines import run as run_from_python
-from rejuice.pipelines.engine import dataset_step, workers_on_ray
 from rejuice.pipelines.engine import run as engine
+from rejuice.pipelines.engine import workers_on_ray
 from rejuice.pipelines.engine.plan import Plan
 from rejuice.pipelines.engine.workers_on_ray import RayWorkers
 from rejuice.pipelines.ray_session import connected_to_ray
@@ -101,21 +101,6 @@ def test_one_two_and_four_workers_write_the_bytes_of_the_local_engine(made, run)
     assert run(path, "local 2", np=2, ray=False) == expected
     for np in (1, 2, 4):
         assert run(path, f"ray {np}", np=np) == expected
-
-
-def test_shards_of_dataset_steps_are_decided_by_the_workers(made, run, monkeypatch):
-    path = made()
-    expected = run(path, "local", ray=False)
-    monkeypatch.setattr(dataset_step, "SHARD_BYTES", 4096)
-    decided = list[int]()
-    each = RayWorkers.map
-    monkeypatch.setattr(
-        RayWorkers, "map", lambda self, steps, work, count: (
-            decided.append(count), each(self, steps, work, count)
-        )[1],
-    )  # fmt: skip
-    assert run(path, "ray", np=2) == expected
-    assert max(decided) > 5, "more shards than chunks"
 
 
 def test_parts_of_an_export_are_written_by_the_workers(made, run, tmp_path):
