@@ -131,7 +131,6 @@ def test_where_nothing_was_run_some_prompts_are(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.recommended("pipelines/analysis/preview.py", "move it away")
 @pytest.mark.parametrize("name", ["prompts.arrow", "curated.parquet"])
 def test_files_that_no_preview_wrote_stay(tmp_path, name):
     path = write_tiny(tmp_path)
