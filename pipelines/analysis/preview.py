@@ -172,9 +172,9 @@ def run_on_some(
     folder = head.export_path.parent / "preview" / head.export_path.stem
     export, sample = folder / "curated.parquet", folder / "prompts.arrow"
     if not run_folder(export).is_dir():  # No preview has ended there.
-        for path in (export, sample):
-            if path.exists() and not (path == sample and _holds(sample, table)):
-                raise DataError(f"{path} exists, and no preview wrote it", "move it away")
+        for file in (export, sample):
+            if file.exists() and not (file == sample and _holds(sample, table)):
+                raise DataError(f"{file} exists, and no preview wrote it", "move it away")
     folder.mkdir(parents=True, exist_ok=True)
     write_arrow(sample, table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
