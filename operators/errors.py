@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from pathlib import Path
 
 from .logs import redact
 
@@ -107,9 +108,17 @@ def _rebuild(kind: type[RejuiceError], found: str, right: str, where: str) -> Re
 def needs(who: str, packages: str, *modules: str) -> None:
     """Refuse what needs modules of packages that are not installed; none is imported."""
     for module in modules:
-        if find_spec(module) is None:
+        if not _is_installed(module):
             right = f"pip install {shlex.join(packages.split())}"
             raise RecipeError(f"{who} needs {module}, which is not installed", right)
+
+
+def _is_installed(module: str) -> bool:
+    spec = find_spec(module)
+    if spec is None or spec.origin is not None:
+        return spec is not None
+    # Any folder of that name in the working directory looks like a namespace package.
+    return any(Path(each) != Path.cwd() / module for each in spec.submodule_search_locations or ())
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -153,7 +153,7 @@ class AgentRolloutMapper(RolloutMapper):
     `read_only` calls none, and such a trajectory ends with `tool_failed`."""
     tool_cache_path: Path | None = None
     """Where they are kept: a folder that ends in `.answers`. Null: `rejuice/tools.answers` in your
-    cache folder. The file of an earlier version, such as `tools.sqlite`, is read."""
+    cache folder."""
     custom_operator_paths: tuple[Path, ...] = ()
     """Python files, or folders of them, that define tools and flows. A recipe gives the step those
     of its head."""

@@ -216,7 +216,13 @@ class EngineProcesses:
         while work.busy:
             yield from self._results(work)
             self._hand_out(work)
-        self._each(self._receive)  # The end of the call.
+        try:
+            self._each(self._receive)  # The end of the call.
+        except _ProcessDiedError as error:  # The last one.
+            if work.lost:
+                raise
+            _log.warning("%s: all prompts were sampled before", error)
+            self.close()  # All are started again for the next call.
         if work.lost:
             yield from self._sample(work.lost, settings)
 

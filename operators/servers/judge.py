@@ -270,7 +270,7 @@ class Judge:
                 scores = request.read(answer)
                 return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
             except MalformedError:
-                pass  # Only an earlier version could read it.
+                pass  # Another version could read it; it is asked for again.
         async with self._slots:
             outcome = await self._send(request, probe)
         if outcome.reason is not None and self._keeps_failures and self._cache is not None:

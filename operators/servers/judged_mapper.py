@@ -59,9 +59,7 @@ class JudgedMapper(ScoringMapper):
     has not scored missing, as `scorer_unreachable`."""
     cache: Path | Literal["user"] | None = "user"
     """Where answers are stored: a folder that ends in `.answers`. `user`: `rejuice/scores.answers`
-    in your cache folder ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored. The file of an
-    earlier version, such as `scores.sqlite`, is read, and the folder `scores.answers` beside it is
-    written."""
+    in your cache folder ($XDG_CACHE_HOME or ~/.cache). Null: answers are not stored."""
 
     retryable: ClassVar[frozenset[str] | None] = frozenset(REASONS)
 

@@ -19,7 +19,8 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..console import figures_table, print_lines, widen_log
-from ..dataset.files import write_arrow
+from ..dataset.files import read_arrow, run_folder, write_arrow
+from ..dataset.remote import AnyPath
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
 from ..engine.conditional_step import matching
@@ -169,13 +170,25 @@ def run_on_some(
         table = table.take(pa.array(rows))
     table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
     folder = head.export_path.parent / "preview" / head.export_path.stem
+    export, sample = folder / "curated.parquet", folder / "prompts.arrow"
+    if not run_folder(export).is_dir():  # No preview has ended there.
+        for file in (export, sample):
+            if file.exists() and not (file == sample and _holds(sample, table)):
+                raise DataError(f"{file} exists, and no preview wrote it", "move it away")
     folder.mkdir(parents=True, exist_ok=True)
-    write_arrow(folder / "prompts.arrow", table)
-    export = folder / "curated.parquet"
-    paths = {"dataset_path": str(folder / "prompts.arrow"), "export_path": str(export)}
+    write_arrow(sample, table)
+    paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
     some = load(recipe.path, {**overrides, **paths})
     return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)
+
+
+def _holds(path: AnyPath, table: pa.Table) -> bool:
+    """Whether a file is this sample, which a preview wrote that was stopped."""
+    try:
+        return bool(read_arrow(path).equals(table))
+    except (DataError, OSError):
+        return False
 
 
 # --- Print what training on a recipe would get ----------------------------------------

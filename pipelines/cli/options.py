@@ -46,7 +46,12 @@ ChunkRows = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")]
 Verify = Annotated[
-    bool, typer.Option("--verify", help="Hash the dataset again, even if it seems unchanged.")
+    bool,
+    typer.Option(
+        "--verify",
+        help="Read the bytes of the dataset, the export and its run folder, even if they seem "
+        "unchanged.",
+    ),
 ]
 EngineOption = Annotated[
     Literal["local", "ray"] | None,

@@ -78,8 +78,13 @@ def filled(folder: Path, *, overwrite: bool = False) -> Iterator[Path]:
         if not folder.exists():
             made.rename(folder)
             return
-        for file in sorted(each for each in made.rglob("*") if each.is_file()):
-            target = folder / file.relative_to(made)
+        files = sorted(each for each in made.rglob("*") if each.is_file())
+        targets = [folder / each.relative_to(made) for each in files]
+        for target in targets:  # All are checked before the first one is replaced.
+            check_is_free(target, overwrite=True)
+            for parent in target.parents:
+                check_folder_is_free(parent, overwrite=True)
+        for file, target in zip(files, targets, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
             file.replace(target)
 

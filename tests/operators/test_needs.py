@@ -50,6 +50,18 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path, module, extra, checks_o
         assert error.value.right == f"pip install 'rejuice[{extra}]'"
 
 
+def test_a_folder_of_that_name_here_is_no_package(monkeypatch, tmp_path):
+    here, installed = tmp_path / "here", tmp_path / "installed"
+    for folder in (here / "faiss_of_mine", installed / "megatron_of_mine" / "core"):
+        folder.mkdir(parents=True)
+    (here / "megatron_of_mine").mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "path", ["", str(installed), *sys.path])
+    with pytest.raises(RecipeError, match="needs faiss_of_mine, which is not installed"):
+        errors.needs("x", "rejuice[x]", "faiss_of_mine")
+    errors.needs("x", "rejuice[x]", "megatron_of_mine")  # A namespace package.
+
+
 def test_ray_and_data_juicer_are_named_by_check(monkeypatch, tmp_path, capsys):
     recipe = tmp_path / "recipe.yaml"
     find = errors.find_spec

@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
+from rejuice.operators import DataError
 from rejuice.pipelines.cli.main import main
+from rejuice.pipelines.dataset.files import filled
 from rejuice.trainer.run import is_prepared
 
 RECIPE = """
@@ -73,6 +75,26 @@ def test_a_folder_of_the_user_keeps_its_other_files(rejuice, tmp_path, words, na
     assert (folder / name).read_bytes() != b"precious"
     assert (folder / "operators" / "mine.py").read_text() == "precious"
     assert (folder / "notes").read_text() == "precious"
+
+
+@pytest.mark.parametrize("taken", ["b/c", "b"])
+def test_nothing_is_replaced_where_one_file_cannot_be(tmp_path, taken):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "a").write_text("precious")
+    if taken == "b":
+        (folder / "b").write_text("precious")
+    else:
+        (folder / taken).mkdir(parents=True)
+    with (
+        pytest.raises(DataError, match=f"{folder / taken} is a f"),
+        filled(folder, overwrite=True) as into,
+    ):
+        (into / "b").mkdir()
+        for name in ("a", "b/c"):
+            (into / name).write_text("new")
+    assert (folder / "a").read_text() == "precious"
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.recommended("trainer/launch/training.py", "give another --output, or move it away")

@@ -56,6 +56,8 @@ class StubEngine:
             texts = (text, os.environ.get(self._variable, ""), str(os.getpid()))
             samples = [Sample(text, None, None, "stop") for text in texts]
             yield index, Group(self.policy, self._version, prompt.seed, None, tuple(samples))
+            if text == "linger":
+                time.sleep(60)
 
     def capacity(self, settings: Settings) -> int:
         """How far ahead it reads."""

@@ -361,6 +361,22 @@ def test_others_sample_the_prompts_of_one_that_is_killed_after_all_were_handed_o
     ]
 
 
+def test_the_last_one_may_die_once_all_prompts_are_sampled(caplog):
+    engine = EngineProcesses(StubEngine)
+    try:
+        found = set()
+        for index, _ in engine.sample(ask("linger"), ONE):
+            found.add(index)
+            kill(*engine.pids)
+        assert found == {0}
+        assert [each.message for each in caplog.records] == [
+            f"{DIED}: all prompts were sampled before"
+        ]
+        assert len(list(engine.sample(ask("a", "b"), ONE))) == 2  # started again
+    finally:
+        engine.close()
+
+
 def test_each_process_has_its_own_environment():
     own = [{"GPU": "0"}, {"GPU": "1"}]
     engine = EngineProcesses(partial(StubEngine, "GPU"), workers=2, own_environment=own)

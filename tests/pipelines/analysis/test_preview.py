@@ -1,5 +1,6 @@
 """What training would get, on the shared tiny run by hand."""
 
+import shutil
 from io import StringIO
 
 import numpy as np
@@ -127,6 +128,33 @@ def test_where_nothing_was_run_some_prompts_are(tmp_path, monkeypatch):
     run_tiny(tmp_path)
     whole = CliRunner().invoke(app, ["preview", str(path)])
     assert "12 responses to 3 prompts; nothing is sampled or judged" in whole.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["prompts.arrow", "curated.parquet"])
+def test_files_that_no_preview_wrote_stay(tmp_path, name):
+    path = write_tiny(tmp_path)
+    file = tmp_path / "preview" / "curated" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("precious")
+    run = CliRunner().invoke(app, ["preview", str(path)])
+    assert str(run.exception) == f"{file} exists, and no preview wrote it; move it away"
+    assert file.read_text() == "precious"
+    assert [each.name for each in file.parent.iterdir()] == [name]
+    file.rename(tmp_path / "away")
+    assert CliRunner().invoke(app, ["preview", str(path)]).exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_preview_that_was_stopped_is_no_obstacle(tmp_path):
+    path = write_tiny(tmp_path)
+    command = ["preview", str(path), "--prompts", "2"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    folder = tmp_path / "preview" / "curated"
+    for each in list(folder.iterdir()):
+        if each.name != "prompts.arrow":
+            each.unlink() if each.is_file() else shutil.rmtree(each)
+    assert CliRunner().invoke(app, command).exit_code == 0
 
 
 def test_a_recipe_that_samples_nothing_is_not_run_for_a_preview(tmp_path):
