@@ -327,7 +327,7 @@ def load_ops(
         (fields,) = op._op_cfg.values()
         if isinstance(op, Filter) and type(op) not in NON_STATS_FILTERS.modules.values():
             kept = frozenset(name for column, name in named(fields or {}) if column == STATS)
-            for name in ("compute_stats", "compute_stats_batched"):  # The latter, where it is fused.
+            for name in ("compute_stats", "compute_stats_batched"):  # The other where it is fused.
                 setattr(op, name, _instead(getattr(op, name), _compute_again, kept))
         elif isinstance(op, Deduplicator):
             op.compute_hash = _instead(op.compute_hash, _hash_again)
