@@ -296,8 +296,8 @@ def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: 
             raise EngineError(error.found) if asked is None else asked.lost(error) from None
 
 
-def prepare(kind: ForeignKind, key: str, fields: Mapping[str, Any]) -> None:
-    """Make an operator now, for `run_operator` to find: its constructor checks its fields.
+def prepare(kind: ForeignKind, fields: Mapping[str, Any]) -> None:
+    """Make an operator, whose constructor checks its fields, and drop it: workers have their own.
 
     Raises:
         NotReadyError: it cannot be made, or misses a package, or a model is not there.
@@ -305,7 +305,7 @@ def prepare(kind: ForeignKind, key: str, fields: Mapping[str, Any]) -> None:
     """
     with described(kind, fields, None, is_made=lambda: False), no_installs(), watching():
         try:
-            _instance(kind, key, fields)
+            _load(kind, fields)
         except ServerLostError as error:
             raise EngineError(error.found) from None
 

@@ -127,7 +127,7 @@ class ForeignOperator(Operator):
             asked.check()
         # One for Ray is made for its rows only: with `backend: redis` it empties that database.
         if not self.found.needs_ray:
-            prepare(self.found, cache_key_json(self), self.fields)
+            prepare(self.found, self.fields)
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         every = super().cache_key_fields()

@@ -316,18 +316,19 @@ def load_ops(
     rows, and a deduplicator runs on Ray, too.
     """
     operators: list[Any] = load(process_list, *args, **kwargs)
-    if not has_ours(process_list):
+    run = current_run()
+    if not has_ours([*(run.skipped if run else ()), *process_list]):
         return operators
     ours = [op for op in operators if is_ours(op)]
     for op, step in zip(ours, number_steps([op.operator for op in ours]), strict=True):
         op.operator = step.operator  # Steps before and after it decide some of its fields.
-    run = current_run()
     on_ray = run is not None and run.settings.get("executor_type") == "ray"
-    for entry, op in zip(process_list, operators, strict=True):
-        (fields,) = entry.values()
+    for op in _with_fused(operators):
+        (fields,) = op._op_cfg.values()
         if isinstance(op, Filter) and type(op) not in NON_STATS_FILTERS.modules.values():
             kept = frozenset(name for column, name in named(fields or {}) if column == STATS)
-            op.compute_stats = _instead(op.compute_stats, _compute_again, kept)
+            for name in ("compute_stats", "compute_stats_batched"):  # The other where it is fused.
+                setattr(op, name, _instead(getattr(op, name), _compute_again, kept))
         elif isinstance(op, Deduplicator):
             op.compute_hash = _instead(op.compute_hash, _hash_again)
             if on_ray:
@@ -335,7 +336,15 @@ def load_ops(
                 allow_on_ray(op, keep_hashes=keeps)
         elif isinstance(op, Selector):
             op.run = partial(_run_selector, op.run)
+        if isinstance(op, Filter) or hasattr(op, "fused_ops"):
+            op.ray_execution_mode = "task"  # An actor makes the operator anew, without the above.
     return operators
+
+
+def _with_fused(operators: Sequence[Any]) -> Iterator[Any]:
+    for op in operators:
+        yield op
+        yield from _with_fused(getattr(op, "fused_ops", ()))
 
 
 def _compute_again(
@@ -359,9 +368,13 @@ def _hash_again(compute: Callable[..., Any], sample: Any, *args: Any, **kwargs: 
     return compute(sample, *args, **kwargs)
 
 
+class _Partial(partial[Any]):
+    """One whose attributes, such as the signature, stay when `dill` writes it."""
+
+
 def _instead(of: Callable[..., Any], around: Callable[..., Any], *given: Any) -> Callable[..., Any]:
     """A function of ours around one of theirs; no closure, so that every pickler can write it."""
-    return update_wrapper(partial(around, of, *given), of)
+    return update_wrapper(_Partial(around, of, *given), of)
 
 
 def allow_on_ray(op: Any, *, keep_hashes: bool) -> None:

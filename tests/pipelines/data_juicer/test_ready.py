@@ -117,7 +117,7 @@ def test_what_could_not_be_fetched_is_named(fails):
     fails(error)
     with pytest.raises(NotReadyError) as raised:
         kind = catalogue.get("token_num_filter")
-        run_operator.prepare(kind, "k", {"hf_tokenizer": "a/b", "text_key": "a/b"})
+        run_operator.prepare(kind, {"hf_tokenizer": "a/b", "text_key": "a/b"})
     message = str(raised.value)
     assert message.startswith("could not fetch a/b (hf_tokenizer): OSError: We couldn't connect")
     assert message.endswith("it has to be reached, or named by a path on this disk")
@@ -140,6 +140,13 @@ def test_an_operator_whose_results_are_known_is_not_made(recipe_file, monkeypatc
     monkeypatch.setattr(run_operator, "_load", lambda *_: 1 / 0)
     monkeypatch.setattr(run_operator, "_instances", {})
     assert engine.run(load(path)).steps[0].cached
+
+
+def test_what_is_made_to_be_checked_is_not_kept(monkeypatch):
+    """It may hold a model, and workers make their own."""
+    monkeypatch.setattr(run_operator, "_instances", {})
+    steps.step(SPACES, {}).preflight()
+    assert not run_operator._instances
 
 
 def test_index_key_numbers_all_rows(recipe_file, tmp_path):

@@ -98,7 +98,14 @@ def test_dj_process_gives_repeats_the_rows_of_rejuice_run(dj_process_of, tmp_pat
         {"text_length_filter": {"text_key": "response", "min_len": 2}},
         {"clean_links_mapper": {"text_key": "response"}},
         {"reward_sum_mapper": {"weights": {"accuracy": 2.0}}},
-        {"text_length_filter": {"text_key": "response", "max_len": 12}},
+        {
+            "text_length_filter": {
+                "text_key": "text",
+                "min_len": 5,
+                "ray_execution_mode": "actor",
+                "num_proc": 1,
+            }
+        },
         {"words_num_filter": {"min_num": 1}},
         {"words_num_filter": {"text_key": "response", "min_num": 3}},
     ]
