@@ -159,10 +159,12 @@ class _SqliteRows:
         self._execute(_PUT, *row)
         if self._is_replaced():  # Another process has put a new file in place meanwhile.
             self._execute(_PUT, *row)
-        if self._timer is None or not self._timer.is_alive():
-            self._timer = _timer(self._sync)
+        with self._lock:
+            if self._timer is None or not self._timer.is_alive():
+                self._timer = _timer(self._sync)
 
     def close(self) -> None:
+        _end(self._timer)
         with self._lock:
             if self._file is not None and self._process == os.getpid():
                 self._file.close()
@@ -296,6 +298,12 @@ def _timer(work: Callable[[], None]) -> Timer:
     return timer
 
 
+def _end(timer: Timer | None) -> None:
+    if timer is not None and timer.is_alive():
+        timer.cancel()
+        timer.join()
+
+
 # --- Anywhere else --------------------------------------------------------------------
 
 _SEGMENT = re.compile(r"\d{20}-[0-9a-f]{8}[.]parquet")
@@ -347,6 +355,7 @@ class _Segments:
                 self._timer = _timer(self._write_in_time)
 
     def close(self) -> None:
+        _end(self._timer)
         with self._lock:
             self._write()
             self._merge()

@@ -324,6 +324,7 @@ def load_ops(
         op.operator = step.operator  # Steps before and after it decide some of its fields.
     on_ray = run is not None and run.settings.get("executor_type") == "ray"
     for op in _with_fused(operators):
+        # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_statistics.py::test_the_steps_of_a_checkpoint_count
         (fields,) = op._op_cfg.values()
         if isinstance(op, Filter) and type(op) not in NON_STATS_FILTERS.modules.values():
             kept = frozenset(name for column, name in named(fields or {}) if column == STATS)

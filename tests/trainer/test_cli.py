@@ -325,8 +325,8 @@ def test_what_is_not_installed_is_reported_at_once(
 
 
 def test_megatron_is_needed_where_it_trains(rejuice, recipe, verl, monkeypatch):
-    there = {"vllm": object(), "megatron": None}
     find = errors.find_spec
+    there = {"vllm": find("json"), "megatron": None}
     monkeypatch.setattr(errors, "find_spec", lambda name: there.get(name) if name in there else find(name))  # fmt: skip
     line = "rejuice: strategy megatron needs megatron, which is not installed; pip install 'verl[mcore]==0.9.1' megatron-bridge\n"
     words = ("--profile", "gpu", "--train.gpu.strategy", "megatron")
