@@ -255,7 +255,8 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
     if resume and not there:
         raise RejuiceError(f"{folder} holds no run to resume", "leave --resume out")
     for name in () if there else ("recipe.yaml", "policy", "checkpoints", PROMPTS, *_OUTPUTS[:-1]):
-        if (folder / name).exists():
+        path = folder / name
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             found = f"{folder} holds {name}, and is no folder of a run"
             raise RejuiceError(found, "give another --output, or move it away")
     if resume and (checkpoints.last(folder) or 0) >= run.config.steps:

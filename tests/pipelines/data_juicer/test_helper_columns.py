@@ -80,13 +80,14 @@ def theirs(processed, path: Path, **keep: bool) -> list:
 
 
 def read(path: Path) -> pa.Table:
-    """An export; JSON lines keep the order of their keys."""
+    """An export; JSON lines keep the order of their keys, and numbers the digits of datasets."""
     if path.suffix == ".parquet":
         return pq.read_table(path)
     if path.suffix == ".arrow":
         return pa.ipc.open_file(path).read_all()
     lines = path.read_text("utf-8").splitlines()
-    return pa.table({name: [json.loads(x)[name] for x in lines] for name in json.loads(lines[0])})
+    found = [json.loads(line, parse_float=lambda text: round(float(text), 10)) for line in lines]
+    return pa.table({name: [row[name] for row in found] for name in found[0]})
 
 
 def ours(process, table: pa.Table, path: Path | None = None, **settings):
