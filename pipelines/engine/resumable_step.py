@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -185,18 +185,20 @@ class _OpenRows:
         for number, size in enumerate(self._sizes):
             if number in committed:
                 self._task.find(size)
-            elif (has_rows or not size) and not (chunk := self._read(number)).lacking:
-                self._task.find(size)
-                self._commit(chunk)
-            else:
+                continue
+            chunk, kept = self._read(number) if has_rows or not size else (None, {})
+            if chunk is None or chunk.lacking:
                 others.append(number)
+            else:
+                self._task.find(size)
+                self._commit(chunk, kept)
         return others
 
     def _opened(self, numbers: Iterable[int]) -> Iterator[RowsOfChunk]:
         """What is to be computed of these chunks."""
         given = count()
         for number in numbers:
-            chunk = self._read(number)
+            chunk, kept = self._read(number)
             lacking = len(chunk.lacking)
             self._task.find(len(chunk.keys) - lacking)
             retried = sum(key in self._failed for key, _ in chunk.keys)
@@ -207,15 +209,15 @@ class _OpenRows:
                 self._given[next(given)] = chunk
                 yield RowsOfChunk(chunk.table, sorted(chunk.lacking))
             else:  # Its rows are equal to some that were finished meanwhile.
-                self._commit(chunk)
+                self._commit(chunk, kept)
 
-    def _read(self, number: int) -> _Chunk:
-        """A chunk, and which of its rows have to be computed."""
+    def _read(self, number: int) -> tuple[_Chunk, dict[bytes, bytes]]:
+        """A chunk, which of its rows have to be computed, and what is kept of the others."""
         table = read_columns(self._operator, self._frame(number))
         keys = self._keys(table)
         kept = self._kept(keys)
         lacking = {row for row, own in enumerate(keys) if kept.keys().isdisjoint(own)}
-        return _Chunk(number, table, keys, lacking)
+        return _Chunk(number, table, keys, lacking), kept
 
     def _frame(self, chunk: int) -> Frame:
         """The rows of a chunk that the step is about."""
@@ -286,13 +288,13 @@ class _OpenRows:
             self._keep(chunk.keys[row][0], result)
         self._task(1)
 
-    def _commit(self, chunk: _Chunk) -> None:
+    def _commit(self, chunk: _Chunk, kept: Mapping[bytes, bytes] | None = None) -> None:
         """Write what was done to all rows of a chunk.
 
         Raises:
             DataError: what was kept of a row is damaged.
         """
-        n, kept = len(chunk.keys), self._kept(chunk.keys)
+        n, kept = len(chunk.keys), self._kept(chunk.keys) if kept is None else kept
         results = list[StepResult]()
         for row, (key, first) in enumerate(chunk.keys):
             if row in chunk.dropped:
