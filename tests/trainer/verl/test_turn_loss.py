@@ -488,7 +488,7 @@ def test_the_loss_is_set_once_and_only_where_it_is_chosen(stage, mode, times):
     from training_stage import AGENTS, PLAIN
     from trajectories import trajectory
 
-    here = stage(PLAIN, rollout=AGENTS, loss_agg_mode=mode)
+    here = stage(PLAIN, rollout=AGENTS, loss={"aggregate": mode} if mode else {})
     for step in (1, 2):
         here.play({step: [trajectory("1"), trajectory("0")]}, step=step)
         here.sample(step, groups=1)
