@@ -242,7 +242,8 @@ def test_a_resolved_recipe_finds_its_custom_operators_from_anywhere(tmp_path, mo
     assert load(again).steps[0].operator.most == 2
 
 
-def test_a_custom_operator_that_is_nowhere(tmp_path):
+def test_a_custom_operator_that_is_nowhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     path = with_custom(tmp_path / "recipes", "mine.py")
     assert message(path) == (
         "custom_operator_paths: mine.py does not exist; give a .py file or a folder of them"
