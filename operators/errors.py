@@ -115,10 +115,10 @@ def needs(who: str, packages: str, *modules: str) -> None:
 
 def _is_installed(module: str) -> bool:
     spec = find_spec(module)
-    if spec is None or spec.origin is not None:
+    if spec is None or spec.origin is not None or spec.submodule_search_locations is None:
         return spec is not None
     # Any folder of that name in the working directory looks like a namespace package.
-    return any(Path(each) != Path.cwd() / module for each in spec.submodule_search_locations or ())
+    return any(Path(each) != Path.cwd() / module for each in spec.submodule_search_locations)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -48,7 +48,9 @@ def trains(monkeypatch):
     monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     monkeypatch.setattr(training, "of_run", lambda folder: [])
     monkeypatch.setattr(prompts, "chat_encoder", lambda *_: lambda messages: [0] * 3)
-    monkeypatch.setattr(checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir(exist_ok=True))
+    monkeypatch.setattr(
+        checkpoints, "_merge", lambda run, actor, target, variables: target.mkdir(exist_ok=True)
+    )
     return Verl
 
 

@@ -202,7 +202,7 @@ KNOWN = [  # As documented: verdicts of the verifier that math-verify does not s
     ("w", r"$\frac{1}{2^{99}}$", "1/2^{98}", r"The answer is $\frac{1}{2^{99}}$."),
     ("c", "42", "42", "So 42 is the answer, reached in 3 steps."),
     ("w", "42 or $43$", "43", "The answer is 42 or $43$."),
-    ("w", "not at least 4", "4", "The answer is at least 4."),
+    ("w", "at least 4", "4", "The answer is at least 4."),
     ("w", "isn't 4", "4", "The answer isn't 4."),
     ("w", "A", "a", "A"),
     ("w", "(1,2)", "1,2", "(1,2)"),
