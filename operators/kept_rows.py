@@ -246,9 +246,11 @@ class _SqliteRows:
             temporary, rows = temporary_path(self._path), 0
             with closing(_connected(temporary.absolute().as_uri())) as new:
                 new.execute(_TABLE)
+                new.execute("BEGIN")  # Else the disk is waited for after each row.
                 for part in _readable(file) if file is not None else ():
                     new.executemany(_PUT, part.values())
                     rows += len(part)
+                new.execute("COMMIT")
             with suppress(sqlite3.Error):
                 if file is not None:
                     file.close()
