@@ -300,9 +300,7 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
             if again and entry.kind == "step":
                 count_retry(cache / f"{entry.operator}-{entry.key}", "dropped")
             for file in _own_files(entry.path):
-                if not counts_retry(
-                    file
-                ):  # It takes nothing, and the keys of results depend on it.
+                if not counts_retry(file):  # Keys of results depend on it.
                     remove_file(file)
             with suppress(OSError):  # Something else is in it, or what counts its retries.
                 entry.path.rmdir()

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -63,9 +63,6 @@ _REQUESTS = 16
 """So many digests in a store are read at a time."""
 _ROW, _SECONDS = "__row__", b"seconds"
 _DIGEST = re.compile(r"digest-(\d+)-(\d+)-of-(\d+)[.]arrow")
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 
 class Shard(NamedTuple):

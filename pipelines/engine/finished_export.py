@@ -160,7 +160,9 @@ def _put_in_place(folder: Path, final: Path, export: Path) -> None:
     """Move the files of a complete run where they belong, the rows last."""
     (final / MANIFEST).unlink(missing_ok=True)
     moving = folder / export_name(export)
-    about = [path for path in folder.rglob("*") if path.is_file() and moving not in _within(path)]
+    about = [
+        path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(moving)
+    ]
     stale: set[AnyPath] = set(decision_files(final)) - {
         final / path.relative_to(folder) for path in about
     }
@@ -187,10 +189,6 @@ def _parts(export: AnyPath) -> list[AnyPath]:
     if not is_folder(export):
         return []
     return [export / PARTS_LIST, *filter(is_part, export.glob(f"{PART}-*"))]
-
-
-def _within(path: Path) -> tuple[Path, ...]:
-    return (path, *path.parents)
 
 
 def _move(files: Iterable[Path], source: Path, target: Path) -> None:
