@@ -62,9 +62,12 @@ def fix_latest(run: Path) -> None:
 
 
 def prune(run: Path, keep: int) -> None:
-    """Remove the oldest checkpoints; verl itself forgets about them when it is restarted."""
-    for step in steps(run)[:-keep]:
-        shutil.rmtree(folder_of(run, step))
+    """Remove the oldest checkpoints, and what verl leaves of those that it removes."""
+    kept, newest = steps(run)[-keep:], last(run) or 0
+    for folder in (run / "checkpoints").glob(f"{CHECKPOINT}*"):
+        step = int(folder.name.removeprefix(CHECKPOINT))
+        if step < newest and step not in kept:
+            shutil.rmtree(folder)
 
 
 def steps(run: Path) -> list[int]:

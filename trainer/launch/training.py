@@ -236,6 +236,7 @@ def launch(
             end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
             _remove_weights(run)
+            checkpoints.prune(run.folder, run.config.keep_checkpoints)
 
 
 def _remove_weights(run: TrainingRun) -> None:

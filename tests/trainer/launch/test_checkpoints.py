@@ -155,6 +155,16 @@ def test_a_run_folder_is_resumed_from_checkpoints_that_are_trusted(run, rejuice)
     assert rejuice("train", run, "--resume") == (2, "", f"rejuice: {found}; {right}\n")
 
 
+def test_what_is_kept_has_weights_and_nothing_is_left_of_the_others(run):
+    save(run, 6)
+    shutil.rmtree(checkpoints.folder_of(run, 2) / "actor")  # As verl removes it.
+    begun = checkpoints.folder_of(run, 8)  # It is not whole: the run was killed.
+    begun.mkdir()
+    checkpoints.prune(run, 1)
+    there = {path.name for path in (run / "checkpoints").glob("global_step_*")}
+    assert there == {"global_step_6", begun.name}
+
+
 @pytest.mark.slow
 def test_a_merger_that_fails_leaves_nothing(run, merger, tmp_path):
     merger(MERGES + "\nraise ValueError('no such weights')")
