@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -271,9 +272,16 @@ def _train(
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
     watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    least_free = shutil.disk_usage(run.folder).free
+
+    def follow() -> None:
+        nonlocal least_free  # Once verl has ended, some may be free again.
+        least_free = min(least_free, shutil.disk_usage(run.folder).free)
+        watch.poll()
+
     try:
         with watch:
-            status = launch(run, resume=resume, follow=watch.poll, fork_server=server)
+            status = launch(run, resume=resume, follow=follow, fork_server=server)
     except KeyboardInterrupt:
         raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
@@ -282,7 +290,7 @@ def _train(
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        reason = cause(text, status, run.folder)
+        reason = cause(text, status, run.folder, least_free)
         # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
         at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
         typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
