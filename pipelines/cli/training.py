@@ -149,7 +149,10 @@ def _prepare(
                 server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
-        run = prepare(recipe, folder, resume=resume, preflight=preflight)
+        def tell(line: str) -> None:
+            typer.echo(f"rejuice: {line}", err=True)
+
+        run = prepare(recipe, folder, resume=resume, preflight=preflight, tell=tell)
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")
         check_nodes(run)

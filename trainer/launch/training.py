@@ -45,6 +45,7 @@ from ..run import (
 from . import checkpoints, verl_config
 from .checks import check_training
 from .prompts import write_prompts
+from .resumed import changed_lines
 from .verl_config import environment, overrides
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
@@ -63,6 +64,7 @@ def prepare(
     *,
     resume: bool = False,
     preflight: Callable[[TrainingRun], object] = lambda _: None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> TrainingRun:
     """Make the folder of a run: the resolved recipe, and the prompts.
 
@@ -72,6 +74,7 @@ def prepare(
         resume: continue the run that is in it.
         preflight: called once all that is quickly known is right, before anything is made: it may
             wait for a server.
+        tell: called with a line for each change that a resume takes up only in part.
 
     Raises:
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
@@ -89,6 +92,12 @@ def prepare(
         _clear(run.folder)
     with restore_on_error(run.folder / "recipe.yaml"):
         document = dump(_absolute(recipe))
+        if resume:
+            before = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
+            for line in changed_lines(before, yaml.safe_load(document)):
+                tell(line)
+            if _has_newer_data(run):
+                tell("the dataset is newer than the prompts of the run, which stay as they are")
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
         run = TrainingRun.open(run.folder)  # As its processes will read it.
         write_prompts(run, overwrite=not resume)
