@@ -183,9 +183,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         has_signal |= REPLAYED in step.parts and step.parts[REPLAYED].trained.num_rows > 0
         end = self._early_end(number, has_signal)
         step.write_files(last=end is not None, whole=not has_signal)
+        steps = self.run.config.steps
+        # Ahead, prompts of later steps are sampled already.
+        choice = self.choice if self.ahead is None and number < steps else None
+        if end is None and choice is not None and (why := choice.used_up(number + 1)):
+            end = EarlyEnd(number, steps, f"no prompt is left to sample ({why})")
         if end is not None:
             self._end(end)
-        elif number < self.run.config.steps:
+        elif number < steps:
             self._begin_next(number + 1, groups_wanted)
         return batch, figures
 
