@@ -122,8 +122,8 @@ _STAGES = {
     "ready to fit": "validating before the first step",
 }
 """Lines of verl's log, and what verl is doing when it prints them."""
-_WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s")
-"""What is logged while a server is waited for, such as that of an LLM judge."""
+_WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s|step \d+: warning: .*")
+"""What is logged while a server is waited for, such as that of an LLM judge, and warnings."""
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters

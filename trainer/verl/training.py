@@ -80,6 +80,7 @@ from .groups import (
     lacks_signal,
     nothing_to_train_on,
     number_of_groups,
+    outage,
     release_validation,
     tokens_sampled,
 )
@@ -90,6 +91,8 @@ from .replayed import put_rows, replayable, replayed_figures, with_logprobs
 from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
+_PATIENCE = 3
+"""After so many steps in a row without an update by an outage, such as a tool's, training ends."""
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
 
@@ -131,6 +134,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.samples = SampleTables(self.run)
         self._has_loss = False
         self._without_signal = self._not_finite = 0  # steps in a row
+        self.outages = 0  # steps in a row
         self.first_step: int | None = None  # that this process takes
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
@@ -207,6 +211,23 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             return None
         which = f"{most} steps in a row" if most > 1 else "this step"
         return EarlyEnd(number, steps, f"no group of {which} has a signal")
+
+    def is_out(self, step: int, parts: Mapping[str, StepPart]) -> bool:
+        """Return whether nothing can train because most trajectories failed: an outage.
+
+        Raises:
+            DataError: so it was for too many steps in a row.
+        """
+        found = outage(parts[""])
+        self.outages = self.outages + 1 if found else 0
+        if self.outages >= _PATIENCE:
+            raise DataError(
+                f"step {step}: {found} failed, in {_PATIENCE} steps in a row",
+                "verl.log says why the first one did; once that works again, --resume goes on",
+            )
+        if found:
+            print(f"step {step}: warning: {found} failed, so the step is left out")
+        return bool(found)
 
     def _nan_steps(self, figures: Mapping[str, Any]) -> int:
         """Return how many steps in a row had a gradient or a loss that is no number.
@@ -680,9 +701,10 @@ class TrainingStep:
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)
             if not rows.keys:
-                if lacks_signal(self.parts):
+                if self._buffer.is_out(self.number, self.parts) or lacks_signal(self.parts):
                     return skipped([part.groups for part in self.parts.values()])
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
+            self._buffer.outages = 0
             self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
                 clear_others(part.groups, found.keys, "train")
