@@ -122,8 +122,11 @@ _STAGES = {
     "ready to fit": "validating before the first step",
 }
 """Lines of verl's log, and what verl is doing when it prints them."""
-_WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s|step \d+: warning: .*")
-"""What is logged while a server is waited for, such as that of an LLM judge, and warnings."""
+_WAITING = re.compile(
+    r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s"
+    r"|step \d+: warning: .*|a trajectory failed with \w+: .*"
+)
+"""What is logged while a server is waited for, warnings, and the first failure of each kind."""
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
