@@ -41,6 +41,10 @@ GEO_MEAN = "rejuice_geo_mean"
 """Name of our `geo_mean`, for verl's `policy_loss.loss_mode`."""
 
 
+UPDATE = ("actor/grad_norm", "actor/pg_loss")
+"""verl's figures of an update: where one is nan or infinite, the policy no longer trains."""
+
+
 class Weights(NamedTuple):
     """A file in the folder of a run, through which weights reach the sampler on a CPU."""
 

@@ -299,6 +299,10 @@ def _train(
         typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
         typer.echo(f"verl's log is {path_text(log)}; {_how_to_resume(folder)}", err=True)
         raise typer.Exit(_FAILED)
+    if (failed := training.failure(run.folder)) is not None:
+        typer.echo(f"rejuice: training failed: {failed}", err=True)
+        typer.echo(f"no policy was written; {_how_to_resume(folder)}", err=True)
+        raise typer.Exit(_FAILED)
     unfinished = None
     try:
         variables = None if server is None else process_environment(run, server)

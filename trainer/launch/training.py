@@ -135,6 +135,8 @@ def finished_at(run: TrainingRun) -> int | None:
     ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
     if step is None or not (step >= run.config.steps or ended) or not trained:
         return None
+    if failure(run.folder) is not None:
+        return None
     given = yaml.safe_load(dump(_absolute(run.recipe)))
     try:
         stored = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
@@ -408,6 +410,19 @@ def finish(
             # It was made by this very run.
             checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
     draw([run.folder], run.folder / "curves.png")
+
+
+def failure(folder: Path) -> str | None:
+    """Return why a run that has ended is no success; None: it is one."""
+    trained = [point for point in metrics.read(folder) if point.trained]
+    if not trained:
+        return None
+    last = trained[-1]
+    if last.destroyed:
+        return f"step {last.step}: the gradient or the loss is nan or infinite at the last step"
+    if all(point.idle for point in trained):
+        return f"step {last.step}: no group of any step had a signal, so nothing was trained"
+    return None
 
 
 def show(folder: Path, name: str, console: Console) -> None:

@@ -146,6 +146,12 @@ class PromptChoice:
         self._taken += rows
         return rows
 
+    def used_up(self, step: int) -> str:
+        """Return why no prompt is left for a step; empty if some are."""
+        context = self._context(step)
+        found = order(self.prompts, self._steps(context), context)
+        return "" if len(found.rows) else format_drop_counts(found.curated)
+
     @property
     def step(self) -> int:
         """The step that has taken prompts last."""

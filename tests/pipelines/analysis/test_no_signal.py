@@ -169,8 +169,9 @@ def test_a_long_example_is_cut():
 
 
 def test_responses_that_were_cut_off_have_no_answer():
-    assert "begins 'n one'. Of them, 2 ended at max_tokens" in line(
-        ["n one|n two"], ends=["length"]
+    assert "2 of 2 responses ended at max_tokens" in line(["n one|n two"], ends=["length"])
+    assert "2 of 3 responses ended as context_full: max_prompt_tokens" in line(
+        ["nnn"], ends=["context_full", "context_full", "stop"]
     )
     assert "max_tokens" not in line(["nnn"], ends=["length", "stop"])
 

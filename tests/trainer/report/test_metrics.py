@@ -1,5 +1,7 @@
 """What verl logged, line by line, and across resumes."""
 
+import math
+
 import pytest
 from fake_run import line, write_run
 
@@ -106,9 +108,15 @@ def test_a_reader_takes_whole_lines_once(tmp_path):
     assert [p.step for p in reader.fresh()] == [2]
 
 
-def test_a_figure_that_is_no_number_is_left_out(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"a": null, "b": "x", "c": 1}}\n')
-    assert metrics.read(tmp_path) == [Point(1, {"c": 1})]
+def test_null_is_not_a_number_and_a_text_is_left_out(tmp_path):
+    text = '{"step": 1, "data": {"actor/grad_norm": null, "b": "x", "c": 1}}\n'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    for _ in range(2):
+        (found,) = metrics.read(tmp_path)
+        assert math.isnan(found.grad_norm)
+        assert (found.destroyed, found.figures["c"], "b" in found.figures) == (True, 1, False)
+        metrics.keep(tmp_path, until=1)  # It is null in what is set aside, too.
+    assert "NaN" not in (tmp_path / "metrics.earlier.jsonl").read_text()
 
 
 def test_steps_before_a_resume_are_kept(tmp_path):
