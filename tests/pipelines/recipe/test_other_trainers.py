@@ -1,6 +1,7 @@
 """Keys of other trainers are answered with what does the same here."""
 
 import pytest
+
 from rejuice.operators import RecipeError
 from rejuice.operators.errors import _OTHER_TRAINERS
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
