@@ -142,7 +142,7 @@ WRONG = {
         {"train": {"verl": {"data.shufle": True}}},
         "verl has no key 'data.shufle'; did you mean 'data.shuffle'?",
     ),
-    "groups of one": (
+    "a single response to each prompt": (
         {"process": [GRADED, changed(ROLLOUT, n=1), *PROCESS[2:]]},
         ": policy_rollout_mapper has n: 1, and grpo_advantage_mapper compares the responses of a group: no step would train; set n of policy_rollout_mapper to 2 or more",
     ),
