@@ -25,7 +25,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from .config import Named
-from .errors import OperatorError, RecipeError, shown, suggest
+from .errors import OperatorError, RecipeError, hint, shown, suggest
 from .operator import Operator
 
 # --- From the fields of a recipe ------------------------------------------------------
@@ -55,8 +55,9 @@ def _recipe_error(kind: type[BaseModel], error: ValidationError) -> RecipeError:
     if first["type"] == "extra_forbidden":
         every = list(kind.model_fields)
         own = kind.own_fields() if issubclass(kind, Operator) else every
+        elsewhere = hint(field) if kind.__name__.endswith("RolloutMapper") else ""
         near = suggest(field, every) or f"its fields are: {', '.join(own) or 'none'}"
-        return RecipeError(f"unknown field {shown(field)}", near)
+        return RecipeError(f"unknown field {shown(field)}", elsewhere or near)
     if first["type"] == "missing":
         return RecipeError(f"field '{field}' is missing", "it has no default")
     message = first["msg"].removeprefix("Value error, ").replace("valid tuple", "list")

@@ -37,7 +37,13 @@ from ..operators.selector.replay_selector import ReplaySelector
 from ..operators.selector.source_quota_selector import SourceQuotaSelector
 from ..operators.training_step import RANK, PerStepOperator
 from ..pipelines.recipe.recipe import Recipe
-from ..pipelines.recipe.steps import Step, credit_step, gives_credit, gives_reward
+from ..pipelines.recipe.steps import (
+    Step,
+    compares_group,
+    credit_step,
+    gives_credit,
+    gives_reward,
+)
 from ..pipelines.recipe.train import (
     ONE_SET,
     TURN_MEAN,
@@ -155,6 +161,8 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
     """
     _check_schedule(found, config, where)
     _check_loss(found, config, where)
+    if config.replay is None:  # Its groups and their lengths are those that are stored.
+        _check_sizes(found, config, where)
     samples = config.replay is None or bool(config.validation_sets)
     if found.agents is not None and found.agents.engine == "recorded" and samples:
         raise RecipeError(
@@ -182,6 +190,31 @@ def check_section(found: SplitRecipe, config: Train, where: str) -> None:
             f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
             "of the policy itself",
             f"set the temperature of {found.rollout.name()} to 1",
+            where=where,
+        )
+
+
+def _check_sizes(found: SplitRecipe, config: Train, where: str) -> None:
+    sampler, credit = found.rollout.name(), grading_and_credit(found.after)[1]
+    compares = [step.name for step in credit if compares_group(step.operator)]
+    if found.rollout.n == 1 and compares and config.schedule != "self_verify":
+        raise RecipeError(
+            f"{sampler} has n: 1, and {compares[0]} compares the responses of a group: no step "
+            "would train",
+            f"set n of {sampler} to 2 or more",
+            where=where,
+        )
+    keys, actor = config.verl_keys, "actor_rollout_ref.actor."
+    fits = keys.get(f"{actor}ppo_max_token_len_per_gpu", config.gpu.tokens_per_gpu)
+    divided = any("ulysses" in key or "context_parallel" in key for key in keys)
+    if config.profile != "gpu" or divided or keys.get(f"{actor}use_dynamic_bsz") is False:
+        return
+    longest = config.max_prompt_tokens + found.rollout.max_tokens
+    if longest > fits:
+        raise RecipeError(
+            f"a prompt and its response may have {config.max_prompt_tokens:,} + "
+            f"{found.rollout.max_tokens:,} tokens, and train.gpu.tokens_per_gpu is {fits:,}",
+            f"set it to {longest} or more, or lower max_tokens of {sampler}",
             where=where,
         )
 

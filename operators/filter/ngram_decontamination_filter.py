@@ -124,20 +124,43 @@ class NgramDecontaminationFilter(Filter):
 
 
 def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
-    """Return how many of some prompts are in one of some texts, by the defaults of the filter.
+    """Return how many of some prompts are in one of some texts: word for word, or nearly.
 
-    Runs that a quarter of the prompts have, and at least three, are those of a template.
+    Nearly is by the defaults of the filter, but with the same numbers and signs: problems that
+    differ in these are others. Runs that a quarter of the prompts have, and at least three, are
+    those of a template.
 
     Args:
         texts: strings or chats.
         questions: strings or chats; what is there several times counts once.
     """
     fields = NgramDecontaminationFilter.model_fields
-    sets = (_Questions(texts_of(questions).fill_null("")),)
+    text_N, question_M = (_spaced(pc.unique(texts_of(each))) for each in (texts, questions))
+    new_M = question_M.filter(pc.invert(pc.is_in(question_M, text_N)))
     most = min(_MOST_QUESTIONS, max(2, len(questions) // 4))
-    runs = _Runs.of(sets, fields["n"].default, numbers_equal=False, most=most)
-    _, question_P, _ = runs.shared(pc.unique(texts_of(texts)), fields["min_share"].default)
-    return len(np.unique(question_P))
+    runs = _Runs.of((_Questions(new_M),), fields["n"].default, numbers_equal=False, most=most)
+    text_P, question_P, _ = runs.shared(text_N, fields["min_share"].default)
+    number_P = runs.number_Q[question_P]
+    near = {
+        question
+        for text, question in zip(text_P.tolist(), number_P.tolist(), strict=True)
+        if _formula(new_M[question].as_py()) in _formula(text_N[text].as_py())
+    }
+    return len(question_M) - len(new_M) + len(near)
+
+
+_FORMULA = re.compile(r"\d+(?:[.,]\d+)*|[+*/=<>^]|-(?=[\s(-]*\d)")
+
+
+def _spaced(texts: pa.Array) -> pa.Array:
+    """Different texts, with single spaces for whatever is between words."""
+    spaced = pc.replace_substring_regex(texts.fill_null(""), r"\s+", " ")
+    return pc.unique(pc.utf8_trim_whitespace(spaced))
+
+
+def _formula(text: str) -> str:
+    """The numbers and signs of a text, in their order."""
+    return f" {' '.join(_FORMULA.findall(text))} "
 
 
 # --- Runs of words that are in a question ---------------------------------------------

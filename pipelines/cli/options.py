@@ -153,14 +153,22 @@ def warn(line: str) -> None:
 
 
 def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
-    """Warn of what is rarely meant: `group_warnings`, `weight_warnings` and `age_warnings`."""
+    """Warn of what is rarely meant, and of what the first failed call would end."""
     from ..recipe.columns import group_warnings
-    from ..recipe.steps import age_warnings, weight_warnings
+    from ..recipe.steps import (
+        age_warnings,
+        observation_warnings,
+        server_warnings,
+        weight_warnings,
+    )
 
-    of_groups = group_warnings(recipe, columns, training=training)
-    together = recipe.in_training() if training else recipe.offline()
-    of_ages = [] if recipe.head.train is None else age_warnings(together.steps, recipe.head.train)
-    for line in (*weight_warnings(together.steps, recipe.where), *of_groups, *of_ages):
+    train, where = recipe.head.train, recipe.where
+    steps = (recipe.in_training() if training else recipe.offline()).steps
+    lines = [*weight_warnings(steps, where), *server_warnings(steps, where)]
+    lines += group_warnings(recipe, columns, training=training)
+    if train is not None:
+        lines += [*age_warnings(steps, train), *observation_warnings(steps, where, train)]
+    for line in lines:
         warn(line)
 
 

@@ -35,7 +35,7 @@ from ..dataset.write import check_export_path, default_cache
 from ..ray_session import AUTO
 from ..recipe.columns import checked_schema, group_warnings
 from ..recipe.recipe import Recipe, dump
-from ..recipe.steps import Step, weight_warnings
+from ..recipe.steps import Step, server_warnings, weight_warnings
 from .cache import use_cache
 from .commit import save
 from .conditional_step import matching
@@ -184,11 +184,12 @@ class Run:
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
         of_groups = group_warnings(self.recipe, source.schema.names)
-        settings = (
-            *self.recipe.setting_warnings(),
-            *weight_warnings(self.recipe.steps, self.recipe.where),
+        of_steps = (
+            line
+            for warnings in (weight_warnings, server_warnings)
+            for line in warnings(self.recipe.steps, self.recipe.where)
         )
-        for line in (*settings, *of_groups):
+        for line in (*self.recipe.setting_warnings(), *of_steps, *of_groups):
             self.warn(line)
 
     def open_plan(self) -> None:

@@ -30,7 +30,7 @@ from typing_extensions import Self
 
 from ...operators import RecipeError
 from ...operators.config import Config
-from ...operators.errors import shown, suggest
+from ...operators.errors import hint, shown, suggest
 from ..data_juicer import settings
 from ..dataset.files import SUFFIXES
 from ..dataset.read import parse_mixture
@@ -503,7 +503,8 @@ def _head_error(
     if kind == "missing":
         return RecipeError(f"'{key}' is missing", f"add `{key}: …`", where=where)
     if kind == "extra_forbidden":
-        near = suggest(names[-1], section.model_fields)
+        elsewhere = hint(names[-1]) if names[:-1] == ["train"] else ""
+        near = elsewhere or suggest(names[-1], section.model_fields)
         return RecipeError(f"unknown key {shown(key)}", near, where=where)
     if kind == "value_error":  # The keys of a section contradict each other, for one.
         return RecipeError(message.removeprefix("Value error, "), where=f"{where}, {key}")

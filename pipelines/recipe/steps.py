@@ -28,6 +28,7 @@ from ...operators import (
 from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
+from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -35,6 +36,7 @@ from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.schedule import WeightSchedule
+from ...operators.servers.scoring_mapper import ScoringMapper
 from ..data_juicer import catalogue
 from ..data_juicer.settings import passed_on
 from ..data_juicer.steps import step as foreign_step
@@ -505,6 +507,50 @@ def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
     ]
 
 
+def server_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
+    """A line for each step that ends the run where a judge or a server has given no reward."""
+    lines, asked = list[str](), dict[str, str]()
+    for step in steps:
+        operator = step.operator
+        if isinstance(operator, ScoringMapper) or operator.asks_server:
+            asked.update(dict.fromkeys(operator.writes(), step.name))
+        found = [asked[name] for name in operator.reads() if name in asked]
+        if found and getattr(operator, "on_missing", None) == "fail":
+            lines.append(
+                f"{where(step)}: on_missing: fail ends the run at the first call of {found[0]} "
+                "that fails; set on_missing to drop_row or group_mean"
+            )
+    return lines
+
+
+def observation_warnings(
+    steps: Sequence[Step], where: Callable[[Step], str], train: Train
+) -> list[str]:
+    """A line where the longest observation of an agent alone is no prompt of training any more."""
+    lines = list[str]()
+    for step in steps:
+        agents = step.operator
+        if not isinstance(agents, AgentRolloutMapper) or agents.engine == "recorded":
+            continue
+        flow, seen = agents.open_flow(), {name for each in agents.tools for name in _names(each)}
+        fits = min(flow.max_prompt_tokens or train.max_prompt_tokens, train.max_prompt_tokens)
+        tokens = flow.max_observation // _CHARACTERS
+        if tokens > fits and seen - _BRIEF_TOOLS:
+            lines.append(
+                f"{where(step)}: max_observation is {flow.max_observation:,} characters, about "
+                f"{tokens:,} tokens, and a prompt may have {fits:,}: a long observation ends its "
+                f"trajectory; set max_observation to {_CHARACTERS * fits // 2} or less, or raise "
+                "train.max_prompt_tokens"
+            )
+    return lines
+
+
+def _names(tool: object) -> tuple[str, ...]:
+    return tuple(tool) if isinstance(tool, Mapping) else (str(tool),)
+
+
+_CHARACTERS = 4  # of a token, about
+_BRIEF_TOOLS = {"calculator"}
 _OLD = 2  # steps
 _CORRECTION = "rollout_correction.rollout_is"  # a key of verl
 

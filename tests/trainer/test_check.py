@@ -142,6 +142,14 @@ WRONG = {
         {"train": {"verl": {"data.shufle": True}}},
         "verl has no key 'data.shufle'; did you mean 'data.shuffle'?",
     ),
+    "a single response to each prompt": (
+        {"process": [GRADED, changed(ROLLOUT, n=1), *PROCESS[2:]]},
+        ": policy_rollout_mapper has n: 1, and grpo_advantage_mapper compares the responses of a group: no step would train; set n of policy_rollout_mapper to 2 or more",
+    ),
+    "responses that no pass has room for": (
+        {"process": [GRADED, changed(ROLLOUT, max_tokens=16384), *PROCESS[2:]], "train": {"profile": "gpu"}},
+        ": a prompt and its response may have 512 + 16,384 tokens, and train.gpu.tokens_per_gpu is 16,384; set it to 16896 or more, or lower max_tokens of policy_rollout_mapper",
+    ),
     "an export onto its dataset": (
         {"export_path": "data.jsonl"},
         ": export_path data.jsonl would write over the dataset, or into its folder; give another export_path",

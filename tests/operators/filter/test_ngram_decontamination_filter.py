@@ -130,6 +130,24 @@ def test_the_template_of_prompts_is_no_question_of_theirs():
     assert found_in(pa.chunked_array([trained]), pa.chunked_array([prompts])) == 1
 
 
+LONG = "Tom buys {} red apples and {} green pears at the market, how much fruit is it in all?"
+
+
+@pytest.mark.parametrize(
+    ("trained", "question", "known"),
+    [
+        ("What is 12 + 7 - 3?", "What  is 12 + 7 - 3?\n", 1),
+        ("What is 12 + 7 - 3?", "What is 12 - 7 + 3?", 0),
+        ("12 - -3", "12 - 3", 0),
+        (LONG.format(3, 4), LONG.format(3, 4).upper(), 1),
+        (f"Think. {LONG.format(3, 4)}", LONG.format(3, 4), 1),
+        (LONG.format(3, 4), LONG.format(3, 5), 0),
+    ],
+)
+def test_problems_that_differ_in_numbers_or_signs_are_different(trained, question, known):
+    assert found_in(pa.chunked_array([[trained]]), pa.chunked_array([[question]])) == known
+
+
 def test_questions_that_differ_in_their_numbers_are_one_where_numbers_are_equal(tmp_path):
     questions = [f"Tom has {at} apples and {at + 3} pears and {2 * at} plums, how much fruit is it?" for at in range(60)]  # fmt: skip
     path = tmp_path / "set.json"

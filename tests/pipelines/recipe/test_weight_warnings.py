@@ -4,8 +4,17 @@ import pytest
 from command import runner
 
 from rejuice.operators import GrpoAdvantageMapper, ImportanceWeightMapper
+from rejuice.operators.mapper.agent_rollout_mapper import AgentRolloutMapper
+from rejuice.operators.mapper.llm_quality_reward_mapper import LlmQualityRewardMapper
+from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.pipelines.recipe.steps import age_warnings, number_steps, weight_warnings
+from rejuice.pipelines.recipe.steps import (
+    age_warnings,
+    number_steps,
+    observation_warnings,
+    server_warnings,
+    weight_warnings,
+)
 from rejuice.pipelines.recipe.train import Train
 
 ROWS = [{"prompt_id": "p", "response": text, "task": "generate", "source": "a"} for text in "xy"]
@@ -120,3 +129,36 @@ def test_older_policies_without_correction_are_warned_of(train, corrects, steps)
     assert [f"of up to {steps} steps before, without" in line for line in found] == [True] * bool(
         steps
     )
+
+
+def where(step):
+    return f"step {step.number} {step.name}"
+
+
+@pytest.mark.parametrize("on_missing", ["fail", "drop_row", "drop_group", "group_mean"])
+def test_a_sum_that_ends_the_run_where_a_judge_fails_is_named(on_missing):
+    judge = LlmQualityRewardMapper(model="judge")
+    total = RewardSumMapper(weights={"quality": 1.0}, on_missing=on_missing)
+    lines = server_warnings(number_steps([judge, total]), where)
+    assert len(lines) == (on_missing == "fail")
+    assert all("llm_quality_reward_mapper" in line and "drop_row" in line for line in lines)
+    others = RewardSumMapper(weights={"accuracy": 1.0})
+    assert server_warnings(number_steps([judge, others]), where) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "characters", "tokens", "warned"),
+    [
+        ({"search": {"documents": "documents"}}, 4096, 512, True),
+        ({"search": {"documents": "documents"}}, 1024, 512, False),
+        ({"search": {"documents": "documents"}}, 4096, 2048, False),
+        ("calculator", 4096, 512, False),
+    ],
+)
+def test_an_observation_that_no_prompt_has_room_for_is_named(tool, characters, tokens, warned):
+    flow = {"react": {"max_observation": characters}}
+    agents = AgentRolloutMapper(engine="transformers", model="embedded", flow=flow, tools=[tool])
+    lines = observation_warnings(number_steps([agents]), where, Train(max_prompt_tokens=tokens))
+    assert len(lines) == warned
+    facts = ("4,096 characters", "1,024 tokens", "512", "max_observation to 1024")
+    assert all(fact in line for line in lines for fact in facts)
