@@ -41,7 +41,7 @@ def test_the_better_of_two_figures():
 def test_what_a_judge_has_failed_at_is_counted_over_components_and_parts():
     found = point(**{
         "rejuice/missing/quality/scorer_malformed": 3.0,
-        "rejuice/missing/quality/empty_response": 5.0,
+        "rejuice/missing/quality/no_response": 5.0,
         "rejuice/missing/accuracy/scorer_timeout": 2.0,
         "rejuice/verify/missing/quality/scorer_busy": 1.0,
         "rejuice/groups_without_signal": 0.25,
