@@ -386,12 +386,16 @@ class Play:
         self._called += 1
         try:
             with self._timed():
+                # A flow that calls a tool which answers at once, in a loop, reaches its time limit.
+                await asyncio.sleep(0)
                 found = await call(tool, arguments, self._task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
             raise
-        except Exception as error:  # A bug of the tool, which is not the policy's fault.
+        except BaseException as error:  # A bug of the tool, which is not the policy's fault.
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             raise self._ended("tool_failed", f"{tool}: {error!r}") from error
         return self._observed(found, tool, given)
 
@@ -494,6 +498,12 @@ class Play:
         if failure.reason == "prompt_too_long":
             return self._ended("context_full", failure.detail)
         return self._ended("sampling_failed", f"{failure.reason}: {failure.detail}")
+
+
+def _is_cancelled() -> bool:
+    """Whether this trajectory was cancelled, and not something that its tool waits for."""
+    # Python 3.10 cannot tell.
+    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 1)())
 
 
 def as_utf8(text: str) -> str:
