@@ -57,12 +57,12 @@ def test_ray_may_take_longer_to_start(monkeypatch):
     assert services.get_node is plugin.get_node
     found = iter([RuntimeError("not yet"), {"node": 1}])
 
-    def asked(*_):
+    def wanted(*_):
         if isinstance(answer := next(found), Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(plugin, "_get_node", asked)
+    monkeypatch.setattr(plugin, "_get_node", wanted)
     monkeypatch.setattr(plugin.time, "sleep", lambda _: None)
     assert plugin.get_node("", "") == {"node": 1}
 

@@ -165,8 +165,8 @@ def test_each_step_without_signal_shows_why(trained, share, shown):
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0}) + line(2, 0.0, **figures)
         (trained / "metrics.jsonl").write_text(text)
     seen = console.file.getvalue().splitlines()
-    told = [each for each in seen if "No group" in each]
-    assert told == [f"step {step}: {ALL_WRONG}" for step in shown]
+    logged = [each for each in seen if "No group" in each]
+    assert logged == [f"step {step}: {ALL_WRONG}" for step in shown]
     assert (failure(trained) is not None) is (share == 1.0)
 
 

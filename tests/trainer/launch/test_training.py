@@ -121,7 +121,7 @@ TAKEN_UP = {
     "train.max_grad_norm": (0.25, f"{OPTIM}.clip_grad"),
     "train.keep_checkpoints": (1, "trainer.max_actor_ckpt_to_keep"),
 }
-TOLD = {
+LOGGED = {
     "train.seed": (3, "order of prompts"),
     "train.max_prompt_tokens": (100, "first start"),
     "train.policy": ("other/policy", "checkpoint"),
@@ -146,30 +146,30 @@ def with_field(path, name, value):
     return load(path.with_name("other.yaml"))
 
 
-@pytest.mark.parametrize("name", [*TAKEN_UP, *TOLD])
+@pytest.mark.parametrize("name", [*TAKEN_UP, *LOGGED])
 def test_a_field_that_changed_takes_effect_at_a_resume_or_a_line_says_what_does_not(make, name):
     """What the optimizer makes of it: tests/trainer/cpu/test_engine.py."""
-    folder, told = make().folder, []
+    folder, logged = make().folder, []
     save(folder, 2)
-    value, found = {**TAKEN_UP, **TOLD}[name]
+    value, found = {**TAKEN_UP, **LOGGED}[name]
     recipe = with_field(folder.with_name("recipe.yaml"), name, value)
-    run = prepare(recipe, folder, resume=True, tell=told.append)
+    run = prepare(recipe, folder, resume=True, tell=logged.append)
     if name in TAKEN_UP:
         assert overrides(run, resume=True)[found] == value
-        assert not told
+        assert not logged
     else:
-        (line_told,) = told
+        (line_told,) = logged
         assert line_told.startswith(name.removesuffix(".template"))
         assert found in line_told
 
 
 def test_a_dataset_that_was_written_since_is_told_of(make, tmp_path):
-    folder, told = make().folder, []
+    folder, logged = make().folder, []
     later = (folder / "prompts" / "train.parquet").stat().st_mtime + 5
     os.utime(tmp_path / "data.jsonl", (later, later))
-    prepare(load(tmp_path / "recipe.yaml"), folder, resume=True, tell=told.append)
-    assert len(told) == 1
-    assert "dataset" in told[0]
+    prepare(load(tmp_path / "recipe.yaml"), folder, resume=True, tell=logged.append)
+    assert len(logged) == 1
+    assert "dataset" in logged[0]
 
 
 def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):
