@@ -158,12 +158,12 @@ def test_a_field_that_changed_takes_effect_at_a_resume_or_a_line_says_what_does_
         assert overrides(run, resume=True)[found] == value
         assert not logged
     else:
-        (line_told,) = logged
-        assert line_told.startswith(name.removesuffix(".template"))
-        assert found in line_told
+        (line_logged,) = logged
+        assert line_logged.startswith(name.removesuffix(".template"))
+        assert found in line_logged
 
 
-def test_a_dataset_that_was_written_since_is_told_of(make, tmp_path):
+def test_a_dataset_that_was_written_since_is_logged_of(make, tmp_path):
     folder, logged = make().folder, []
     later = (folder / "prompts" / "train.parquet").stat().st_mtime + 5
     os.utime(tmp_path / "data.jsonl", (later, later))
