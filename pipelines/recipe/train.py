@@ -302,7 +302,7 @@ class Verification(Config):
     """Most answers in the queue of those to be judged; beyond it, the oldest are removed."""
 
 
-class Stop(Config):
+class StopRules(Config):
     """When training ends before its last step."""
 
     nan_steps: NonNegativeInt = 3
@@ -350,7 +350,7 @@ class Train(Config):
     """Training ends after so many steps in a row in which no group has a signal: all prompts are
     solved, or none is. Such a step leaves the policy as it is if no row of it can train. 0: it
     never ends early."""
-    stop: Stop = Stop()
+    stop: StopRules = StopRules()
     """When training ends before its last step."""
     on_failed_session: OnFailedSession = "drop_row"
     """What becomes of the other responses to a prompt if the sampling of one, in verl its session,

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+# private: ray==2.60.0, tests/trainer/launch/test_failure.py::test_ray_may_take_longer_to_start
 from ray._private import services
 
 # verl imports trl's model with a value head wherever trl is installed, and fails with versions of
@@ -12,7 +13,6 @@ from ray._private import services
 sys.modules.setdefault("trl", None)  # type: ignore[arg-type]
 
 _START_S = 300.0
-# private: ray==2.60.0, tests/trainer/launch/test_failure.py::test_ray_may_take_longer_to_start
 _get_node = services.get_node
 
 

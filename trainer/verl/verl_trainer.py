@@ -225,6 +225,7 @@ class VerlTrainer:
         """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
         trainer, in_a_row = self._trainer, 0
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         step, save = trainer.step, trainer._save_checkpoint
 
         def checked(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
@@ -239,6 +240,7 @@ class VerlTrainer:
             if not in_a_row or trainer.global_steps >= trainer.total_training_steps:
                 save()
 
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer.step, trainer._save_checkpoint = checked, save_unless_destroyed
 
     def allow_skips(self) -> None:

@@ -343,6 +343,13 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n + 1, updates=4) == 2
 
 
+def test_verl_saves_checkpoints_by_a_method():
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    assert list(inspect.signature(PPOTrainer._save_checkpoint).parameters) == ["self"]
+    assert "self._save_checkpoint()" in inspect.getsource(PPOTrainer.fit)
+
+
 def test_verl_logs_figures_of_an_update(verl, composed):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
