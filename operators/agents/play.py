@@ -393,9 +393,9 @@ class Play:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
             raise
-        except BaseException as error:  # A bug of the tool, which is not the policy's fault.
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise
+                raise  # Else a bug of the tool, which is not the policy's fault.
             raise self._ended("tool_failed", f"{tool}: {error!r}") from error
         return self._observed(found, tool, given)
 

@@ -122,7 +122,7 @@ _STAGES = {
     "ready to fit": "validating before the first step",
 }
 """Lines of verl's log, and what verl is doing when it prints them."""
-_WAITING = re.compile(
+_SHOWN = re.compile(
     r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s"
     r"|step \d+: warning: .*|a trajectory failed with \w+: .*"
 )
@@ -321,8 +321,8 @@ class Watch:
         for word, stage in _STAGES.items():
             if word.encode() in text:
                 self._stage = stage
-        for waiting in _WAITING.findall(whole_lines.decode("utf-8", "replace")):
-            self._print(waiting)
+        for shown in _SHOWN.findall(whole_lines.decode("utf-8", "replace")):
+            self._print(shown)
 
     def _left(self, point: Point) -> str:
         times = self._seconds or [point.seconds]

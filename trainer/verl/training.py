@@ -209,8 +209,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         most, steps = self.run.config.stop_without_signal, self.run.config.steps
         if not most or self._without_signal < most or number >= steps:
             return None
-        which = f"{most} steps in a row" if most > 1 else "this step"
-        return EarlyEnd(number, steps, f"no group of {which} has a signal")
+        return EarlyEnd(number, steps, f"no group of {_in_a_row(most)} has a signal")
 
     def is_out(self, step: int, parts: Mapping[str, StepPart]) -> bool:
         """Return whether nothing can train because most trajectories failed: an outage.
@@ -223,7 +222,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if self.outages >= _PATIENCE:
             raise DataError(
                 f"step {step}: {found} failed, in {_PATIENCE} steps in a row",
-                "verl.log says why the first one did; once that works again, --resume goes on",
+                "verl.log says why the first one did",
             )
         if found:
             print(f"step {step}: warning: {found} failed, so the step is left out")
@@ -241,11 +240,9 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if most and self._not_finite >= most:
             with errors_recorded(self.run.folder):
                 names = " and ".join(name.removeprefix("actor/") for name in found)
-                steps = f"{most} steps in a row" if most > 1 else "this step"
-                step = self.trainer.step
                 raise DataError(
-                    f"step {step}: {names} of {steps} is nan or infinite: no update was made, and "
-                    "no checkpoint saved",
+                    f"step {self.trainer.step}: {names} of {_in_a_row(most)} is nan or "
+                    "infinite: no update was made, and no checkpoint saved",
                     f"go back to one before, with a learning_rate below {config.learning_rate:g}, "
                     "or look for rewards and weights that are too large",
                 )
@@ -447,6 +444,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if table.num_rows:
             figures |= set_figures(table, held_out.settings.n)
         return release_validation(groups, table, ACCURACY), figures
+
+
+def _in_a_row(steps: int) -> str:
+    return f"{steps} steps in a row" if steps > 1 else "this step"
 
 
 class TrainingStep:

@@ -70,6 +70,15 @@ def test_one_whose_weights_verl_has_removed_is_none(run):
     assert checkpoints.last(run) == 6
 
 
+def test_a_copy_under_a_name_of_your_own_stays(run):
+    shutil.copytree(
+        run / "checkpoints" / "global_step_2", run / "checkpoints" / "global_step_2.best"
+    )
+    checkpoints.prune(run, 1)
+    assert checkpoints.steps(run) == [4]
+    assert (run / "checkpoints" / "global_step_2.best" / "actor").is_dir()
+
+
 def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
     save(run, 6)
     (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
