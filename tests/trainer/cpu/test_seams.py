@@ -242,6 +242,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     class Trainer:
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
         _log_rollout_data = PPOTrainer._log_rollout_data
+        _save_checkpoint = PPOTrainer._save_checkpoint
 
         def __init__(self):
             self.config, self.trainer_mode, self.requested = composed(profile=profile), "sync", []
