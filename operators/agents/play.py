@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..chats import TAGS
 from ..errors import EngineError, RejuiceError
+from ..json_text import as_utf8
 from ..logs import redact
 from ..sampling.protocol import Failure, Group, Prompt, turn_seed
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
@@ -494,11 +495,6 @@ class Play:
         if failure.reason == "prompt_too_long":
             return self._ended("context_full", failure.detail)
         return self._ended("sampling_failed", f"{failure.reason}: {failure.detail}")
-
-
-def as_utf8(text: str) -> str:
-    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
-    return text.encode(errors="replace").decode()
 
 
 def _json(arguments: Mapping[str, Any]) -> str:

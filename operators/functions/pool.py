@@ -128,6 +128,7 @@ class FunctionProcess:
             raise NotReadyError(f"{where} does not import: {ready['failed']}")
         self.parameters: list[tuple[str, str]] = [(n, kind) for n, kind in ready["parameters"]]
         self.is_async: bool = ready["is_async"]
+        self.has_answered = False
 
     def answers(
         self, rows: Sequence[tuple[int, Mapping[str, Any]]], timeout_s: float
@@ -143,6 +144,7 @@ class FunctionProcess:
         for _ in rows:
             # A reply comes in one piece: its rest is not what takes the time.
             at, values, error, keys = json.loads(receive(self._link))
+            self.has_answered = True
             yield at, RowOutcome([(value, reason) for value, reason in values], error, keys)
 
     def kill(self) -> None:
@@ -277,7 +279,13 @@ class FunctionPool:
                 del left[at]
             return True
         except TimeoutError:
-            lost = self._none("timeout", f"it took longer than {timeout_s:g} s")
+            late = f"it took longer than {timeout_s:g} s"
+            if not process.has_answered:
+                late += (
+                    " at the first call of a process, with what it imports there: import it at the "
+                    "top of the file, or raise timeout_s"
+                )
+            lost = self._none("timeout", late)
         except (EOFError, OSError):
             lost = self._none("function_failed", "its process ended (a crash, or out of memory)")
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -31,7 +32,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 from typing_extensions import Self
 
-from ..errors import EngineError
+from ..errors import EngineError, FirstFailures
 from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
 from .endpoints import (
@@ -58,6 +59,10 @@ from .wire import (
 )
 
 _log = logger(__name__)
+_changes = FirstFailures(_log.warning)
+_named: dict[tuple[str, str], str] = {}
+"""By server and the model that is asked for, the one that its first answer named."""
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')  # In a text, the quotes are escaped.
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
@@ -258,6 +263,8 @@ class OpenAIClient:
         except AttemptError as error:
             raise _explained(error, response, at.base, request.advise) from None
         self._rates.correct(admission, response.body, at.base)
+        if body is not None and "model" in body:
+            _note_model(at.base, str(body["model"]), response.body)
         return found
 
     async def _models(self, at: Endpoint) -> HttpResponse:
@@ -366,6 +373,20 @@ class OpenAIClient:
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
         return True
+
+
+def _note_model(server: str, asked: str, answer: bytes) -> None:
+    """Say once that the answers of a server about one model begin to name another one."""
+    if (found := _MODEL.search(answer)) is None:
+        return
+    name = found[1].decode(errors="replace")
+    first = _named.setdefault((server, asked), name)
+    if name != first:
+        _changes.report(
+            f"{server} {asked}",
+            f"{server} answers as model '{name}', and as '{first}' before: what was sampled or "
+            f"judged as '{asked}' is of more than one model",
+        )
 
 
 class _Attempt(Generic[T]):
