@@ -32,6 +32,7 @@ from .target import FunctionTarget
 STARTUP_SECONDS = 300.0
 """What the import of a function may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an async function that blocks its loop is found
+_FIRST_CALL = ", its imports included: import at the top of the file, or raise timeout_s"
 _MOST_ROWS = 32  # of one message
 _MOST_NAMED = 10  # functions of a file, in a message
 _MOST_POOLS = 8  # of one process; the one that was not used for longest is closed
@@ -279,13 +280,8 @@ class FunctionPool:
                 del left[at]
             return True
         except TimeoutError:
-            late = f"it took longer than {timeout_s:g} s"
-            if not process.has_answered:
-                late += (
-                    " at the first call of a process, with what it imports there: import it at the "
-                    "top of the file, or raise timeout_s"
-                )
-            lost = self._none("timeout", late)
+            more = "" if process.has_answered else _FIRST_CALL
+            lost = self._none("timeout", f"it took longer than {timeout_s:g} s{more}")
         except (EOFError, OSError):
             lost = self._none("function_failed", "its process ended (a crash, or out of memory)")
         finally:

@@ -194,11 +194,6 @@ class RewardFunctionMapper(Mapper):
                 found = f"{named} gave none of {len(outcomes):,} responses the key '{key}'"
                 _failures.report(f"{self.function} {key} no_value", found + _hint(key, outcomes))
 
-    @property
-    def compares_nothing(self) -> bool:
-        """Whether the function takes the completions of a call, and gets one at a time."""
-        return self._style(self._signature) == "trl"
-
     def _further(self) -> list[str]:
         return [f"{self.component}_{key}" for key in self.keys]
 

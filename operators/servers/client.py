@@ -32,7 +32,7 @@ from tenacity import (
 from tenacity.stop import stop_base
 from typing_extensions import Self
 
-from ..errors import EngineError, FirstFailures
+from ..errors import EngineError
 from ..logs import know, logger, redact, redact_bytes
 from .concurrency import LoopThread
 from .endpoints import (
@@ -59,9 +59,8 @@ from .wire import (
 )
 
 _log = logger(__name__)
-_changes = FirstFailures(_log.warning)
 _named: dict[tuple[str, str], str] = {}
-"""By server and the model that is asked for, the one that its first answer named."""
+"""By server and model asked for, the one that its first answer named; empty once it changed."""
 _MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')  # In a text, the quotes are escaped.
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
@@ -377,16 +376,13 @@ class OpenAIClient:
 
 def _note_model(server: str, asked: str, answer: bytes) -> None:
     """Say once that the answers of a server about one model begin to name another one."""
-    if (found := _MODEL.search(answer)) is None:
-        return
-    name = found[1].decode(errors="replace")
-    first = _named.setdefault((server, asked), name)
-    if name != first:
-        _changes.report(
-            f"{server} {asked}",
-            f"{server} answers as model '{name}', and as '{first}' before: what was sampled or "
-            f"judged as '{asked}' is of more than one model",
-        )
+    if found := _MODEL.search(answer):
+        name = found[1].decode(errors="replace")
+        first = _named.setdefault((server, asked), name)
+        if first and name != first:
+            _named[server, asked] = ""
+            one = f"{server} answers as model '{name}', and as '{first}' before"
+            _log.warning("%s: the answers of '%s' are of more than one model", one, asked)
 
 
 class _Attempt(Generic[T]):

@@ -8,7 +8,7 @@ counts with what it had by then, so that the finding depends on neither chunks n
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -20,11 +20,9 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import NOT_APPLICABLE, component_columns, is_text, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
-from ...operators.mapper.reward_function_mapper import RewardFunctionMapper
 from ..console import listed
 from ..dataset.remote import AnyPath
 from ..engine.report import ColumnFigures, Report, StepReport
-from ..recipe.steps import Step
 from .figures import column_values
 from .rows import RowTable, row_table
 from .stored import StoredSet, open_stored
@@ -44,6 +42,8 @@ _REPEATED = (
     " All responses to a prompt are equal, to the byte: greedy decoding, a server that ignores "
     "`seed` or answers from a cache, or a policy with one answer left."
 )
+_FUNCTION = "reward_function_mapper"
+_ALONE = f" {_FUNCTION} gives its function one response a call, to compare with none."
 
 
 def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
@@ -77,7 +77,7 @@ def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
     steps = [step for one in sets for step in one.steps]
     writers = {name: step.name for step in steps for name in step.operator.writes()}
     decisive = next((name for name in _DECISIVE if name in writers), None)
-    found = _Counts(Counter(), Counter(), Counter(), Counter(), defaultdict(set))
+    found = _Counts(Counter(), Counter(), Counter(), Counter())
     if decisive is None:
         return
     for one in sets:
@@ -89,40 +89,20 @@ def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
     # Where each prompt has one response and no step compares them, nothing is amiss.
     if cause is not None and (cause != "alone" or decisive == "advantage"):
         repeats = cause in ("wrong", "right", "same") and _repeats(sets)
-        more = _REPEATED if repeats else _one_at_a_time(cause, found, writers, steps)
+        alone = cause == "same" and any(name.startswith(_FUNCTION) for name in writers.values())
+        more = _REPEATED if repeats else _ALONE if alone else ""
         yield f"No group has a signal: {_why(cause, found, writers, sets)}{more}"
-
-
-def _one_at_a_time(
-    cause: Cause, found: _Counts, writers: dict[str, str], steps: Sequence[Step]
-) -> str:
-    """Which function, asked of one completion, has one value for all: it may compare several."""
-    for step in steps:
-        operator = step.operator
-        if not (isinstance(operator, RewardFunctionMapper) and operator.compares_nothing):
-            continue
-        decides = cause == "same" or writers.get("verdict") == step.name
-        if decides and len(found.values[operator.component]) == 1:
-            return (
-                f" {operator.function} is given one completion a call, and has given each the "
-                "same: if it compares the completions of a call, let it grade each by itself."
-            )
-    return ""
 
 
 def _repeats(sets: Sequence[StoredSet]) -> bool:
     """Whether all responses to each prompt are equal."""
-    for one in sets:
-        for part in _parts(one):
-            frame = one.base(part)
-            if not {"prompt_id", "response"}.issubset(frame.column_names):
-                return False
-            texts = frame.select(["prompt_id", "response"])
-            if not is_text(texts["response"].type):
-                return False
-            counted = texts.group_by("prompt_id").aggregate([("response", "count_distinct")])
-            if (pc.max(counted["response_count_distinct"]).as_py() or 0) > 1:
-                return False
+    for frame in (one.base(part) for one in sets for part in _parts(one)):
+        texts = frame.select({"prompt_id", "response"}.intersection(frame.column_names))
+        if texts.num_columns < 2 or not is_text(texts["response"].type):
+            return False
+        counted = texts.group_by("prompt_id").aggregate([("response", "count_distinct")])
+        if pc.any(pc.greater(counted["response_count_distinct"], 1)).as_py():
+            return False
     return True
 
 
@@ -137,8 +117,6 @@ class _Counts(NamedTuple):
     verdicts: Counter[str]  # rows
     missing: Counter[tuple[str, str]]  # rows, by component and reason
     ends: Counter[str]  # `finish_reason` of responses without an answer
-
-    values: defaultdict[str, set[float]]  # of each component; of many, some
 
     def add(self, rows: RowTable, decisive: str) -> bool:
         """Add groups, unless one has a signal; return whether none has."""
@@ -176,8 +154,6 @@ class _Counts(NamedTuple):
         """Count why rewards are missing; return in which rows one is, bool[N]."""
         found_N = np.zeros(rows.table.num_rows, bool)
         for name in rows.components:
-            value_N = column_values(rows.table, component_columns(name)[0])
-            self.values[name].update(np.unique(value_N[np.isfinite(value_N)])[:2].tolist())
             reasons = rows.table[component_columns(name)[1]].cast(pa.string())
             missing = pc.fill_null(pc.not_equal(reasons, NOT_APPLICABLE), False)
             self.missing.update((name, reason) for reason in reasons.filter(missing).to_pylist())

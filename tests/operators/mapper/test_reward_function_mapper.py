@@ -326,12 +326,12 @@ def test_a_slow_first_call_is_named_as_one(written, caplog, monkeypatch):
     monkeypatch.setattr("rejuice.operators.functions.pool.usable_cores", lambda: 1)
     late = "import time\ndef compute_score(response): return time.sleep(600)"
     assert rewards(written(late, timeout_s=0.5), rows("a")) == ["timeout"]
-    assert re.search("0.5 s at the first call.*import.*timeout_s", caplog.text)
+    assert re.search("0.5 s.*import at the top of the file.*timeout_s", caplog.text)
     caplog.clear()
     later = SLOW.format("", "time.sleep(600)")
     rewards(written(later, file="later.py", timeout_s=0.5), rows("a", "sleep"))
     assert "took longer" in caplog.text
-    assert "first call" not in caplog.text
+    assert "import" not in caplog.text
 
 
 @pytest.mark.slow

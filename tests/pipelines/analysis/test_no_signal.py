@@ -160,15 +160,14 @@ def f(completions, **_):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", [{}, {"correct_above": 0.5}])
-def test_a_function_that_compares_completions_is_given_one(tmp_path, fields):
+def test_a_function_that_compares_completions_is_given_one(tmp_path):
     (tmp_path / "f.py").write_text(BY_TURNS)
-    function = RewardFunctionMapper(function=f"{tmp_path / 'f.py'}:f", **fields)
+    function = RewardFunctionMapper(function=f"{tmp_path / 'f.py'}:f")
     total = RewardSumMapper(weights={"function": 1.0}, on_missing="drop_row")
     found = line(["wc", "cw"], (function, total, GrpoAdvantageMapper()))
-    assert "f.py:f is given one completion a call" in found
+    assert "one response a call" in found
     found = line(["wc", "cw"], (function, LetterMapper(), IGNORING, GrpoAdvantageMapper()))
-    assert "one completion" not in found
+    assert "a call" not in found
 
 
 @pytest.mark.parametrize(
