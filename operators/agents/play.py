@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..chats import TAGS
 from ..errors import EngineError, RejuiceError
+from ..json_text import as_utf8
 from ..logs import redact
 from ..sampling.protocol import Failure, Group, Prompt, turn_seed
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
@@ -504,11 +505,6 @@ def _is_cancelled() -> bool:
     """Whether this trajectory was cancelled, and not something that its tool waits for."""
     # Python 3.10 cannot tell.
     return bool(getattr(asyncio.current_task(), "cancelling", lambda: 1)())
-
-
-def as_utf8(text: str) -> str:
-    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
-    return text.encode(errors="replace").decode()
 
 
 def _json(arguments: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import EngineError, FirstFailures, OperatorError, RejuiceError
+from ..json_text import as_utf8
 from ..logs import logger
 from ..sampling.protocol import (
     Engine,
@@ -40,7 +41,7 @@ from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .model import ModelError
-from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler, as_utf8
+from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup

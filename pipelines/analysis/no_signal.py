@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, component_columns, is_text, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import listed
@@ -38,6 +38,12 @@ _WORD = re.compile(r"(?<![\\\w])[^\W\d_]{2,}(?!\w)")
 _MANY_WORDS = 6
 """So many words are no answer, wherever the answer of the response is."""
 _MOST_CHARACTERS = 60
+_REPEATED = (
+    " All responses to a prompt are equal, to the byte: greedy decoding, a server that ignores "
+    "`seed` or answers from a cache, or a policy with one answer left."
+)
+_FUNCTION = "reward_function_mapper"
+_ALONE = f" {_FUNCTION} gives its function one response a call, to compare with none."
 
 
 def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
@@ -82,7 +88,22 @@ def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
     cause = found.cause()
     # Where each prompt has one response and no step compares them, nothing is amiss.
     if cause is not None and (cause != "alone" or decisive == "advantage"):
-        yield f"No group has a signal: {_why(cause, found, writers, sets)}"
+        repeats = cause in ("wrong", "right", "same") and _repeats(sets)
+        alone = cause == "same" and any(name.startswith(_FUNCTION) for name in writers.values())
+        more = _REPEATED if repeats else _ALONE if alone else ""
+        yield f"No group has a signal: {_why(cause, found, writers, sets)}{more}"
+
+
+def _repeats(sets: Sequence[StoredSet]) -> bool:
+    """Whether all responses to each prompt are equal."""
+    for frame in (one.base(part) for one in sets for part in _parts(one)):
+        texts = frame.select({"prompt_id", "response"}.intersection(frame.column_names))
+        if texts.num_columns < 2 or not is_text(texts["response"].type):
+            return False
+        counted = texts.group_by("prompt_id").aggregate([("response", "count_distinct")])
+        if pc.any(pc.greater(counted["response_count_distinct"], 1)).as_py():
+            return False
+    return True
 
 
 def _parts(one: StoredSet) -> range:
