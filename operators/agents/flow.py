@@ -8,7 +8,8 @@
             ...
 
 A flow holds no state of a trajectory: everything is in local variables or in `play.memory`, so
-nothing leaks from one task to the next.
+nothing leaks from one task to the next. A recipe's flow runs in processes of its own, each with one
+trajectory at a time.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ class Flow(Budgets, Named):
     def reads(self) -> tuple[str, ...]:
         """Return columns of the dataset that the flow reads from `task.columns`."""
         return ()
+
+    async def close(self) -> None:
+        """Release what runs have opened."""
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         """What decides the trajectories, as JSON: by default the fields and the code's version."""

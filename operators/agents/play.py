@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -284,6 +284,10 @@ class Play:
         """What the policy can call."""
         return self._toolbox.functions
 
+    def waiting(self) -> AbstractContextManager[None]:
+        """While it lasts, the time of the trajectory stands still."""
+        return self._time_limit.stopped()
+
     async def act(self, messages: Messages) -> Action:
         """Return the policy's answer to a chat: a turn that is trained.
 
@@ -387,16 +391,12 @@ class Play:
         self._called += 1
         try:
             with self._timed():
-                # A flow that calls a tool which answers at once, in a loop, reaches its time limit.
-                await asyncio.sleep(0)
                 found = await call(tool, arguments, self._task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
             raise
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise  # Else a bug of the tool, which is not the policy's fault.
+        except Exception as error:  # A bug of the tool, which is not the policy's fault.
             raise self._ended("tool_failed", f"{tool}: {error!r}") from error
         return self._observed(found, tool, given)
 
@@ -499,12 +499,6 @@ class Play:
         if failure.reason == "prompt_too_long":
             return self._ended("context_full", failure.detail)
         return self._ended("sampling_failed", f"{failure.reason}: {failure.detail}")
-
-
-def _is_cancelled() -> bool:
-    """Whether this trajectory was cancelled, and not something that its tool waits for."""
-    # Python 3.10 cannot tell.
-    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 1)())
 
 
 def _json(arguments: Mapping[str, Any]) -> str:

@@ -20,11 +20,10 @@ from collections.abc import (
 )
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
-from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import EngineError, FirstFailures, OperatorError, RejuiceError
+from ..functions.process import described
 from ..json_text import as_utf8
 from ..logs import logger
 from ..sampling.protocol import (
@@ -40,6 +39,7 @@ from ..sampling.protocol import (
 from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
+from .isolation import any_at_work
 from .model import ModelError
 from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
@@ -60,6 +60,7 @@ _WAVE = 512
 _QUIET_PASSES = 8
 """Passes of the event loop without a new turn after which all trajectories wait for turns or tools.
 From a sample to the next turn, or from a task to the first turn, there are fewer."""
+_PAUSE_S = 0.001  # while flows or tools are at work in other processes
 
 CatchUp: TypeAlias = Callable[[], Awaitable[None]]
 """Returns once trajectories have been begun in place of all that have ended."""
@@ -213,8 +214,9 @@ class EngineSampler:
         """Let everything run that can, so that the wave is as full as possible."""
         size, passes = len(self._waiting), 0
         while passes < _QUIET_PASSES:
-            await asyncio.sleep(0)
-            passes = passes + 1 if len(self._waiting) == size else 0
+            busy = any_at_work()
+            await asyncio.sleep(_PAUSE_S if busy else 0)
+            passes = 0 if busy or len(self._waiting) != size else passes + 1
             size = len(self._waiting)
 
     def _sample_wave(self, wave: Sequence[_WaitingTurn], loop: asyncio.AbstractEventLoop) -> None:
@@ -253,7 +255,6 @@ def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
 
 _Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logger(__name__).warning)
-_CANCEL_SECONDS = 2.0  # in which a flow must end once it is cancelled
 
 
 class _Place(NamedTuple):
@@ -288,25 +289,23 @@ async def play_trajectory(
         task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models, limits=limits,
         time_limit=time_limit, seed=seed, index=index,
     )  # fmt: skip
-    running = asyncio.ensure_future(_run(flow, task, play))
+    running = asyncio.ensure_future(flow.run(task, play))
 
     def late() -> None:
         if running.cancel():
             play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
-            over.set_result(None)
 
-    over = asyncio.get_running_loop().create_future()
     time_limit.start(late)
     try:
-        await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([running])
     finally:
         time_limit.stop()
-        running.cancel()
-        # A flow, or a tool, may catch its cancellation and go on: nobody waits for it any longer.
-        await asyncio.wait([running], timeout=_CANCEL_SECONDS)
-        if running.done() and not running.cancelled():
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+        if not running.cancelled():
             running.exception()  # Known, even if this trajectory is cancelled at this moment.
-    answer = _answer(flow, running, play) if running.done() else None
+    answer = _answer(flow, running, play)
     end = play.ended or TrajectoryEnd("stop")
     response = None if end.reason in FAILURES else as_utf8(answer or "")
     return Trajectory(
@@ -317,14 +316,6 @@ async def play_trajectory(
         play.first_failure,
         play.tool_seconds,
     )
-
-
-async def _run(flow: Flow, task: Task, play: Play) -> str | None:
-    """Follow a flow; what would end the event loop is its error."""
-    try:
-        return await flow.run(task, play)
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"it raised {error!r}") from error
 
 
 class AgentRunner:
@@ -406,10 +397,10 @@ class AgentRunner:
             raise EngineError("the runner was closed while trajectories were under way") from None
 
     def close(self) -> None:
-        """Close the tools and the frozen models. Closing twice is no error."""
+        """Close the tools, the frozen models and the flow. Closing twice is no error."""
         if self._thread is not None:
             try:
-                self._thread.run(close_all(*self._tools, *self._models.values()))
+                self._thread.run(close_all(*self._tools, *self._models.values(), self._flow))
             finally:
                 self._thread.close()
                 self._thread = self._toolbox = None
@@ -501,11 +492,8 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
 
 def _bug(flow: Flow, error: BaseException) -> OperatorError:
     """Return the error to raise if a flow raised something, with the line of its code."""
-    frames = extract_tb(error.__traceback__)
-    own = getattr(sys.modules.get(type(flow).__module__), "__file__", "")
-    at = ([frame for frame in frames if frame.filename == own] or frames)[-1]
-    place = f"{Path(at.filename).name}:{at.lineno}"
-    found = f"flow '{flow.name()}' failed with {type(error).__name__}: {error} ({place})"
+    own = getattr(sys.modules.get(type(flow).__module__), "__file__", None)
+    found = f"flow '{flow.name()}' failed with {described(error, own)}"
     return OperatorError(found, "the groups that are finished are kept")
 
 
@@ -522,6 +510,7 @@ def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Message
     try:
         return loop.run(_first_prompt(flow, tools, prompt))
     finally:
+        loop.run(flow.close())
         loop.close()
 
 

@@ -56,6 +56,10 @@ class ToolError(Exception):
         super().__init__(redact(message))
 
 
+def _refuse_none(_: Mapping[str, Any]) -> None:
+    """How a function that refuses nothing without a call refuses."""
+
+
 class ToolFunction(NamedTuple):
     """Something that the policy can call.
 
@@ -73,15 +77,16 @@ class ToolFunction(NamedTuple):
     description: str
     parameters: Mapping[str, Any]
     call: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[Observation]]
-    refuse: Callable[[Mapping[str, Any]], Observation | None] = lambda _: None
+    refuse: Callable[[Mapping[str, Any]], Observation | None] = _refuse_none
     revision: str = ""
 
 
 class Tool(Named):
     """Base of all tools. Fields are what a recipe sets; `call` does the work.
 
-    Calls run at the same time, in one thread: wait by `await`, and send long computations to
-    `asyncio.to_thread`. A tool keeps nothing of one trajectory that another could see.
+    A recipe's tool runs in processes of its own, each with one call at a time, which is killed at
+    the time limit of its trajectory. What `self` keeps, such as a client, each process keeps; a
+    tool keeps nothing of one trajectory that another could see.
     """
 
     noun: ClassVar[str] = "tool"
@@ -104,8 +109,8 @@ class Tool(Named):
         `Annotated[str, Field(description=…)]`. A keyword-only parameter `task` receives the columns
         of `reads`, by name.
 
-        A ValueError is an observation with status `error`, with its message; so are a TypeError and
-        a KeyError that `call` itself raises.
+        A ValueError is an observation with status `error`, with its message; so are a TypeError, a
+        KeyError or an IndexError, and a ZeroDivisionError that `call` itself raises.
 
         Raises:
             ToolError: the tool cannot be used, which is not the policy's fault.
@@ -166,6 +171,34 @@ async def close_all(*parts: Closable) -> None:
             closing.push_async_callback(part.close)
 
 
+class WrappedTool(Tool):
+    """A tool whose functions are called in another way; all else is the tool's own."""
+
+    tool: Tool
+    """The tool itself."""
+
+    async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
+        return await self.tool.call(*args, **kwargs)
+
+    def reads(self) -> Columns:
+        return self.tool.reads()
+
+    def check(self) -> None:
+        self.tool.check()
+
+    def preflight(self) -> None:
+        self.tool.preflight()
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        return self.tool.cache_key_fields()
+
+    def is_read_only(self) -> bool:
+        return self.tool.is_read_only()
+
+    async def close(self) -> None:
+        await self.tool.close()
+
+
 def described(function: ToolFunction) -> dict[str, Any]:
     """Return a function as chat templates and servers take it, in the form of OpenAI's API."""
     body = {"description": function.description, "parameters": dict(function.parameters)}
@@ -197,7 +230,7 @@ def _function_of(tool: Tool) -> ToolFunction:
                 found = await found
         except ValueError as error:
             return Observation(str(error), "error")
-        except (TypeError, KeyError) as error:
+        except (TypeError, LookupError, ArithmeticError) as error:
             if _frames_below(error) != 1:
                 raise  # Of a library that the tool uses, not of what the policy passed.
             return Observation(f"{type(error).__name__}: {error}", "error")

@@ -16,10 +16,9 @@ from pydantic import BeforeValidator, PrivateAttr
 from ..disk import in_user_cache
 from ..errors import RecipeError
 from ..json_text import json_value
-from ..operator import Columns
 from ..servers.answer_cache import AnswerCache, has_answers
 from ..servers.concurrency import InFlight
-from .tool import Observation, Tool, ToolError, ToolFunction, close_all
+from .tool import Observation, Tool, ToolError, ToolFunction, WrappedTool, close_all
 
 # --- Cache of observations ------------------------------------------------------------
 #     tool_cache: read_write      call what is not known, and keep what it gives
@@ -73,15 +72,13 @@ def _check_read_only(tools: Sequence[Tool], path: Path) -> None:
         raise RecipeError(found, "fill it with `tool_cache: read_write`")
 
 
-class CachedTool(Tool):
+class CachedTool(WrappedTool):
     """A tool whose observations are kept.
 
     An observation with status `error` is kept, as the same call would give it again; a ToolError is
     not.
     """
 
-    tool: Tool
-    """The tool itself."""
     path: Path
     """The cache."""
     asks: bool
@@ -89,9 +86,6 @@ class CachedTool(Tool):
 
     _cache: AnswerCache | None = PrivateAttr(None)
     _in_flight: InFlight[Observation] = PrivateAttr(default_factory=InFlight)
-
-    async def call(self, *args: Any, **kwargs: Any) -> str | Observation:
-        return await self.tool.call(*args, **kwargs)
 
     async def functions(self) -> Sequence[ToolFunction]:
         if self._cache is None:
@@ -101,21 +95,9 @@ class CachedTool(Tool):
             for function in await self.tool.functions()
         ]
 
-    def reads(self) -> Columns:
-        return self.tool.reads()
-
-    def check(self) -> None:
-        self.tool.check()
-
     def preflight(self) -> None:
         if self.asks:  # Otherwise its server need not be there.
             self.tool.preflight()
-
-    def cache_key_fields(self) -> Mapping[str, Any]:
-        return self.tool.cache_key_fields()
-
-    def is_read_only(self) -> bool:
-        return True
 
     async def close(self) -> None:
         try:

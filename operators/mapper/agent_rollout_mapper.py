@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..agents.flow import Flow, FlowEntry, ToolEntry, build_flow, build_tools
+from ..agents.isolation import isolated
 from ..agents.model import FrozenModel
 from ..agents.tool import Tool, ToolError
 from ..agents.toolbox import ToolCacheMode, cached, user_cache
@@ -189,12 +190,14 @@ class AgentRolloutMapper(RolloutMapper):
         return self
 
     def open_flow(self) -> Flow:
-        """Return the flow."""
-        return build_flow(self.flow, self.custom_operator_paths)
+        """Return the flow, in processes of its own if it is a user's; whoever uses it closes it."""
+        return isolated(build_flow(self.flow, self.custom_operator_paths), self.flow)
 
     def open_tools(self) -> tuple[Tool, ...]:
-        """Return the tools, behind their cache; whoever uses them closes them."""
-        return cached(self._tools(), self.tool_cache, self.tool_cache_path or user_cache())
+        """Return the tools likewise, behind their cache; whoever uses them closes them."""
+        tools = zip(self._tools(), self.tools, strict=True)
+        path = self.tool_cache_path or user_cache()
+        return cached([isolated(*each) for each in tools], self.tool_cache, path)
 
     def _tools(self) -> tuple[Tool, ...]:
         return build_tools(self.tools, self.custom_operator_paths)

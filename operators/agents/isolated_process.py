@@ -1,0 +1,278 @@
+"""What runs in the processes of a flow or a tool: see `isolation.py`.
+
+The first one imports the code, and is then told on its control socket to fork (zero, and the socket
+of the new process) or to end one of its children (its number). Each child serves one piece of work
+after the other, in one event loop, until its socket is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, cast
+
+from ..functions.process import SIZE, described, receive, send
+from ..sampling.tokenizer import Messages
+from ..workers import end_group, exit_with_parent
+from .flow import Flow, build_flow, build_tools
+from .play import Play, TrajectoryEnd
+from .tool import Observation, Tool, ToolError, ToolFunction
+from .trajectory import Task
+
+_CLOSE_SECONDS = 2.0
+
+
+class PartSetup(NamedTuple):
+    """Which flow or tool it is.
+
+    Attributes:
+        noun: `flow` or `tool`.
+        entry: of the recipe.
+        files: that define it; none if it is installed.
+    """
+
+    noun: str
+    entry: Mapping[str, Any]
+    files: Sequence[str]
+
+    def build(self) -> Flow | Tool:
+        """The part, as a recipe builds it."""
+        files = [Path(each) for each in self.files]
+        if self.noun == "flow":
+            return build_flow(self.entry, files)
+        return build_tools([self.entry], files)[0]
+
+
+class RemotePlay:
+    """`Play`, for a flow that runs in another process: what it has, this one asks for."""
+
+    def __init__(self, worker: _Worker) -> None:
+        self._worker, self._work = worker, worker.done
+        self.memory: dict[str, Any] = {}
+
+    async def act(self, messages: Messages) -> Any:
+        return await self._current().ask("act", tuple(messages))
+
+    async def reply(self, text: str) -> Any:
+        return await self._current().ask("reply", text)
+
+    async def ask(self, role: str, messages: Messages) -> Any:
+        return await self._current().ask("ask", role, tuple(messages))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any] | str) -> Any:
+        return await self._current().ask("call", tool, arguments)
+
+    async def call_text(self, tool: str, text: str) -> Any:
+        return await self._current().ask("call_text", tool, text)
+
+    def refuse(self, text: str) -> Any:
+        return self._current().ask_now("refuse", text)
+
+    @property
+    def turns(self) -> Any:
+        return self._current().ask_now("turns")
+
+    @property
+    def turns_left(self) -> Any:
+        return self._current().ask_now("turns_left")
+
+    @property
+    def tools(self) -> Any:
+        return self._current().ask_now("tools")
+
+    @property
+    def ended(self) -> Any:
+        return self._current().ask_now("ended")
+
+    def _current(self) -> _Worker:
+        # A task that a flow has left behind must not act in the next trajectory.
+        if self._worker.done != self._work:
+            raise RuntimeError("the trajectory is over")
+        return self._worker
+
+
+class _Worker:
+    """Serves pieces of work, each of which may ask the other side for something meanwhile."""
+
+    def __init__(self, link: socket.socket, part: Flow | Tool) -> None:
+        self._link, self._part = link, part
+        self._file = inspect.getfile(type(part))
+        self._functions: dict[str, ToolFunction] | None = None
+        self._todo = asyncio.Queue[tuple[Any, ...] | None]()
+        self._asked = dict[int, asyncio.Future[Any]]()
+        self._numbers, self._busy = count(), False
+        self.done = 0
+        """Pieces of work."""
+
+    async def serve(self) -> None:
+        """Work until the other side closes the connection."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._link, self._take)
+        self._tell("ready", 0, os.getpid())
+        while (work := await self._todo.get()) is not None:
+            kind, value = await self._outcome(*work)
+            self._busy, self.done = False, self.done + 1
+            for answer in self._asked.values():  # Nobody gives them any more.
+                answer.cancel()
+            self._asked.clear()
+            self._tell(kind, 0, value)
+        loop.remove_reader(self._link)
+        with suppress(BaseException):
+            await asyncio.wait_for(self._part.close(), _CLOSE_SECONDS)
+
+    async def ask(self, *asked: Any) -> Any:
+        """What the other side answers to a name and arguments; what it raises, is raised."""
+        number, answer = self._send_question(asked)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._tell("cancel", number, None)
+            raise
+
+    def ask_now(self, *asked: Any) -> Any:
+        """The same for code that cannot wait: nothing else runs meanwhile."""
+        _, answer = self._send_question(asked)
+        while not answer.done():
+            self._take()
+        return answer.result()
+
+    def _send_question(self, asked: tuple[Any, ...]) -> tuple[int, asyncio.Future[Any]]:
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._tell("ask", number, asked)
+        return number, answer
+
+    def _tell(self, kind: str, number: int, value: Any) -> None:
+        send(self._link, pickle.dumps((kind, number, value)))
+
+    def _take(self) -> None:
+        """Take one message, which has come."""
+        try:
+            kind, number, value = pickle.loads(receive(self._link))
+        except (EOFError, OSError):
+            if self._busy:  # Nobody waits for the result any more.
+                end_group()
+            self._todo.put_nowait(None)
+            return
+        if kind == "work":
+            self._busy = True
+            self._todo.put_nowait(value)
+            return
+        answer = self._asked.pop(number, None)
+        if answer is None or answer.done():  # It was cancelled.
+            return
+        if kind == "answer":
+            answer.set_result(value)
+        else:
+            answer.set_exception(value)
+
+    async def _outcome(self, name: str, *arguments: Any) -> tuple[str, Any]:
+        try:
+            if isinstance(self._part, Tool):
+                return "result", await self._called(self._part, name, *arguments)
+            (task,) = arguments
+            return _answer(await self._part.run(Task(*task), cast(Play, RemotePlay(self))))
+        except TrajectoryEnd as end:
+            return "end", (end.reason, end.detail)
+        except ToolError as error:
+            return "failed", str(error)
+        except BaseException as error:  # SystemExit, too, is a failure of this work alone.
+            return "failed", described(error, self._file)
+
+    async def _called(self, tool: Tool, name: str, arguments: Any, task: Any) -> Any:
+        """What a function of the tool gives, or without a task, which functions it has."""
+        if self._functions is None:
+            self._functions = {each.name: each for each in await tool.functions()}
+        if task is not None:
+            return await self._functions[name].call(arguments, task)
+        return [passable(each) for each in self._functions.values()]
+
+
+def _answer(found: Any) -> tuple[str, Any]:
+    if found is None or isinstance(found, str):
+        return "result", found
+    return "failed", f"it returned {type(found).__name__}; return the answer as text, or None"
+
+
+def passable(function: ToolFunction) -> ToolFunction:
+    """What another process may know of a function: all but how it is called."""
+    return ToolFunction(*function[:3], _elsewhere, revision=function.revision)
+
+
+async def _elsewhere(*_: Any) -> Observation:
+    raise RuntimeError("a flow calls tools by `play.call`")
+
+
+# --- The process that forks -----------------------------------------------------------
+
+
+def main(descriptor: int) -> NoReturn:
+    """Fork whenever the parent asks for it; once it is gone, end all children."""
+    part: Flow | Tool | None = None
+    children = set[int]()
+    with socket.socket(fileno=descriptor) as control:
+        try:
+            part = pickle.loads(receive(control)).build()
+            failure = ""
+        except BaseException as error:
+            failure = described(error)
+        gc.freeze()
+        while True:
+            body, descriptors, _, _ = socket.recv_fds(control, SIZE.size, 1)
+            if len(body) < SIZE.size:
+                break
+            (child,) = SIZE.unpack(body)
+            if child:
+                _end(child)
+                children.discard(child)
+                continue
+            with socket.socket(fileno=descriptors[0]) as link:
+                if part is None:
+                    send(link, pickle.dumps(("failed", 0, failure)))
+                    continue
+                parent = os.getpid()
+                if (child := os.fork()) == 0:
+                    control.close()
+                    _serve(link, part, parent)
+                children.add(child)
+    _end_all(children)
+    os._exit(0)
+
+
+def _serve(link: socket.socket, part: Flow | Tool, parent: int) -> NoReturn:
+    try:
+        os.setsid()  # So that it ends with the processes that it starts.
+        exit_with_parent(parent, group=True)
+        if "numpy" in sys.modules:  # `random` does so itself.
+            sys.modules["numpy"].random.seed()
+        asyncio.run(_Worker(link, part).serve())
+    finally:
+        end_group()
+        os._exit(1)
+
+
+def _end_all(children: set[int]) -> None:
+    """Let them close their part, and kill those that have not ended by then."""
+    late = time.monotonic() + _CLOSE_SECONDS
+    while children and time.monotonic() < late:
+        children -= {each for each in children if os.waitpid(each, os.WNOHANG)[0]}
+        time.sleep(0.01)
+    for each in children:
+        _end(each)
+
+
+def _end(child: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)

@@ -1,0 +1,357 @@
+"""Flows and tools that rejuice does not ship run in processes of their own.
+
+A thread cannot be ended, and what blocks an event loop takes it from all trajectories. So a
+process works on one trajectory of a flow, or on one call of a tool, at a time. It is killed when
+that is cancelled, such as by the time limit of its trajectory, and serves the next one otherwise:
+what a part keeps in `self`, each process keeps.
+
+    IsolatedFlow.run(task, play)  <── act, call, ... ──>  Flow.run(task, RemotePlay)
+    IsolatedTool.functions()      ───── arguments ────>   Tool.call(...)
+
+The processes of a part are forks of one that has imported its code and done nothing else, so that
+another one costs milliseconds. `isolated_process.py` is what runs in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import math
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from pydantic import PrivateAttr
+
+from ..errors import OperatorError, RejuiceError
+from ..functions.pool import STARTUP_SECONDS
+from ..functions.process import SIZE, send
+from ..registry import registered
+from ..sampling.tokenizer import Encode
+from ..workers import usable_cores
+from .flow import Flow
+from .isolated_process import PartSetup, passable
+from .play import Model, Play, TrajectoryEnd
+from .tool import Tool, ToolError, ToolFunction, WrappedTool
+from .trajectory import Budgets, Task
+
+_PER_CORE, _MOST = 32, 512  # processes of a part
+_SHORT_S = 0.2  # see `any_at_work`
+_ENDED = "its process ended (a crash, os._exit, or out of memory)"
+_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import main; main({})"
+_P = TypeVar("_P", Flow, Tool)
+
+
+def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
+    """Return a flow or a tool that runs in processes of its own, or the part itself if it is ours.
+
+    Args:
+        part: the flow or tool.
+        entry: of the recipe: its name with its fields.
+    """
+    kind = type(part)
+    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return part
+    installed = kind.name() in registered(f"rejuice.{kind.noun}s")
+    files = [] if installed else [inspect.getfile(kind)]
+    pool = ProcessPool(PartSetup(kind.noun, dict(entry), files))
+    base: Any = IsolatedFlow if isinstance(part, Flow) else IsolatedTool
+    own = {"is_local": part.is_local} if isinstance(part, Tool) else dict[str, Any]()
+    # Of the same name, for messages.
+    found: _P = base.of(part, pool, type(kind.__name__, (base,), {"__module__": __name__, **own}))
+    return found
+
+
+# --- Processes ------------------------------------------------------------------------
+
+_processes: WeakSet[_Process] = WeakSet()
+
+
+def any_at_work() -> bool:
+    """Whether a process of this one was asked something a moment ago and has not answered."""
+    now = asyncio.get_running_loop().time()
+    return any(now - each.asked < _SHORT_S for each in _processes)
+
+
+async def _nothing(*_: Any) -> Any:
+    raise AssertionError("a tool asks for nothing")
+
+
+class _Process:
+    """A process at work on one thing at a time. Its messages are (kind, number, value)."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.pid = 0
+        self.asked = -math.inf
+        """When it was last told something, until it answers."""
+        _processes.add(self)
+
+    async def work(
+        self, *work: Any, answer: Callable[..., Awaitable[Any]] = _nothing
+    ) -> tuple[str, Any]:
+        """Return what becomes of a piece of work: `result`, `end` or `failed`, and its value.
+
+        Args:
+            work: its name and arguments.
+            answer: what the process asks for meanwhile, by name and arguments.
+
+        Raises:
+            EOFError: the process has ended.
+        """
+        under_way = dict[int, asyncio.Task[None]]()
+        self._tell("work", 0, work)
+        try:
+            while True:
+                kind, number, value = await self.next()
+                if kind == "ask":
+                    task = asyncio.ensure_future(self._answer(number, answer(*value)))
+                    under_way[number] = task
+                elif kind == "cancel":
+                    under_way[number].cancel()
+                else:
+                    return kind, value
+        finally:
+            for task in under_way.values():
+                task.cancel()
+
+    async def next(self) -> tuple[str, int, Any]:
+        """The next message.
+
+        Raises:
+            EOFError: there is none, as the process has ended, or none that can be read.
+        """
+        try:
+            (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
+            body = await self._reader.readexactly(size)
+        except (EOFError, OSError):
+            raise EOFError(_ENDED) from None
+        self.asked = -math.inf
+        try:
+            return pickle.loads(body)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise EOFError(f"what it passes is known to its own file only: {error}") from None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, as far as is known."""
+        return self._reader.at_eof()
+
+    def close(self) -> None:
+        """Let it end when it is done."""
+        self._writer.close()
+        _processes.discard(self)
+
+    async def _answer(self, number: int, answer: Awaitable[Any]) -> None:
+        try:
+            kind, value = "answer", await answer
+        except Exception as error:
+            kind, value = "raise", error
+        self._tell(kind, number, value)
+
+    def _tell(self, kind: str, number: int, value: Any) -> None:
+        body = pickle.dumps((kind, number, value))
+        self._writer.write(SIZE.pack(len(body)) + body)
+        self.asked = asyncio.get_running_loop().time()
+
+
+class ProcessPool:
+    """The processes of a part, for one event loop; the first one is started when it is needed."""
+
+    def __init__(self, setup: PartSetup) -> None:
+        self._setup = setup
+        self._control: socket.socket | None = None
+        self._forking: subprocess.Popen[bytes] | None = None
+        self._idle = list[_Process]()
+        self._free = asyncio.Semaphore(min(_PER_CORE * usable_cores(), _MOST))
+
+    @asynccontextmanager
+    async def process(
+        self, waiting: AbstractContextManager[None] | None = None
+    ) -> AsyncIterator[_Process]:
+        """A process for one piece of work; whatever is raised meanwhile ends it.
+
+        Args:
+            waiting: entered until there is one.
+
+        Raises:
+            EOFError: its code does not import there, or its process has ended.
+        """
+        with waiting or nullcontext():
+            await self._free.acquire()
+            try:
+                process = await self._taken()
+            except BaseException:
+                self._free.release()
+                raise
+        try:
+            yield process
+            self._idle.append(process)
+        except BaseException:
+            self._kill(process)
+            raise
+        finally:
+            self._free.release()
+
+    async def close(self) -> None:
+        """Let all processes close their part and end; the next use starts others."""
+        for each in self._idle:
+            each.close()
+        self._idle.clear()
+        if self._control is not None:
+            self._control.close()  # Its process ends, and kills those that have not.
+            self._control = None
+            assert self._forking is not None
+            await asyncio.to_thread(self._forking.wait)
+
+    async def _taken(self) -> _Process:
+        while self._idle:
+            process = self._idle.pop()
+            if not process.has_ended:
+                return process
+            self._kill(process)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._started(), [SIZE.pack(0)], [theirs.fileno()])
+        process = _Process(*await asyncio.open_connection(sock=ours))
+        process.asked = math.inf
+        try:
+            kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
+        except asyncio.TimeoutError:
+            raise EOFError(f"its code is not imported after {STARTUP_SECONDS:g} s") from None
+        except BaseException:
+            process.close()
+            raise
+        if kind == "failed":
+            raise EOFError(f"its code does not import in a process of its own: {value}")
+        process.pid = value
+        return process
+
+    def _started(self) -> socket.socket:
+        """The control of the process that forks."""
+        if self._control is None:
+            self._control, theirs = socket.socketpair()
+            package = __name__.rpartition(".")[0]
+            start = _START.format(f"{package}.isolated_process", theirs.fileno())
+            # An editable installation has entries that are no paths.
+            path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path]
+            with theirs:
+                self._forking = subprocess.Popen(
+                    [sys.executable, "-c", start, json.dumps(path)],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for the run, which ends its processes.
+                )
+            send(self._control, pickle.dumps(self._setup))
+        return self._control
+
+    def _kill(self, process: _Process) -> None:
+        process.close()
+        if self._control is not None and process.pid:
+            with contextlib.suppress(OSError):
+                self._control.send(SIZE.pack(process.pid))
+
+
+# --- Flows and tools ------------------------------------------------------------------
+
+
+class IsolatedFlow(Flow):
+    """A flow of a user's, which runs in processes of its own, under the same budgets."""
+
+    _flow: Flow = PrivateAttr()
+    _pool: ProcessPool = PrivateAttr()
+
+    @staticmethod
+    def of(flow: Flow, pool: ProcessPool, kind: type[IsolatedFlow]) -> IsolatedFlow:
+        """One of that class."""
+        found = kind(**{name: getattr(flow, name) for name in Budgets.model_fields})
+        found._flow, found._pool = flow, pool
+        return found
+
+    async def run(self, task: Task, play: Play) -> str | None:
+        errors = list[RejuiceError]()
+
+        async def answer(name: str, *arguments: Any) -> Any:
+            try:
+                found = getattr(play, name)
+                found = found(*arguments) if callable(found) else found
+                found = await found if inspect.isawaitable(found) else found
+            except RejuiceError as error:
+                errors.append(error)
+                raise
+            return [passable(each) for each in found] if name == "tools" else found
+
+        try:
+            async with self._pool.process(play.waiting()) as process:
+                kind, value = await process.work("run", task, answer=answer)
+        except EOFError as error:
+            kind, value = "failed", str(error)
+        if errors:  # Whatever the flow made of it.
+            raise errors[0]
+        if kind == "end":
+            raise TrajectoryEnd(*value)
+        if kind == "failed":
+            found = f"flow '{self.name()}' failed: {value}"
+            raise OperatorError(found, "the groups that are finished are kept")
+        answered: str | None = value
+        return answered
+
+    def check(self, encode: Encode | None) -> None:
+        self._flow.check(encode)
+
+    def models(self) -> Mapping[str, Model]:
+        return self._flow.models()
+
+    def reads(self) -> tuple[str, ...]:
+        return self._flow.reads()
+
+    def cache_key_fields(self) -> Mapping[str, Any]:
+        return self._flow.cache_key_fields()
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class IsolatedTool(WrappedTool):
+    """A tool of a user's, whose calls run in processes of its own."""
+
+    _pool: ProcessPool = PrivateAttr()
+
+    @staticmethod
+    def of(tool: Tool, pool: ProcessPool, kind: type[IsolatedTool]) -> IsolatedTool:
+        """One of that class."""
+        found = kind(tool=tool)
+        found._pool = pool
+        return found
+
+    async def functions(self) -> Sequence[ToolFunction]:
+        try:
+            known = await asyncio.wait_for(self._asked("functions", {}), STARTUP_SECONDS)
+        except asyncio.TimeoutError:
+            found = f"'{self.name()}' does not say what it has after {STARTUP_SECONDS:g} s"
+            raise ToolError(found) from None
+        if type(self.tool).functions is Tool.functions:
+            known = await self.tool.functions()  # The same, and they know what they refuse.
+        return [each._replace(call=partial(self._asked, each.name)) for each in known]
+
+    async def _asked(self, name: str, arguments: Any, task: Any = None) -> Any:
+        try:
+            async with self._pool.process() as process:
+                kind, value = await process.work(name, arguments, task)
+        except EOFError as error:
+            raise ToolError(str(error)) from None
+        if kind == "failed":
+            raise ToolError(value)
+        return value
+
+    async def close(self) -> None:
+        await self._pool.close()
