@@ -20,6 +20,7 @@ from .options import (
     StoppedError,
     overrides_of,
     tell_of_credit,
+    warn,
     warn_of_steps,
 )
 from .runs import RUNS, Trust, check_trusted
@@ -97,7 +98,7 @@ def train(
     if not quiet:
         warn_of_steps(loaded, training=True)
     if dry_run:
-        check_training(run, may_lack=True, resume=resume)
+        check_training(run, may_lack=True, resume=resume, warn=warn)
         _dry_run(run, resume, console)
     elif not _show_finished(run, folder, console):
         with ExitStack() as stack:
@@ -148,7 +149,8 @@ def _prepare(
                 server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
-        run = prepare(recipe, folder, resume=resume, preflight=preflight)
+        say = (lambda _: None) if console.quiet else warn
+        run = prepare(recipe, folder, resume=resume, preflight=preflight, warn=say)
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")
         check_nodes(run)

@@ -58,7 +58,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 lines += identity_lines(recipe, applied.step, applied.before, frame)
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            whole = _small(dataset)
+            whole = small(dataset)
             made = frame if whole is None else apply_steps(steps, Frame.of(whole))
             check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: _place(dataset, row))
     except RejuiceError as error:
@@ -73,7 +73,7 @@ def _is_tried(step: Step) -> bool:
     return isinstance(step.operator, tried)
 
 
-def _small(dataset: Dataset) -> pa.Table | None:
+def small(dataset: Dataset) -> pa.Table | None:
     """Return all rows of a small file; None: it is not small, or there are more files."""
     files = dataset.files
     small = len(files) == 1 and files[0].size <= _SMALL and dataset.spec.max_rows is None

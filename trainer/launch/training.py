@@ -63,6 +63,7 @@ def prepare(
     *,
     resume: bool = False,
     preflight: Callable[[TrainingRun], object] = lambda _: None,
+    warn: Callable[[str], object] = lambda _: None,
 ) -> TrainingRun:
     """Make the folder of a run: the resolved recipe, and the prompts.
 
@@ -72,12 +73,13 @@ def prepare(
         resume: continue the run that is in it.
         preflight: called once all that is quickly known is right, before anything is made: it may
             wait for a server.
+        warn: called with each line about what is rarely meant.
 
     Raises:
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
-    check_training(run, resume=resume)
+    check_training(run, resume=resume, warn=warn)
     _check_folder(run, resume)
     preflight(run)
     replayed = run.config.replay is not None
