@@ -160,11 +160,11 @@ WRONG = {
     ),
     "a filter that keeps no prompt": (
         {"process": [GRADED, {"column_range_filter": {"column": "level", "min": 9}}, *PROCESS[1:]]},
-        "data.jsonl gives no prompt: step 2 column_range_filter drops all of 20 rows; change the steps before sampling, or the dataset",
+        "data.jsonl gives no prompt: try.yaml, line 7, step 2 column_range_filter: drops all of 20 rows; change the steps before sampling, or the dataset",
     ),
     "a condition of the first step that no row matches": (
         {"process": [changed(GRADED, where={"level": 7}), *PROCESS[1:]]},
-        "data.jsonl gives no prompt: prompt_template_mapper: `where` matches none of 20 rows: level is 7 in no row, but from 0 to 4; change the steps before sampling, or the dataset",
+        "data.jsonl gives no prompt: try.yaml, line 5, step 1 prompt_template_mapper: `where` matches none of 20 rows: level is 7 in no row, but from 0 to 4; change the steps before sampling, or the dataset",
     ),
     "a stage without a prompt": (
         {"process": [GRADED, {"curriculum_filter": {"column": "level", "stages": {0: {"max": 2}, 0.5: {"min": 5}}}}, *PROCESS[1:]]},
@@ -172,7 +172,7 @@ WRONG = {
     ),
     "a validation set of which no prompt is left": (
         {"process": [changed(GRADED, where={"level": {"min": 1}}), *PROCESS[1:]], "train": {"validation_path": "easy.jsonl"}},
-        "easy.jsonl gives no prompt: prompt_template_mapper: `where` matches none of 1 rows: level at least 1 in no row, but from 0 to 0; change the steps before sampling, or the dataset",
+        "easy.jsonl gives no prompt: try.yaml, line 5, step 1 prompt_template_mapper: `where` matches none of 1 rows: level at least 1 in no row, but from 0 to 0; change the steps before sampling, or the dataset",
     ),
     "a tokenizer that cannot be read": (
         {"train": {"policy": "broken"}},
@@ -292,7 +292,9 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
         ),
     ],
 )
-def test_what_is_rarely_meant_is_said_before_anything_is_sampled(rejuice, tmp_path, fields, line):
+def test_what_is_rarely_meant_is_reported_before_anything_is_sampled(
+    rejuice, tmp_path, fields, line
+):
     path = write(tmp_path, **fields)
     warning = f"rejuice: warning: {line}\n"
     assert rejuice("check", path)[2] == warning

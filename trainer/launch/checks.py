@@ -65,7 +65,7 @@ def check_training(
 
             if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
                 check_keys(overrides(run, resume))
-    if run.config.replay is None and head.dataset_spec.exists():
+    if run.config.replay is None and head.dataset_spec.exists() and not resume:
         check_foreseen(run, dataset or run.recipe.in_training().opened(), warn)
     return left_out
 

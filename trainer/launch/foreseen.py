@@ -1,14 +1,13 @@
-"""What training would meet at its first steps, found before: datasets are tried as far as is quick.
+"""What the first steps of training would meet, found on the rows of its datasets before.
 
-All rows of a small file are read, and the first ones of others, through the steps that make and
-filter prompts. What is only known of the first rows is said of them, and refuses nothing.
+All rows of a small file go through the steps that make and filter prompts, and of others the first
+ones, which refuse nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -29,149 +28,133 @@ from ...pipelines.engine.trial import small
 from ...pipelines.recipe.steps import Step
 from ..report.watch import shown_set
 from ..run import TrainingRun
+from ..split import HeldOutSet
 
 _MOST_COUNTED = 1_000
 """Prompts whose tokens are counted, where each of them is too long."""
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(NamedTuple):
     """What steps before sampling have made of a dataset."""
 
     dataset: str
     frame: Frame
-    whole: bool  # whether all rows were read
-    through: bool  # whether all steps were tried
-    unmatched: tuple[tuple[Step, str], ...]  # steps whose condition no row matches, and why
-    empty: str  # which step has dropped all rows
+    prompts: pa.Array  # their texts, each once
+    whole: bool  # whether all rows went through all steps
+    notes: tuple[str, ...]  # about steps that match no row, or drop all of them
 
-    @cached_property
-    def prompts(self) -> pa.Array:
-        """Their texts, each once; none where no step has made them."""
-        if "prompt" not in self.frame.column_names:
-            return pa.array([], pa.large_string())
-        return pc.unique(texts_of(self.frame.select(["prompt"])["prompt"].drop_null()))
+    def check(self, run: TrainingRun, warn: Callable[[str], object], least: int = 1) -> None:
+        """Check that there are enough prompts that are not too long.
+
+        Raises:
+            DataError: there are not.
+        """
+        n, longest = len(self.prompts), run.config.max_prompt_tokens
+        if self.whole and not n:
+            right = "change the steps before sampling, or the dataset"
+            raise DataError(f"{self.dataset} gives no prompt: {'; '.join(self.notes)}", right)
+        if self.whole and n < least:
+            found = f"{self.dataset} gives {n} prompts, a step takes {least}"
+            raise DataError(found, "set prompts_per_step lower")
+        lengths = list[int]()
+        texts = self.prompts[:_MOST_COUNTED].to_pylist()
+        for length in content_lengths(policy_path(run.policy), texts):
+            if length <= longest:
+                return
+            lengths.append(length)
+        if lengths:
+            found = (
+                f"each of {len(lengths):,} prompts of {self.dataset} is longer than "
+                f"train.max_prompt_tokens, {longest:,}: they have {min(lengths):,} to "
+                f"{max(lengths):,} tokens and those of the chat template"
+            )
+            if self.whole and n == len(lengths):
+                raise DataError(found, "raise train.max_prompt_tokens")
+            warn(f"{found}; raise train.max_prompt_tokens")
 
 
-def try_steps(steps: Sequence[Step], dataset: Dataset) -> Tried:
+def try_steps(run: TrainingRun, steps: Sequence[Step], dataset: Dataset) -> Tried:
     """Apply the first steps that need nothing but the rows.
 
     Raises:
         RejuiceError: what a step raised.
     """
-    whole = small(dataset)
-    frame = Frame.of(dataset.first_rows if whole is None else whole)
-    log, done, empty = list[tuple[Step, str]](), 0, ""
+    rows = small(dataset)
+    frame, notes, tried = Frame.of(dataset.first_rows if rows is None else rows), list[str](), 0
     for step in steps:
-        operator = step.operator
-        rows_alone = type(operator).preflight is Operator.preflight
-        is_quick = rows_alone and isinstance(operator, PromptTemplateMapper | Filter)
-        there = frame.column_names
-        if not is_quick or not {*columns_of(operator.needs_of(there), there)} <= {*there}:
+        operator, there = step.operator, frame.column_names
+        quick = isinstance(operator, PromptTemplateMapper | Filter)
+        needed = columns_of(operator.needs_of(there), there)
+        if not quick or type(operator).preflight is not Operator.preflight or {*needed} - {*there}:
             break
-        match = MatchLog.of(operator, frame)
-        log += [(step, match.why_none())] if match else []
+        notes += _unmatched(run, step, frame)
         try:
             (applied,) = iterate_steps([step], frame)
         except RejuiceError as error:
             raise error.at(str(dataset.spec)) from None
         if frame.num_rows and not applied.after.num_rows:
-            empty = f"step {step.number} {step.name} drops all of {frame.num_rows:,} rows"
-        frame, done = applied.after, done + 1
-    unmatched = tuple((step, why) for step, why in log if why)
-    through = done == len(steps)
-    return Tried(str(dataset.spec), frame, whole is not None, through, unmatched, empty)
+            notes.append(f"{run.recipe.where(step)}: drops all of {frame.num_rows:,} rows")
+        frame, tried = applied.after, tried + 1
+    prompts = pa.array([], pa.large_string())
+    if "prompt" in frame.column_names:
+        prompts = pc.unique(texts_of(frame.select(["prompt"])["prompt"].drop_null()))
+    whole = rows is not None and tried == len(steps)
+    return Tried(str(dataset.spec), frame, prompts, whole, tuple(notes))
+
+
+def _unmatched(run: TrainingRun, step: Step, frame: Frame) -> Iterator[str]:
+    match = MatchLog.of(step.operator, frame)
+    if match and (why := match.why_none()):
+        yield f"{run.recipe.where(step)}: {why}"
 
 
 def check_foreseen(run: TrainingRun, dataset: Dataset, warn: Callable[[str], object]) -> None:
-    """Check that the first steps have prompts to train on.
+    """Check that the first steps, and validations, have prompts.
 
     Raises:
         RejuiceError: there are none or too few, all are too long, or a stage is empty.
     """
-    tried = try_steps(run.split.before, dataset)
-    _check_prompts(run, tried, warn)
-    for line in _unmatched(run, tried):
-        warn(line)
-    found, least = len(tried.prompts), run.config.prompts_per_step
-    if tried.whole and tried.through and found < least:
-        found_ = f"{tried.dataset} gives {found} prompts, a step takes {least}"
-        raise DataError(found_, "set prompts_per_step lower")
+    tried = try_steps(run, run.split.before, dataset)
+    tried.check(run, warn, run.config.prompts_per_step)
     if tried.whole:
-        check_stages(run, tried.frame)
+        _check_stages(run, tried.frame)
+        written, lines = set[str](), [*tried.notes]
+        for step in run.recipe.in_training().steps[len(run.split.before) :]:
+            if written.isdisjoint(columns_of(step.operator.where or (), tried.frame.column_names)):
+                lines += _unmatched(run, step, tried.frame)
+            written.update(step.operator.writes())
+        for line in lines:
+            warn(line)
     for held_out in run.held_out:
         if held_out.path.exists():
-            held = try_steps(held_out.steps, Dataset(held_out.path))
-            _check_prompts(run, held, warn)
-            for line in _known(tried, held, shown_set(held_out.split)):
-                warn(line)
+            _check_held_out(run, held_out, tried, warn)
 
 
-def _unmatched(run: TrainingRun, tried: Tried) -> Iterator[str]:
-    """Lines about conditions that no row of a whole dataset matches."""
-    found, there = [*tried.unmatched], {*tried.frame.column_names}
-    for step in run.recipe.in_training().steps[len(run.split.before) :]:
-        if {*columns_of(step.operator.where or (), there)} <= there:
-            match = MatchLog.of(step.operator, tried.frame)
-            found += [(step, match.why_none())] if match else []
-        there -= {*step.operator.writes()}
-    return (f"{run.recipe.where(s)}: {why}" for s, why in found if why and tried.whole)
+def _check_held_out(
+    run: TrainingRun, held_out: HeldOutSet, trained: Tried, warn: Callable[[str], object]
+) -> None:
+    tried = try_steps(run, held_out.steps, Dataset(held_out.path))
+    tried.check(run, warn)
+    texts, prompts = (pa.chunked_array([each.prompts]) for each in (trained, tried))
+    if known := found_in(texts, prompts):
+        first = "" if trained.whole else f"the first {trained.frame.num_rows:,} rows of "
+        warn(
+            f"{shown_set(held_out.split)}: {known:,} of {len(prompts):,} validation prompts are "
+            f"also in {first}the dataset that trains; leave them out of one of the two"
+        )
 
 
-def _check_prompts(run: TrainingRun, tried: Tried, warn: Callable[[str], object]) -> None:
-    """Refuse a dataset of which no prompt is left, or all are too long."""
-    if tried.whole and (tried.empty or (tried.through and not len(tried.prompts))):
-        reasons = [tried.empty, *(f"{step.name}: {why}" for step, why in tried.unmatched)]
-        why = next(filter(None, reasons), "no row has one")
-        right = "change the steps before sampling, or the dataset"
-        raise DataError(f"{tried.dataset} gives no prompt: {why}", right)
-    longest, lengths = run.config.max_prompt_tokens, list[int]()
-    prompts = tried.prompts[:_MOST_COUNTED]
-    for length in content_lengths(policy_path(run.policy), prompts.to_pylist()):
-        if length <= longest:
-            return
-        lengths.append(length)
-    if not lengths:
-        return
-    found = (
-        f"each of {len(lengths):,} prompts of {tried.dataset} is longer than "
-        f"train.max_prompt_tokens, {longest:,}: they have {min(lengths):,} to {max(lengths):,} "
-        "tokens and those of the chat template"
-    )
-    right = "raise train.max_prompt_tokens"
-    if tried.whole and len(tried.prompts) == len(lengths):
-        raise DataError(found, right)
-    warn(f"{found}; {right}")
-
-
-def check_stages(run: TrainingRun, prompts: Frame) -> None:
-    """Check that each stage of a curriculum that training reaches has prompts.
-
-    Raises:
-        DataError: one has none.
-    """
+def _check_stages(run: TrainingRun, prompts: Frame) -> None:
+    """Check that each stage of a curriculum that training reaches has prompts."""
     reached = {run.progress(step) for step in range(1, run.config.steps + 1)}
     for step in run.split.choosing:
         operator = step.operator
         if not isinstance(operator, CurriculumFilter) or operator.where:
             continue
-        current = {max(s for s in operator.stages if s <= progress) for progress in reached}
-        for start in sorted(current):
+        for start in sorted({max(s for s in operator.stages if s <= at) for at in reached}):
             stage = {operator.column: operator.stages[start]}
             match = MatchLog.of(operator.model_copy(update={"where": stage}), prompts)
             if match and (why := match.why_none()):
-                why = why.removeprefix("`where` ")
+                found = f"the stage from {start:g} on {why.removeprefix('`where` ')}"
                 right = "change the stage, or leave it out"
-                where = run.recipe.where(step)
-                raise DataError(f"the stage from {start:g} on {why}", right, where=where)
-
-
-def _known(trained: Tried, held: Tried, name: str) -> Iterator[str]:
-    texts, prompts = trained.prompts, held.prompts
-    known = found_in(pa.chunked_array([texts]), pa.chunked_array([prompts]))
-    if known:
-        first = "" if trained.whole else f"the first {trained.frame.num_rows:,} rows of "
-        yield (
-            f"{name}: {known:,} of {len(prompts):,} validation prompts are also in {first}the "
-            "dataset that trains; leave them out of one of the two"
-        )
+                raise DataError(found, right, where=run.recipe.where(step))

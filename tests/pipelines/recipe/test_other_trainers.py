@@ -45,7 +45,7 @@ def test_a_mistyped_key_of_ours_is_still_suggested():
 
 
 def test_hints_name_fields_that_there_are():
-    named = {ours.split(",")[0].split(":")[0] for ours in _OTHER_TRAINERS.values()}
+    named = {ours.split(",")[0].split(":")[0] for ours in _OTHER_TRAINERS}
     ours = {name.split(".")[1] for name in named if name.startswith("train.")}
     assert ours <= {*Train.model_fields}
     sampled = {name.split(" of ")[0] for name in named if not name.startswith("train.")}
