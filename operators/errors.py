@@ -121,36 +121,38 @@ def _is_installed(module: str) -> bool:
     return any(Path(each) != Path.cwd() / module for each in spec.submodule_search_locations)
 
 
+_LENGTH, _PROMPTS = "max_tokens of the step that samples", "train.prompts_per_step"
+_SCHEDULE = "train.warmup_steps, or actor_rollout_ref.actor.optim.lr_scheduler_type in train.verl"
+_STEPS = "train.steps: each takes prompts_per_step prompts"
+_STOP = "train.stop.validations_without_gain"
 _OTHER_TRAINERS = {
-    "n of the step that samples": "num_generations num_return_sequences n",
-    "max_tokens of the step that samples": (
-        "max_completion_length max_response_length max_new_tokens max_tokens"
-    ),
-    "temperature of the step that samples": "temperature",
-    "train.steps: each takes prompts_per_step prompts": (
-        "max_steps epochs num_epochs num_train_epochs total_epochs total_training_steps"
-    ),
-    "train.prompts_per_step": "batch_size train_batch_size per_device_train_batch_size",
-    "train.updates_per_step": "gradient_accumulation_steps num_iterations",
-    "train.kl_coef": "beta kl_loss_coef init_kl_coef",
-    "train.learning_rate": "lr learning_rate",
-    "train.warmup_steps, or actor_rollout_ref.actor.optim.lr_scheduler_type in train.verl": (
-        "lr_scheduler lr_scheduler_type warmup_ratio"
-    ),
-    "train.max_prompt_tokens": "max_prompt_length max_length",
-    "train.loss.clip": "clip_range cliprange clip_ratio",
-    "train.lora": "lora_r lora_rank use_peft",
-    "train.stop_without_signal": "early_stopping early_stopping_patience",
-    "train.save_every": "save_steps save_freq",
-    "train.validate_every": "eval_steps test_freq",
+    **dict.fromkeys(("num_generations", "num_return_sequences"), "n of the step that samples"),
+    **dict.fromkeys(("max_completion_length", "max_response_length", "max_new_tokens"), _LENGTH),
+    **dict.fromkeys(("epochs", "num_epochs", "num_train_epochs", "total_epochs"), _STEPS),
+    **dict.fromkeys(("max_steps", "total_training_steps"), "train.steps"),
+    **dict.fromkeys(("batch_size", "train_batch_size", "per_device_train_batch_size"), _PROMPTS),
+    **dict.fromkeys(("gradient_accumulation_steps", "num_iterations"), "train.updates_per_step"),
+    **dict.fromkeys(("beta", "kl_loss_coef", "init_kl_coef"), "train.kl_coef"),
+    **dict.fromkeys(("lr_scheduler", "lr_scheduler_type", "warmup_ratio"), _SCHEDULE),
+    **dict.fromkeys(("lr", "learning_rate"), "train.learning_rate"),
+    **dict.fromkeys(("max_prompt_length", "max_length"), "train.max_prompt_tokens"),
+    **dict.fromkeys(("clip_range", "cliprange", "clip_ratio", "epsilon"), "train.loss.clip"),
+    **dict.fromkeys(("lora_r", "lora_rank", "use_peft"), "train.lora"),
+    **dict.fromkeys(("early_stopping", "early_stopping_patience"), _STOP),
+    **dict.fromkeys(("keep_best", "save_best", "load_best_model_at_end"), "train.keep: best"),
+    **dict.fromkeys(("save_steps", "save_freq"), "train.save_every"),
+    **dict.fromkeys(("eval_steps", "test_freq"), "train.validate_every"),
+    "save_total_limit": "train.keep_checkpoints",
+    "gradient_checkpointing": "train.gpu.gradient_checkpointing, or that of train.cpu",
 }
-"""By what does the same here, names of TRL, verl, OpenRLHF and others."""
+"""Names of TRL, verl, OpenRLHF and others, and what does the same here."""
+_SAMPLING = ("n", "temperature", "top_p", "max_tokens", "model", "engine", "chat_template_kwargs")
 
 
 def hint(name: str) -> str:
-    """What has the purpose that a name has in other trainers; empty: it is in none."""
-    found = (ours for ours, theirs in _OTHER_TRAINERS.items() if name in theirs.split())
-    return next((f"set {ours}" for ours in found), "")
+    """What has the purpose that a name has in other trainers, or empty: of keys that train."""
+    own = f"{name} of the step that samples" if name in _SAMPLING else _OTHER_TRAINERS.get(name)
+    return f"set {own}" if own else ""
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

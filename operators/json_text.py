@@ -76,6 +76,11 @@ def json_objects(text: str, *, is_program: bool = True) -> list[JsonObject]:
     return found
 
 
+def as_utf8(text: str) -> str:
+    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
+    return text.encode(errors="replace").decode()
+
+
 def json_value(text: str) -> Any:
     """Return a text that is JSON as a whole.
 

@@ -41,6 +41,10 @@ GEO_MEAN = "rejuice_geo_mean"
 """Name of our `geo_mean`, for verl's `policy_loss.loss_mode`."""
 
 
+UPDATE = ("actor/grad_norm", "actor/pg_loss")
+"""verl's figures of an update: where one is nan or infinite, the policy no longer trains."""
+
+
 class Weights(NamedTuple):
     """A file in the folder of a run, through which weights reach the sampler on a CPU."""
 
@@ -76,6 +80,12 @@ def is_prepared(folder: Path) -> bool:
 def step_folder(run: Path, step: int) -> Path:
     """Return the folder of a step of a run."""
     return run / "steps" / f"{step:06d}"
+
+
+def checkpoints_in(folder: Path) -> dict[int, Path]:
+    """verl's folders by their step, the oldest first; copies under other names are none."""
+    named = {each.name.removeprefix(CHECKPOINT): each for each in folder.glob(f"{CHECKPOINT}*")}
+    return dict(sorted((int(step), each) for step, each in named.items() if step.isdecimal()))
 
 
 class TrainingRun(NamedTuple):
@@ -133,8 +143,8 @@ class TrainingRun(NamedTuple):
 
         verl removes the weights of old ones, and leaves the rest of their folders.
         """
-        weights = (self.folder / "checkpoints").glob(f"{CHECKPOINT}*/actor")
-        return sorted(int(each.parent.name.removeprefix(CHECKPOINT)) for each in weights)
+        found = checkpoints_in(self.folder / "checkpoints")
+        return [step for step, folder in found.items() if (folder / "actor").exists()]
 
     def last_saved(self) -> int | None:
         """Return the step of the last checkpoint that verl has written as a whole."""

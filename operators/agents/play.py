@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..chats import TAGS
 from ..errors import EngineError, RejuiceError
+from ..json_text import as_utf8
 from ..logs import redact
 from ..sampling.protocol import Failure, Group, Prompt, turn_seed
 from ..sampling.tokenizer import Encode, Messages, TemplateRefusedError
@@ -386,12 +387,16 @@ class Play:
         self._called += 1
         try:
             with self._timed():
+                # A flow that calls a tool which answers at once, in a loop, reaches its time limit.
+                await asyncio.sleep(0)
                 found = await call(tool, arguments, self._task.columns)
         except ToolError as error:
             raise self._ended("tool_failed", f"{tool}: {error}") from error
         except RejuiceError:
             raise
-        except Exception as error:  # A bug of the tool, which is not the policy's fault.
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # Else a bug of the tool, which is not the policy's fault.
             raise self._ended("tool_failed", f"{tool}: {error!r}") from error
         return self._observed(found, tool, given)
 
@@ -496,9 +501,10 @@ class Play:
         return self._ended("sampling_failed", f"{failure.reason}: {failure.detail}")
 
 
-def as_utf8(text: str) -> str:
-    """Return a text without what UTF-8 cannot express: half a pair of surrogates becomes a `?`."""
-    return text.encode(errors="replace").decode()
+def _is_cancelled() -> bool:
+    """Whether this trajectory was cancelled, and not something that its tool waits for."""
+    # Python 3.10 cannot tell.
+    return bool(getattr(asyncio.current_task(), "cancelling", lambda: 1)())
 
 
 def _json(arguments: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import EngineError, FirstFailures, OperatorError, RejuiceError
+from ..json_text import as_utf8
 from ..logs import logger
 from ..sampling.protocol import (
     Engine,
@@ -40,7 +41,7 @@ from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
 from .model import ModelError
-from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler, as_utf8
+from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
 from .toolbox import Toolbox
 from .trajectory import FAILURES, SeededTask, Task, Trajectory, TrajectoryGroup
@@ -252,6 +253,7 @@ def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
 
 _Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logger(__name__).warning)
+_CANCEL_SECONDS = 2.0  # in which a flow must end once it is cancelled
 
 
 class _Place(NamedTuple):
@@ -286,23 +288,25 @@ async def play_trajectory(
         task, flow, sampler=sampler, encode=encode, toolbox=toolbox, models=models, limits=limits,
         time_limit=time_limit, seed=seed, index=index,
     )  # fmt: skip
-    running = asyncio.ensure_future(flow.run(task, play))
+    running = asyncio.ensure_future(_run(flow, task, play))
 
     def late() -> None:
         if running.cancel():
             play.end("time_limit", f"tools and models took longer than {flow.seconds:g} s")
+            over.set_result(None)
 
+    over = asyncio.get_running_loop().create_future()
     time_limit.start(late)
     try:
-        await asyncio.wait([running])
+        await asyncio.wait([running, over], return_when=asyncio.FIRST_COMPLETED)
     finally:
         time_limit.stop()
-        if not running.done():
-            running.cancel()
-            await asyncio.wait([running])
-        if not running.cancelled():
+        running.cancel()
+        # A flow, or a tool, may catch its cancellation and go on: nobody waits for it any longer.
+        await asyncio.wait([running], timeout=_CANCEL_SECONDS)
+        if running.done() and not running.cancelled():
             running.exception()  # Known, even if this trajectory is cancelled at this moment.
-    answer = _answer(flow, running, play)
+    answer = _answer(flow, running, play) if running.done() else None
     end = play.ended or TrajectoryEnd("stop")
     response = None if end.reason in FAILURES else as_utf8(answer or "")
     return Trajectory(
@@ -313,6 +317,14 @@ async def play_trajectory(
         play.first_failure,
         play.tool_seconds,
     )
+
+
+async def _run(flow: Flow, task: Task, play: Play) -> str | None:
+    """Follow a flow; what would end the event loop is its error."""
+    try:
+        return await flow.run(task, play)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"it raised {error!r}") from error
 
 
 class AgentRunner:

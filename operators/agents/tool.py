@@ -19,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache
+from traceback import walk_tb
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -103,7 +104,8 @@ class Tool(Named):
         `Annotated[str, Field(description=…)]`. A keyword-only parameter `task` receives the columns
         of `reads`, by name.
 
-        An exception of type ValueError is an observation with status `error`, with its message.
+        A ValueError is an observation with status `error`, with its message; so are a TypeError and
+        a KeyError that `call` itself raises.
 
         Raises:
             ToolError: the tool cannot be used, which is not the policy's fault.
@@ -190,10 +192,21 @@ def _function_of(tool: Tool) -> ToolFunction:
         values = {name: getattr(parsed, name) for name in arguments.model_fields}
         more = {"task": {name: task[name] for name in tool.reads()}} if takes_task else {}
         try:
-            found = await tool.call(**values, **more)
+            found: Any = tool.call(**values, **more)
+            if inspect.isawaitable(found):  # `call` may be a plain function.
+                found = await found
         except ValueError as error:
             return Observation(str(error), "error")
-        return Observation(found) if isinstance(found, str) else found
+        except (TypeError, KeyError) as error:
+            if _frames_below(error) != 1:
+                raise  # Of a library that the tool uses, not of what the policy passed.
+            return Observation(f"{type(error).__name__}: {error}", "error")
+        if isinstance(found, str):
+            return Observation(found)
+        if not isinstance(found, Observation):
+            got = f"{type(tool).__name__}.call returned {type(found).__name__}"
+            raise ToolError(f"{got}; it must return text, or an Observation")
+        return found
 
     schema = arguments.model_json_schema()
     schema.pop("title", None)
@@ -201,6 +214,11 @@ def _function_of(tool: Tool) -> ToolFunction:
         each.pop("title", None)
     text = inspect.cleandoc(type(tool).__doc__ or "").partition("\n\n")[0]
     return ToolFunction(tool.name(), " ".join(text.split()), schema, call, refuse)
+
+
+def _frames_below(error: BaseException) -> int:
+    """Frames between the caller and the place that raised: 1 is the tool's own `call`."""
+    return sum(1 for _ in walk_tb(error.__traceback__)) - 1
 
 
 @cache

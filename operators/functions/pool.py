@@ -32,6 +32,7 @@ from .target import FunctionTarget
 STARTUP_SECONDS = 300.0
 """What the import of a function may take, on a busy machine."""
 _GRACE_S = 5.0  # by which an async function that blocks its loop is found
+_FIRST_CALL = ", its imports included: import at the top of the file, or raise timeout_s"
 _MOST_ROWS = 32  # of one message
 _MOST_NAMED = 10  # functions of a file, in a message
 _MOST_POOLS = 8  # of one process; the one that was not used for longest is closed
@@ -128,6 +129,7 @@ class FunctionProcess:
             raise NotReadyError(f"{where} does not import: {ready['failed']}")
         self.parameters: list[tuple[str, str]] = [(n, kind) for n, kind in ready["parameters"]]
         self.is_async: bool = ready["is_async"]
+        self.has_answered = False
 
     def answers(
         self, rows: Sequence[tuple[int, Mapping[str, Any]]], timeout_s: float
@@ -143,6 +145,7 @@ class FunctionProcess:
         for _ in rows:
             # A reply comes in one piece: its rest is not what takes the time.
             at, values, error, keys = json.loads(receive(self._link))
+            self.has_answered = True
             yield at, RowOutcome([(value, reason) for value, reason in values], error, keys)
 
     def kill(self) -> None:
@@ -277,7 +280,8 @@ class FunctionPool:
                 del left[at]
             return True
         except TimeoutError:
-            lost = self._none("timeout", f"it took longer than {timeout_s:g} s")
+            more = "" if process.has_answered else _FIRST_CALL
+            lost = self._none("timeout", f"it took longer than {timeout_s:g} s{more}")
         except (EOFError, OSError):
             lost = self._none("function_failed", "its process ended (a crash, or out of memory)")
         finally:

@@ -21,9 +21,9 @@ DiversityGate = Literal["none", "only_correct", "mixed_groups_only"]
 class DiversityRewardMapper(EmbeddingFields, Mapper):
     """Write `reward_diversity`: how much a response differs from its group.
 
-    A response that is null or blank has no embedding: its reward is missing as `empty_response`,
-    and the others are compared without it. If fewer than two are left, there is nothing to compare:
-    `group_too_small`.
+    A blank response has no embedding and adds no diversity: it has 0, and the others are compared
+    without it. Alone among blank ones, a response has 0, too, and 1 by `dra`, which compares it
+    with none. Without a second response in the group, the reward is missing: `group_too_small`.
 
     A closed gate withholds the bonus: the reward is then 0.0, which is a value and not a failure,
     because by definition a response with a closed gate gets no bonus, whatever its text. If the
@@ -48,8 +48,8 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
     scope: ClassVar[Scope] = Scope.GROUP
     depends_on: ClassVar[tuple[str, ...]] = ("sentence-transformers", "torch", "transformers")
     reasons: ClassVar[Mapping[str, str]] = {
-        "empty_response": "the response is null or blank",
-        "group_too_small": "fewer than two responses of the group have text",
+        "no_response": "the response is null",
+        "group_too_small": "fewer than two responses of the group are not null",
         "zero_mean": "the embeddings of the group cancel out, so there is no angle to their mean",
         "not_graded": "the gate needs a verdict, which is missing",
     }
@@ -67,7 +67,8 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
         usable_N = usable_texts(texts)
         open_N, ungraded_N = self._gates(table, groups)
         wanted_G = groups.sum(open_N) > 0
-        small_G = groups.sum(usable_N) < 2
+        there_N = np.asarray(texts.is_valid())
+        small_G = groups.sum(there_N) < 2
         used_N = usable_N & (wanted_G & ~small_G)[groups.codes_N]
         values_N = np.zeros(table.num_rows)
         if used_N.any():
@@ -77,7 +78,7 @@ class DiversityRewardMapper(EmbeddingFields, Mapper):
         missing = drop(
             {
                 "not_graded": ungraded_N,
-                "empty_response": open_N & ~usable_N,
+                "no_response": open_N & ~there_N,
                 "group_too_small": open_N & small_G[groups.codes_N],
                 "zero_mean": open_N & np.isnan(values_N),
             }
@@ -118,8 +119,8 @@ def from_centroid(grams_BMM: Array) -> Array:
 
 def from_each_other(grams_BMM: Array) -> Array:
     """Mean of 1 - s_ij over the other responses j, float64[B, M]."""
-    n = grams_BMM.shape[-1]
-    return _without_rounding_noise(1.0 - _others(grams_BMM) / (n - 1), 0.0)
+    others = grams_BMM.shape[-1] - 1
+    return _without_rounding_noise((others - _others(grams_BMM)) / max(others, 1), 0.0)
 
 
 def vendi_gain(grams_BMM: Array) -> Array:

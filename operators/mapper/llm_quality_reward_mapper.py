@@ -181,10 +181,10 @@ class LlmQualityRewardMapper(JudgedMapper):
     `quality_score` contains s. With `prompt: data_juicer`, `quality_record` contains all that the
     scorer answered, as JSON: the scores, flags, a rationale and a recommendation.
 
-    A failure never becomes a number: the reward is missing, with a reason in
-    `reward_quality_missing`. No response is scored twice: answers are stored in `cache` under
-    everything that determines them, and equal requests, also of several threads, are sent once.
-    Each row is committed as it finishes.
+    A blank response is not sent and has all scores 1. A failure never becomes a number: the reward
+    is missing, with a reason in `reward_quality_missing`. No response is scored twice: answers are
+    stored in `cache` under everything that determines them, and equal requests, also of several
+    threads, are sent once. Each row is committed as it finishes.
     """
 
     prompt: Literal["short", "data_juicer"] = "short"
@@ -216,9 +216,9 @@ class LlmQualityRewardMapper(JudgedMapper):
     score. The server must give log-probabilities, 20 at a token; a score that is not among them has
     probability 0."""
     # Change it with what the model is asked and with how its answers are read.
-    code: ClassVar[str | None] = "2"
+    code: ClassVar[str | None] = "3"
     reasons: ClassVar[Mapping[str, str]] = {
-        "empty_response": "the response is null or blank, so it is not scored",
+        "no_response": "the response is null, so it is not scored",
         "no_prompt": "the prompt is null or empty, so the response is not scored",
         "no_reference": "`template` contains the reference, which is null",
         **REASONS,
@@ -302,8 +302,10 @@ class LlmQualityRewardMapper(JudgedMapper):
         if self._needs_reference():
             references = texts_of(taken, "reference")
         for question, response, reference in zip(questions, responses, references, strict=True):
-            if not response or response.isspace():
-                yield ScoringOutcome(None, "empty_response")
+            if response is None:
+                yield ScoringOutcome(None, "no_response")
+            elif not response or response.isspace():
+                yield ScoringOutcome((float(LEAST),) * len(self.dimensions))
             elif not question or question.isspace():
                 yield ScoringOutcome(None, "no_prompt")
             elif reference is None:
@@ -346,7 +348,7 @@ class LlmQualityRewardMapper(JudgedMapper):
         missing = pa.array([outcome.reason for outcome in outcomes], pa.string())
         columns = quality_columns(dict(zip(self.dimensions, scores_DN, strict=True)), missing)
         if self.prompt == "data_juicer":
-            found = (record(o.text) if o.scores else None for o in outcomes)
+            found = (record(o.text) if o.scores and o.text else None for o in outcomes)
             columns[RECORD] = pa.array(list(found), pa.string())
         return Change(columns, notes=summed_notes(outcomes))
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pydantic import Field, PositiveInt, model_validator
 from typing_extensions import Self
 
-from ..arrow_compute import pc
 from ..columns import flat
 from ..errors import DataError
 from ..groups import Array, mix
 from ..operator import Columns, Mapper, drop
 from ..servers.verdict import LEAST, MOST, WRITTEN, quality_columns
+from ..text.embedding import usable_texts
 from ..text.equations import arithmetic
 from ..text.tokens import Text, blocks, texts_of
 
@@ -46,7 +46,7 @@ class RuleQualityRewardMapper(Mapper):
         reward_quality = (s - 0.2) / 0.8 - 0.5
 
     in [-0.5, 0.5], as in `llm_quality_reward_mapper`. `quality` contains the scores, a struct with
-    a field for each dimension, and `quality_score` contains s.
+    a field for each dimension, and `quality_score` contains s. A blank response has all scores 1.
 
     The defaults suit worked solutions of ten to a few hundred words with many numbers.
     """
@@ -71,7 +71,7 @@ class RuleQualityRewardMapper(Mapper):
 
     gil_bound: ClassVar[bool] = True
     retryable: ClassVar[frozenset[str] | None] = frozenset()
-    reasons: ClassVar[Mapping[str, str]] = {"empty_response": "the response is null or blank"}
+    reasons: ClassVar[Mapping[str, str]] = {"no_response": "the response is null"}
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -98,10 +98,11 @@ class RuleQualityRewardMapper(Mapper):
         if pa.types.is_nested(kind):
             raise DataError(f"column 'response' is {kind}, not text", "give strings")
         texts = texts_of(table["response"])
-        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(texts), ""), True)
-        scores = self._scores(texts)
-        chosen = {str(name): scores[name] for name in self.dimensions}
-        return quality_columns(chosen, drop({"empty_response": flat(blank)}))
+        usable_N, scores = usable_texts(texts), self._scores(texts)
+        chosen = {
+            str(name): np.where(usable_N, scores[name], float(LEAST)) for name in self.dimensions
+        }
+        return quality_columns(chosen, drop({"no_response": flat(texts.is_null())}))
 
     def _scores(self, texts: pa.Array) -> dict[str, Array]:
         found = statistics(texts, self.ngram)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -122,17 +122,17 @@ def displayed(name: str, token_ids: Sequence[int]) -> str:
     return decoded(name, token_ids)
 
 
-def content_lengths(name: str, texts: Iterable[str]) -> Iterator[int]:
-    """Tokens of texts without a chat template, one by one, and without transformers, as above.
+def content_encoder(name: str) -> Encode:
+    """Token ids of what the messages of chats say, without a template and without transformers.
 
-    Nothing is counted where the tokenizer has no file of its own on this machine.
+    They are none where the tokenizer has no file of its own on this machine.
 
     Raises:
         EngineError: the file cannot be read.
     """
     file = Path(name) / "tokenizer.json"
     if not file.is_file():
-        return
+        return lambda messages: ()
     from tokenizers import Tokenizer
 
     try:
@@ -140,8 +140,9 @@ def content_lengths(name: str, texts: Iterable[str]) -> Iterator[int]:
     except Exception as error:  # It has no class of its own.
         raise EngineError(f"cannot load the tokenizer '{name}'", first_line(error)) from None
     tokenizer.no_truncation()
-    for text in texts:
-        yield len(tokenizer.encode(text, add_special_tokens=False).ids)
+    return lambda messages: (
+        tokenizer.encode("".join(content for _, content in messages), add_special_tokens=False).ids
+    )
 
 
 def _with_template(name: str) -> Any:

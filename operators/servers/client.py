@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -58,6 +59,9 @@ from .wire import (
 )
 
 _log = logger(__name__)
+_named: dict[tuple[str, str], str] = {}
+"""By server and model asked for, the one that its first answer named; empty once it changed."""
+_MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')  # In a text, the quotes are escaped.
 T = TypeVar("T")
 _MAY_BE_A_FIELD = ("request_refused", "server_error")
 _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
@@ -258,6 +262,8 @@ class OpenAIClient:
         except AttemptError as error:
             raise _explained(error, response, at.base, request.advise) from None
         self._rates.correct(admission, response.body, at.base)
+        if body is not None and "model" in body:
+            _note_model(at.base, str(body["model"]), response.body)
         return found
 
     async def _models(self, at: Endpoint) -> HttpResponse:
@@ -366,6 +372,17 @@ class OpenAIClient:
         except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
             return True
         return True
+
+
+def _note_model(server: str, asked: str, answer: bytes) -> None:
+    """Say once that the answers of a server about one model begin to name another one."""
+    if found := _MODEL.search(answer):
+        name = found[1].decode(errors="replace")
+        first = _named.setdefault((server, asked), name)
+        if first and name != first:
+            _named[server, asked] = ""
+            one = f"{server} answers as model '{name}', and as '{first}' before"
+            _log.warning("%s: the answers of '%s' are of more than one model", one, asked)
 
 
 class _Attempt(Generic[T]):

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+_CANCEL_SECONDS = 5.0
 _TOO_LATE = "can't create new thread at interpreter shutdown"
 
 
@@ -98,7 +99,8 @@ class LoopThread:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:  # One that catches its cancellation does not keep the others.
+            await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
         try:
             await self._loop.shutdown_default_executor()  # Its threads looked up host names.
         except RuntimeError as error:

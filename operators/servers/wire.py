@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from ..errors import EngineError
+from ..json_text import as_utf8
 from ..logs import redact
 from .options import Dialect
 
@@ -437,12 +438,18 @@ class _ModelList(BaseModel):
 def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
     """Return the body of an answer, as a model of that kind.
 
+    Half a pair of surrogates, as of an emoji that was cut, is a `?` in it.
+
     Raises:
         AttemptError: the body is something else.
     """
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
+        if b"\\u" in body:
+            with suppress(ValueError, RecursionError):
+                whole = as_utf8(json.dumps(json.loads(body), ensure_ascii=False))
+                return kind.model_validate_json(whole)
         if body.startswith(b"data:"):
             raise bad_response("a stream of events, which was not asked for") from None
         first = error.errors(include_url=False)[0]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...operators import RejuiceError
 from ...operators.arrow_compute import pc
-from ...operators.columns import NOT_APPLICABLE, component_columns, right_and_wrong
+from ...operators.columns import NOT_APPLICABLE, component_columns, is_text, right_and_wrong
 from ...operators.groups import Array, Groups
 from ...operators.logs import visible
 from ..console import listed
@@ -38,6 +38,12 @@ _WORD = re.compile(r"(?<![\\\w])[^\W\d_]{2,}(?!\w)")
 _MANY_WORDS = 6
 """So many words are no answer, wherever the answer of the response is."""
 _MOST_CHARACTERS = 60
+_REPEATED = (
+    " All responses to a prompt are equal, to the byte: greedy decoding, a server that ignores "
+    "`seed` or answers from a cache, or a policy with one answer left."
+)
+_FUNCTION = "reward_function_mapper"
+_ALONE = f" {_FUNCTION} gives its function one response a call, to compare with none."
 
 
 def no_signal_of_report(report: Report, path: AnyPath) -> Iterator[str]:
@@ -82,7 +88,22 @@ def no_signal_of_sets(sets: Sequence[StoredSet]) -> Iterator[str]:
     cause = found.cause()
     # Where each prompt has one response and no step compares them, nothing is amiss.
     if cause is not None and (cause != "alone" or decisive == "advantage"):
-        yield f"No group has a signal: {_why(cause, found, writers, sets)}"
+        repeats = cause in ("wrong", "right", "same") and _repeats(sets)
+        alone = cause == "same" and any(name.startswith(_FUNCTION) for name in writers.values())
+        more = _REPEATED if repeats else _ALONE if alone else ""
+        yield f"No group has a signal: {_why(cause, found, writers, sets)}{more}"
+
+
+def _repeats(sets: Sequence[StoredSet]) -> bool:
+    """Whether all responses to each prompt are equal."""
+    for frame in (one.base(part) for one in sets for part in _parts(one)):
+        texts = frame.select({"prompt_id", "response"}.intersection(frame.column_names))
+        if texts.num_columns < 2 or not is_text(texts["response"].type):
+            return False
+        counted = texts.group_by("prompt_id").aggregate([("response", "count_distinct")])
+        if pc.any(pc.greater(counted["response_count_distinct"], 1)).as_py():
+            return False
+    return True
 
 
 def _parts(one: StoredSet) -> range:
@@ -95,7 +116,7 @@ class _Counts(NamedTuple):
     causes: Counter[Cause]  # groups
     verdicts: Counter[str]  # rows
     missing: Counter[tuple[str, str]]  # rows, by component and reason
-    ends: Counter[str]  # `finish_reason` of responses without an answer
+    ends: Counter[str]  # `finish_reason` of responses that are not right
 
     def add(self, rows: RowTable, decisive: str) -> bool:
         """Add groups, unless one has a signal; return whether none has."""
@@ -124,8 +145,7 @@ class _Counts(NamedTuple):
         cause_G = np.select([*conditions.values()], [*conditions], "same")
         self.causes.update(cause_G[sizes_G > 0].tolist())
         self.verdicts.update(verdicts.drop_null().to_pylist())
-        unanswered = pc.fill_null(pc.equal(verdicts, "no_answer"), False)
-        ends = table["finish_reason"].cast(pa.string()).filter(unanswered)
+        ends = table["finish_reason"].cast(pa.string()).filter(pa.array(~right_N))
         self.ends.update(ends.drop_null().to_pylist())
         return True
 
@@ -160,6 +180,9 @@ def _why(cause: Cause, found: _Counts, writers: dict[str, str], sets: Sequence[S
     some = "" if groups == of_all else f"in {groups:,} of {of_all:,} groups "
     counts = listed(dict(sorted(found.verdicts.items(), key=lambda each: (-each[1], each[0]))))
     last = next(writers[name] for name in _DECISIVE if name in writers)
+    cut = "".join(_cut(found)) if cause in ("wrong", "same") else ""
+    if cut:
+        return f"{some}{cut}{f' ({counts})' if counts else ''}."
     if cause == "wrong":
         wrong, unanswered = (found.verdicts[name] for name in ("wrong_answer", "no_answer"))
         help_ = _unanswered(found, writers, sets) if unanswered > wrong else _compared(sets)
@@ -177,6 +200,16 @@ def _why(cause: Cause, found: _Counts, writers: dict[str, str], sets: Sequence[S
         "alone": f"{some}there is one response, which is compared with nothing: sample n: 2 or "
         "more, or sort recorded rows by prompt.",
     }[cause]
+
+
+def _cut(found: _Counts) -> Iterator[str]:
+    """Yield by which limit most responses that are not right were cut off; else nothing."""
+    fields = {"context_full": "max_prompt_tokens", "length": "max_tokens"}
+    end = max(fields, key=lambda each: found.ends[each])
+    if found.ends[end] and 2 * found.ends[end] >= found.ends.total():
+        which = f"{found.ends[end]:,} of {found.ends.total():,} responses"
+        at = "as context_full" if end == "context_full" else f"at {fields[end]}"
+        yield f"{which} ended {at}: {fields[end]} may be too small"
 
 
 def _compared(sets: Sequence[StoredSet]) -> str:
@@ -208,8 +241,6 @@ def _unanswered(found: _Counts, writers: dict[str, str], sets: Sequence[StoredSe
     if response is not None:
         which = f"begins {_quoted(response)}" if response.strip() else "is empty"
         begins = f": for example, no answer was found in one that {which}."
-    if 2 * found.ends["length"] >= found.verdicts["no_answer"]:
-        return f"{begins} Of them, {found.ends['length']:,} ended at max_tokens: it may be too few."
     step = writers.get("verdict", "the verifier")
     return f"{begins} The prompt may not ask for the form of answers that {step} reads."
 

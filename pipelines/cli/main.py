@@ -193,7 +193,7 @@ def _check_training(recipe: Recipe, dataset: Dataset) -> list[str]:
     from ...trainer.launch.checks import check_training
     from ...trainer.run import TrainingRun
 
-    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True, warn=warn)
+    return check_training(TrainingRun.of(Path(), recipe), dataset, may_lack=True)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -98,7 +99,7 @@ def train(
     if not quiet:
         warn_of_steps(loaded, training=True)
     if dry_run:
-        check_training(run, may_lack=True, resume=resume, warn=warn)
+        check_training(run, may_lack=True, resume=resume)
         _dry_run(run, resume, console)
     elif not _show_finished(run, folder, console):
         with ExitStack() as stack:
@@ -149,8 +150,8 @@ def _prepare(
                 server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
-        say = (lambda _: None) if console.quiet else warn
-        run = prepare(recipe, folder, resume=resume, preflight=preflight, warn=say)
+        tell = (lambda _: None) if console.quiet else warn
+        run = prepare(recipe, folder, resume=resume, preflight=preflight, tell=tell)
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")
         check_nodes(run)
@@ -273,9 +274,16 @@ def _train(
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
     watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    least_free = shutil.disk_usage(run.folder).free
+
+    def follow() -> None:
+        nonlocal least_free  # Once verl has ended, some may be free again.
+        least_free = min(least_free, shutil.disk_usage(run.folder).free)
+        watch.poll()
+
     try:
         with watch:
-            status = launch(run, resume=resume, follow=watch.poll, fork_server=server)
+            status = launch(run, resume=resume, follow=follow, fork_server=server)
     except KeyboardInterrupt:
         raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
@@ -284,11 +292,15 @@ def _train(
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        reason = cause(text, status, run.folder)
+        reason = cause(text, status, run.folder, least_free)
         # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
         at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
         typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
         typer.echo(f"verl's log is {path_text(log)}; {_how_to_resume(folder)}", err=True)
+        raise typer.Exit(_FAILED)
+    if (failed := training.failure(run.folder)) is not None:
+        typer.echo(f"rejuice: training failed: {failed}", err=True)
+        typer.echo(f"no policy was written; {_how_to_resume(folder)}", err=True)
         raise typer.Exit(_FAILED)
     unfinished = None
     try:

@@ -532,7 +532,7 @@ def observation_warnings(
         agents = step.operator
         if not isinstance(agents, AgentRolloutMapper) or agents.engine == "recorded":
             continue
-        flow, seen = agents.open_flow(), {name for each in agents.tools for name in _names(each)}
+        flow, seen = agents.open_flow(), {name for each in agents.tools for name in each}
         fits = min(flow.max_prompt_tokens or train.max_prompt_tokens, train.max_prompt_tokens)
         tokens = flow.max_observation // _CHARACTERS
         if tokens > fits and seen - _BRIEF_TOOLS:
@@ -543,10 +543,6 @@ def observation_warnings(
                 "train.max_prompt_tokens"
             )
     return lines
-
-
-def _names(tool: object) -> tuple[str, ...]:
-    return tuple(tool) if isinstance(tool, Mapping) else (str(tool),)
 
 
 _CHARACTERS = 4  # of a token, about

@@ -302,6 +302,14 @@ class Verification(Config):
     """Most answers in the queue of those to be judged; beyond it, the oldest are removed."""
 
 
+class StopRules(Config):
+    """When training ends before its last step."""
+
+    nan_steps: NonNegativeInt = 3
+    """Training fails after so many steps in a row whose gradient or loss is nan or infinite. Such
+    a step leaves the policy as it is, and saves no checkpoint. 0: it goes on."""
+
+
 class Train(Config):
     """How `rejuice train` trains; n, temperature and lengths are in `policy_rollout_mapper`."""
 
@@ -342,6 +350,8 @@ class Train(Config):
     """Training ends after so many steps in a row in which no group has a signal: all prompts are
     solved, or none is. Such a step leaves the policy as it is if no row of it can train. 0: it
     never ends early."""
+    stop: StopRules = StopRules()
+    """When training ends before its last step."""
     on_failed_session: OnFailedSession = "drop_row"
     """What becomes of the other responses to a prompt if the sampling of one, in verl its session,
     has failed. `drop_row`: they are trained on, as in stock verl. `drop_group`: they are not."""

@@ -303,7 +303,7 @@ def test_the_fields_are_canonical_json():
 @pytest.mark.parametrize(
     ("name", "code", "asked"),
     [
-        ("llm_quality_reward_mapper", "2", "eb8c5bd6e188c216"),
+        ("llm_quality_reward_mapper", "3", "eb8c5bd6e188c216"),
         ("llm_verify_mapper", "2", "bd272f7a61649918"),
     ],
 )

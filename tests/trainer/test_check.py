@@ -156,15 +156,11 @@ WRONG = {
     ),
     "prompts that are all too long": (
         {"train": {"max_prompt_tokens": 2}},
-        "each of 20 prompts of data.jsonl is longer than train.max_prompt_tokens, 2: they have 5 to 5 tokens and those of the chat template; raise train.max_prompt_tokens",
+        "no prompt of validation.jsonl fits train.max_prompt_tokens, 2; set it higher: the longest has 17 tokens or more",
     ),
     "a filter that keeps no prompt": (
-        {"process": [GRADED, {"column_range_filter": {"column": "level", "min": 9}}, *PROCESS[1:]]},
-        "data.jsonl gives no prompt: try.yaml, line 7, step 2 column_range_filter: drops all of 20 rows; change the steps before sampling, or the dataset",
-    ),
-    "a condition of the first step that no row matches": (
-        {"process": [changed(GRADED, where={"level": 7}), *PROCESS[1:]]},
-        "data.jsonl gives no prompt: try.yaml, line 5, step 1 prompt_template_mapper: `where` matches none of 20 rows: level is 7 in no row, but from 0 to 4; change the steps before sampling, or the dataset",
+        {"process": [GRADED, {"column_range_filter": {"column": "level", "min": 9}}, *PROCESS[1:]], "train": {"validation_path": None}},
+        "data.jsonl gives no prompt (below_min 20); change the steps before sampling, or the dataset",
     ),
     "a stage without a prompt": (
         {"process": [GRADED, {"curriculum_filter": {"column": "level", "stages": {0: {"max": 2}, 0.5: {"min": 5}}}}, *PROCESS[1:]]},
@@ -172,7 +168,7 @@ WRONG = {
     ),
     "a validation set of which no prompt is left": (
         {"process": [changed(GRADED, where={"level": {"min": 1}}), *PROCESS[1:]], "train": {"validation_path": "easy.jsonl"}},
-        "easy.jsonl gives no prompt: try.yaml, line 5, step 1 prompt_template_mapper: `where` matches none of 1 rows: level at least 1 in no row, but from 0 to 0; change the steps before sampling, or the dataset",
+        "easy.jsonl gives no prompt (no_prompt 1; prompt_template_mapper: `where` matches none of 1 rows: level at least 1 in no row, but from 0 to 0); change the steps before sampling, or the dataset",
     ),
     "a tokenizer that cannot be read": (
         {"train": {"policy": "broken"}},
@@ -270,37 +266,39 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "line"),
-    [
-        (
-            {"train": {"validation_path": "data.jsonl"}},
-            "validation: 20 of 20 validation prompts are also in the dataset that trains; leave "
-            "them out of one of the two",
-        ),
-        (
-            {
-                "process": [
-                    GRADED,
-                    ROLLOUT,
-                    {"math_verify_mapper": {"where": {"level": 7}}},
-                    *PROCESS[3:],
-                ]
-            },
-            "try.yaml, line 10, step 3 math_verify_mapper: `where` matches none of 20 rows: level "
-            "is 7 in no row, but from 0 to 4",
-        ),
-    ],
-)
-def test_what_is_rarely_meant_is_reported_before_anything_is_sampled(
-    rejuice, tmp_path, fields, line
-):
-    path = write(tmp_path, **fields)
-    warning = f"rejuice: warning: {line}\n"
+def test_validation_prompts_that_train_are_reported(rejuice, tmp_path):
+    path = write(tmp_path, train={"validation_path": "data.jsonl"})
+    line = (
+        "validation: 20 of 20 validation prompts are also in the dataset that trains; leave "
+        "them out of one of the two\n"
+    )
+    assert line in rejuice("check", path)[1]
+    assert f"rejuice: warning: {line}" in rejuice("train", path)[2]
+    assert line not in rejuice("train", path, "-q", "--output", tmp_path / "quiet")[2]
+
+
+def test_a_condition_that_no_row_matches_is_reported_before_anything_is_sampled(rejuice, tmp_path):
+    verify = {"math_verify_mapper": {"where": {"level": 7}}}
+    path = write(tmp_path, process=[GRADED, ROLLOUT, verify, *PROCESS[3:]])
+    warning = (
+        "rejuice: warning: try.yaml, line 10, step 3 math_verify_mapper: `where` matches none of "
+        "20 rows: level is 7 in no row, but from 0 to 4\n"
+    )
     assert rejuice("check", path)[2] == warning
     assert warning in rejuice("train", path)[2]
     assert warning in rejuice("train", path, "--dry-run")[2]
     assert warning not in rejuice("train", path, "-q", "--output", tmp_path / "quiet")[2]
+
+
+def test_a_condition_of_the_first_step_that_no_row_matches(rejuice, tmp_path):
+    path = write(tmp_path, process=[changed(GRADED, where={"level": 7}), *PROCESS[1:]])
+    code, _, err = rejuice("check", path, "--train.validation_path", "null")
+    assert (code, err) == (
+        2,
+        "rejuice: data.jsonl gives no prompt (no_prompt 20; prompt_template_mapper: `where` "
+        "matches none of 20 rows: level is 7 in no row, but from 0 to 4); change the steps "
+        "before sampling, or the dataset\n",
+    )
 
 
 @pytest.mark.recommended("pipelines/cli/main.py", "but `rejuice run` refuses it")

@@ -152,7 +152,9 @@ class Training:
             {"question": question, "answer": reference}
             for question, reference in zip(self.questions, self.references, strict=True)
         ]
-        self._data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data = "".join(json.dumps(row) + "\n" for row in rows)
+        if not self._data.exists() or self._data.read_text() != data:
+            self._data.write_text(data)  # A resume would say that it is newer than the prompts.
         main = "from rejuice.pipelines.cli.main import main; main()"
         line = [sys.executable, "-c", main, "train", str(self._recipe), "-o", str(self.folder)]
         start = time.monotonic()

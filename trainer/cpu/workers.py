@@ -34,7 +34,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, prep
 from verl.workers.rollout.base import _ROLLOUT_REGISTRY
 from verl.workers.rollout.replica import RolloutReplicaRegistry
 
-from ..verl import losses as _losses  # noqa: F401  # It is registered where it is imported.
+from ..verl import workers as _workers  # noqa: F401  # What those of any hardware have.
 
 # --- Attention ------------------------------------------------------------------------
 # Attention on a CPU over prompts that are stored once and responses that follow one another.

@@ -20,7 +20,7 @@ from ...pipelines.dataset.files import filled
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
-from ..run import CHECKPOINT, LAST_SAVED
+from ..run import CHECKPOINT, LAST_SAVED, checkpoints_in
 from .failure import last_error
 
 NEEDS_TRUST = 3
@@ -62,9 +62,11 @@ def fix_latest(run: Path) -> None:
 
 
 def prune(run: Path, keep: int) -> None:
-    """Remove the oldest checkpoints; verl itself forgets about them when it is restarted."""
-    for step in steps(run)[:-keep]:
-        shutil.rmtree(folder_of(run, step))
+    """Remove the oldest checkpoints, and what verl leaves of those that it removes."""
+    kept, newest = steps(run)[-keep:], last(run) or 0
+    for step, folder in checkpoints_in(run / "checkpoints").items():
+        if step < newest and step not in kept:
+            shutil.rmtree(folder)
 
 
 def steps(run: Path) -> list[int]:
@@ -74,8 +76,8 @@ def steps(run: Path) -> list[int]:
 
 
 def _whole(run: Path) -> list[int]:
-    folders = (run / "checkpoints").glob(f"{CHECKPOINT}*")
-    return sorted(int(f.name.removeprefix(CHECKPOINT)) for f in folders if _is_whole(f))
+    found = checkpoints_in(run / "checkpoints")
+    return [step for step, folder in found.items() if _is_whole(folder)]
 
 
 def _is_whole(folder: Path) -> bool:

@@ -29,7 +29,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.train import Loss
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
-from .foreseen import check_foreseen
+from .foreseen import foreseen
 from .verl_config import ADDRESS, AGENT_LOOPS, SERVERS_MANAGER, own_overrides, ray_address
 
 
@@ -39,7 +39,6 @@ def check_training(
     *,
     may_lack: bool = False,
     resume: bool = False,
-    warn: Callable[[str], object] = lambda _: None,
 ) -> list[str]:
     """Check that a run can be made: its datasets, and its keys of verl.
 
@@ -56,17 +55,18 @@ def check_training(
     if run.config.replay is None and (there or not may_lack_data):
         checked_schema(run.recipe.in_training(), dataset)
     left_out = [*_other_datasets(run, may_lack=may_lack_data)]
-    if run.config.verl:
-        check_user_keys(run, resume=resume)
-        if may_lack and find_spec("verl") is None:
-            left_out.append("verl is not installed, so the keys of train.verl were not checked.")
-        else:
-            from .verl_config import are_known, check_keys, overrides
+    if not resume:
+        left_out += foreseen(run)
+    if not run.config.verl:
+        return left_out
 
-            if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
-                check_keys(overrides(run, resume))
-    if run.config.replay is None and head.dataset_spec.exists() and not resume:
-        check_foreseen(run, dataset or run.recipe.in_training().opened(), warn)
+    check_user_keys(run, resume=resume)
+    if may_lack and find_spec("verl") is None:
+        return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
+    from .verl_config import are_known, check_keys, overrides
+
+    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
+        check_keys(overrides(run, resume))
     return left_out
 
 

@@ -26,6 +26,12 @@ _NO_MEMORY = (
     "CUDA out of memory", "OutOfMemoryError", "running low on memory", "Cannot allocate memory",
     "DefaultCPUAllocator: can't allocate memory", "std::bad_alloc",
 )  # fmt: skip
+_OF_RAY = {
+    "AF_UNIX path length cannot exceed": "the temporary folder's path is too long for Ray's"
+    " sockets; set RAY_TMPDIR to a shorter one, such as /tmp",
+    "The current node timed out during startup": "Ray has not started in time: the machine is"
+    " very busy; start again when it is less so",
+}
 
 
 def lines_of(log: str) -> list[str]:
@@ -43,8 +49,15 @@ def last_error(log: str) -> str | None:
     return found
 
 
-def cause(log: str, status: int, folder: Path) -> str:
-    """Return one line on why verl ended."""
+def cause(log: str, status: int, folder: Path, least_free: int | None = None) -> str:
+    """Return one line on why verl ended.
+
+    Args:
+        log: what verl wrote.
+        status: with which it ended.
+        folder: of the run.
+        least_free: bytes that were free on its disk at least while verl ran; None: unknown.
+    """
     recorded = recorded_error(folder)
     if recorded is not None and recorded.expected:
         return recorded.message
@@ -57,7 +70,12 @@ def cause(log: str, status: int, folder: Path) -> str:
         return f"no space left on the disk of {at}"
     if any(word in line for line in lines for word in _NO_MEMORY):
         return _out_of_memory(lines)
-    if folder.is_dir() and shutil.disk_usage(folder).free < _LEAST_SPACE:
+    for words, why in _OF_RAY.items():
+        if any(words in line for line in lines):
+            return why
+    if least_free is None and folder.is_dir():
+        least_free = shutil.disk_usage(folder).free
+    if least_free is not None and least_free < _LEAST_SPACE:
         return f"no space left on the disk of {folder}"  # The log could not be written either.
     if status < 0:
         return f"verl was killed by {signal.Signals(-status).name}"

@@ -44,7 +44,9 @@ from ..run import (
 )
 from . import checkpoints, verl_config
 from .checks import check_training
+from .foreseen import shared_prompts
 from .prompts import write_prompts
+from .resumed import changed_lines
 from .verl_config import environment, overrides
 
 _MAIN = ["-m", "verl.trainer.main_ppo"]
@@ -63,7 +65,7 @@ def prepare(
     *,
     resume: bool = False,
     preflight: Callable[[TrainingRun], object] = lambda _: None,
-    warn: Callable[[str], object] = lambda _: None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> TrainingRun:
     """Make the folder of a run: the resolved recipe, and the prompts.
 
@@ -73,13 +75,14 @@ def prepare(
         resume: continue the run that is in it.
         preflight: called once all that is quickly known is right, before anything is made: it may
             wait for a server.
-        warn: called with each line about what is rarely meant.
+        tell: called with a line for each change that a resume takes up only in part, and for each
+            validation set with prompts that train.
 
     Raises:
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
     """
     run = TrainingRun.of(folder.resolve(), recipe)
-    check_training(run, resume=resume, warn=warn)
+    check_training(run, resume=resume)
     _check_folder(run, resume)
     preflight(run)
     replayed = run.config.replay is not None
@@ -91,9 +94,17 @@ def prepare(
         _clear(run.folder)
     with restore_on_error(run.folder / "recipe.yaml"):
         document = dump(_absolute(recipe))
+        if resume:
+            before = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
+            for line in changed_lines(before, yaml.safe_load(document)):
+                tell(line)
+            if _has_newer_data(run):
+                tell("the dataset is newer than the prompts of the run, which stay as they are")
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
         run = TrainingRun.open(run.folder)  # As its processes will read it.
         write_prompts(run, overwrite=not resume)
+    for line in [] if resume else shared_prompts(run):
+        tell(line)
     if resume:
         checkpoints.fix_latest(run.folder)
         checkpoints.prune(run.folder, run.config.keep_checkpoints)
@@ -127,6 +138,8 @@ def finished_at(run: TrainingRun) -> int | None:
     end = early_end(run.folder)
     ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
     if step is None or not (step >= run.config.steps or ended) or not trained:
+        return None
+    if failure(run.folder) is not None:
         return None
     given = yaml.safe_load(dump(_absolute(run.recipe)))
     try:
@@ -238,6 +251,7 @@ def launch(
             end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
             _remove_weights(run)
+            checkpoints.prune(run.folder, run.config.keep_checkpoints)
 
 
 def _remove_weights(run: TrainingRun) -> None:
@@ -400,6 +414,19 @@ def finish(
             # It was made by this very run.
             checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
     draw([run.folder], run.folder / "curves.png")
+
+
+def failure(folder: Path) -> str | None:
+    """Return why a run that has ended is no success; None: it is one."""
+    trained = [point for point in metrics.read(folder) if point.trained]
+    if not trained:
+        return None
+    last = trained[-1]
+    if last.destroyed:
+        return f"step {last.step}: the gradient or the loss is nan or infinite at the last step"
+    if all(point.idle for point in trained):
+        return f"step {last.step}: no group of any step had a signal, so nothing was trained"
+    return None
 
 
 def show(folder: Path, name: str, console: Console) -> None:

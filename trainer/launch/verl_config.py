@@ -317,8 +317,7 @@ def _gpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.model.use_remove_padding": True,
-        # What profile cpu imports has it, too.
-        **({_LIBRARY: "rejuice.trainer.verl.losses"} if config.loss.policy == "geo_mean" else {}),
+        _LIBRARY: "rejuice.trainer.verl.workers",
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": gpu.tokens_per_gpu,
         "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,

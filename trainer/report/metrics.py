@@ -6,6 +6,7 @@ verl overwrites the file whenever it starts: its lines from before a resume are 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from ...operators import DataError
 from ...operators.json_text import parse_json
 from ...pipelines.recipe.train import ONE_SET
+from ..run import UPDATE
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _SETS = "rejuice/validation/"
@@ -153,6 +155,17 @@ class Point(NamedTuple):
         return self.get("actor/grad_norm")
 
     @property
+    def destroyed(self) -> bool:
+        """Whether the gradient or the loss was nan or infinite: verl leaves the update out then."""
+        return any(not math.isfinite(self.figures.get(name, 0.0)) for name in UPDATE)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing that was sampled had a signal, and nothing was replayed."""
+        known = [x for x in (self.without_signal, self.judged_without_signal) if x is not None]
+        return bool(known) and min(known) == 1.0 and not self.get("rejuice/replayed/rows_trained")
+
+    @property
     def sampled(self) -> int:
         """Rows that were sampled, answers and judgements."""
         return sum(int(self.get(f"rejuice/{part}rows_sampled") or 0) for part in ("", "verify/"))
@@ -240,11 +253,16 @@ def read(folder: Path) -> list[Point]:
 def keep(folder: Path, until: int) -> None:
     """Before verl starts again: set aside the metrics of the steps that it will not repeat."""
     points = [point for point in read(folder) if point.step <= until]
-    lines = [json.dumps({"step": p.step, "data": dict(p.figures)}) + "\n" for p in points]
+    lines = [json.dumps({"step": p.step, "data": json_figures(p)}) + "\n" for p in points]
     beside = folder / "metrics.earlier.jsonl.new"
     beside.write_text("".join(lines), "utf-8")
     beside.replace(folder / "metrics.earlier.jsonl")
     (folder / "metrics.jsonl").unlink(missing_ok=True)
+
+
+def json_figures(point: Point) -> dict[str, float | None]:
+    """Return the figures as JSON has them: null for what is no number."""
+    return {name: v if math.isfinite(v) else None for name, v in point.figures.items()}
 
 
 def _kept(folder: Path) -> Iterable[Point]:
@@ -262,7 +280,9 @@ def _point(text: str | bytes, path: Path) -> Point:
     """
     try:
         line = parse_json(text)
-        numbers = {k: v for k, v in line["data"].items() if isinstance(v, (int, float))}
+        # verl writes null for what is nan or infinite.
+        values = {k: math.nan if v is None else v for k, v in line["data"].items()}
+        numbers = {k: v for k, v in values.items() if isinstance(v, (int, float))}
         return Point(int(line["step"]), numbers)
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
         raise DataError(f"{path} has a line that is no metrics", "remove the line") from None

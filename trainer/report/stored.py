@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from ..run import TrainingRun, is_prepared
 from ..split import REPLAYED, grading_and_credit, split_recipe
 from ..verl.choice import PromptChoice, progress_of
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
+from .metrics import json_figures
 from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
@@ -82,8 +84,8 @@ def open_so_far(run: Path) -> Stored:
     return first._replace(sets=whole, points=tuple(_points(run)))
 
 
-def _points(run: Path) -> list[dict[str, float]]:
-    return [{"step": point.step, **point.figures} for point in read_metrics(run)]
+def _points(run: Path) -> list[dict[str, Any]]:
+    return [{"step": point.step, **json_figures(point)} for point in read_metrics(run)]
 
 
 def _sets(folder: Path) -> tuple[StoredSet, ...]:

@@ -122,8 +122,11 @@ _STAGES = {
     "ready to fit": "validating before the first step",
 }
 """Lines of verl's log, and what verl is doing when it prints them."""
-_WAITING = re.compile(r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s")
-"""What is logged while a server is waited for, such as that of an LLM judge."""
+_SHOWN = re.compile(
+    r"waiting for https?://.* \(.*\): \d+ s of [\d.e+]+ s"
+    r"|step \d+: warning: .*|a trajectory failed with \w+: .*"
+)
+"""What is logged while a server is waited for, warnings, and the first failure of each kind."""
 _RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
@@ -180,6 +183,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("tool errors", lambda p: p.tool_errors),
         Figure("entropy", lambda p: p.entropy),
         Figure("KL", lambda p: p.kl, ".2g"),
+        Figure("gradient norm", lambda p: p.grad_norm if p.destroyed else None, ".2g"),
         Figure("rows dropped", lambda p: p.dropped, ",d"),
         Figure("judge failures", lambda p: p.judge_failures or None, ",d"),
         Figure("prompts failed", lambda p: p.failed or None, ",d"),
@@ -189,7 +193,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
     agents = ("turns", "tool calls", "tool errors", "trajectories failed")
     failures = ("judge failures", "prompts failed", "responses failed")
     signal = ("groups without signal", "judgement accuracy", "judgements without signal")
-    rare = ("not worked out", *signal, *failures, *agents)
+    rare = ("not worked out", "gradient norm", *signal, *failures, *agents)
     known = {f.name for f in found if any(f.of(point) is not None for point in points)}
     return [f for f in found if f.name in known or f.name not in rare]
 
@@ -249,9 +253,6 @@ class Watch:
         self.poll()
         if self._live is not None:
             self._live.stop()
-        if kind is None:
-            for line in self._without_signal():
-                self._print(line)
 
     def poll(self) -> None:
         """Read and show what was logged since the last call."""
@@ -268,6 +269,8 @@ class Watch:
             if self._live is None and (validated or point.trained):
                 self._print(self._line(point, validated))
             self._warn_of_formulas(point)
+            for line in self._reasons(point):
+                self._print(f"step {point.step}: {line}")
 
     @property
     def step(self) -> int | None:
@@ -285,17 +288,20 @@ class Watch:
                 "math_verify_mapper asks for a number"
             )
 
-    def _without_signal(self) -> Iterator[str]:
-        """Yield the likeliest cause, by the last step, where no group of any step had a signal."""
-        step = self.step
-        if step is None or any(point.without_signal != 1.0 for point in self._points):
+    def _reasons(self, point: Point) -> Iterator[str]:
+        """Yield why a step has trained nothing, as far as it is known."""
+        if point.destroyed:
+            yield (
+                "warning: the gradient or the loss is nan or infinite, so there was no update; "
+                "learning_rate, rewards or weights may be too large"
+            )
+        if not (point.trained and point.idle):
             return
         try:
-            stored = open_training(self._folder, range(step, step + 1))
+            stored = open_training(self._folder, range(point.step, point.step + 1))
             sets = stored.sets if stored is not None else ()
             known = [one for one in sets if one.kind == "answers" and not one.incomplete]
-            for line in no_signal_of_sets(known):
-                yield f"step {step}: {line}"
+            yield from no_signal_of_sets(known)
         except (RejuiceError, OSError):
             return  # The share of such groups is among the figures in any case.
 
@@ -315,8 +321,8 @@ class Watch:
         for word, stage in _STAGES.items():
             if word.encode() in text:
                 self._stage = stage
-        for waiting in _WAITING.findall(whole_lines.decode("utf-8", "replace")):
-            self._print(waiting)
+        for shown in _SHOWN.findall(whole_lines.decode("utf-8", "replace")):
+            self._print(shown)
 
     def _left(self, point: Point) -> str:
         times = self._seconds or [point.seconds]

@@ -114,6 +114,7 @@ class PromptChoice:
         self._step, self._progress = 0, 0.0
         self._taken, self._left = list[int](), np.zeros(0, np.int64)
         self._order: PromptOrder | None = None
+        self._ahead: tuple[int, float, PromptOrder] | None = None
 
     def take(self, step: int, n: int, without: Sequence[int] = ()) -> list[int]:
         """Return the rows of the next prompts that a step samples, from the first at its beginning.
@@ -130,9 +131,7 @@ class PromptChoice:
                 prompt is left.
         """
         if step != self._step:
-            context = self._context(step)
-            self._progress = context.progress
-            found = order(self.prompts, self._steps(context), context)
+            self._progress, found = self._ordered(step)
             if not len(found.rows):
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
@@ -145,6 +144,19 @@ class PromptChoice:
         self._left = self._left[n:]
         self._taken += rows
         return rows
+
+    def used_up(self, step: int) -> str:
+        """Return why no prompt is left for a step; empty if some are."""
+        _, found = self._ordered(step)
+        return "" if len(found.rows) else format_drop_counts(found.curated)
+
+    def _ordered(self, step: int) -> tuple[float, PromptOrder]:
+        """The progress at a step, and its prompts; `used_up` and `take` compute them once."""
+        if self._ahead is None or self._ahead[0] != step:
+            context = self._context(step)
+            found = order(self.prompts, self._steps(context), context)
+            self._ahead = step, context.progress, found
+        return self._ahead[1:]
 
     @property
     def step(self) -> int:

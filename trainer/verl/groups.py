@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any, NamedTuple
@@ -387,6 +388,18 @@ def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     if judged is not None and not judged.rollouts.num_rows and not judged.groups.failed:
         return not {RIGHT, *WRONG}.isdisjoint(parts[""].curated.verdicts)
     return any(part.trains and _mostly_without_signal(part) for part in parts.values())
+
+
+def outage(part: StepPart) -> str:
+    """Return how most trajectories of a step failed, if they did, as `tool_failed 14 of 16`."""
+    if "finish_reason" not in part.rollouts.column_names:
+        return ""
+    ends = Counter(part.rollouts["finish_reason"].to_pylist())
+    failed = {reason: ends[reason] for reason in FAILURES if ends[reason]}
+    if 2 * sum(failed.values()) <= part.rollouts.num_rows:
+        return ""
+    counts = ", ".join(f"{reason} {n}" for reason, n in failed.items())
+    return f"{counts} of {part.rollouts.num_rows} trajectories"
 
 
 def _mostly_without_signal(part: StepPart) -> bool:

@@ -11,6 +11,7 @@ given to the rows are handed to verl by its estimator (credit.py).
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
-from ..run import EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
+from ..run import UPDATE, EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import (
     ACCURACY,
     REPLAYED,
@@ -79,6 +80,7 @@ from .groups import (
     lacks_signal,
     nothing_to_train_on,
     number_of_groups,
+    outage,
     release_validation,
     tokens_sampled,
 )
@@ -89,6 +91,8 @@ from .replayed import put_rows, replayable, replayed_figures, with_logprobs
 from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
+_PATIENCE = 3
+"""After so many steps in a row without an update by an outage, such as a tool's, training ends."""
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
 
@@ -116,6 +120,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if self._cores is not None:
             used = self._cores.read
             self.trainer.add_figures(lambda: {"rejuice/cores/update": used()})
+        self.trainer.check_updates(self._nan_steps)
         self.trainer.allow_skips()
         with errors_recorded(folder):
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
@@ -128,7 +133,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.queue = AnswerQueue(self.run)
         self.samples = SampleTables(self.run)
         self._has_loss = False
-        self._without_signal = 0  # steps in a row
+        self._without_signal = self._not_finite = 0  # steps in a row
+        self.outages = 0  # steps in a row
         self.first_step: int | None = None  # that this process takes
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
@@ -180,10 +186,15 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         has_signal = any(figures.get(name, 1.0) < 1 for name in names)
         has_signal |= REPLAYED in step.parts and step.parts[REPLAYED].trained.num_rows > 0
         end = self._early_end(number, has_signal)
-        step.write_files(last=end is not None)
+        step.write_files(last=end is not None, whole=not has_signal)
+        steps = self.run.config.steps
+        # Ahead, prompts of later steps are sampled already.
+        choice = self.choice if self.ahead is None and number < steps else None
+        if end is None and choice is not None and (why := choice.used_up(number + 1)):
+            end = EarlyEnd(number, steps, f"no prompt is left to sample ({why})")
         if end is not None:
             self._end(end)
-        elif number < self.run.config.steps:
+        elif number < steps:
             self._begin_next(number + 1, groups_wanted)
         return batch, figures
 
@@ -198,8 +209,44 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         most, steps = self.run.config.stop_without_signal, self.run.config.steps
         if not most or self._without_signal < most or number >= steps:
             return None
-        which = f"{most} steps in a row" if most > 1 else "this step"
-        return EarlyEnd(number, steps, f"no group of {which} has a signal")
+        return EarlyEnd(number, steps, f"no group of {_in_a_row(most)} has a signal")
+
+    def is_out(self, step: int, parts: Mapping[str, StepPart]) -> bool:
+        """Return whether nothing can train because most trajectories failed: an outage.
+
+        Raises:
+            DataError: so it was for too many steps in a row.
+        """
+        found = outage(parts[""])
+        self.outages = self.outages + 1 if found else 0
+        if self.outages >= _PATIENCE:
+            raise DataError(
+                f"step {step}: {found} failed, in {_PATIENCE} steps in a row",
+                "verl.log says why the first one did",
+            )
+        if found:
+            print(f"step {step}: warning: {found} failed, so the step is left out")
+        return bool(found)
+
+    def _nan_steps(self, figures: Mapping[str, Any]) -> int:
+        """Return how many steps in a row had a gradient or a loss that is no number.
+
+        Raises:
+            DataError: they are too many.
+        """
+        found = [name for name in UPDATE if not math.isfinite(figures.get(name, 0.0))]
+        self._not_finite = self._not_finite + 1 if found else 0
+        config, most = self.run.config, self.run.config.stop.nan_steps
+        if most and self._not_finite >= most:
+            with errors_recorded(self.run.folder):
+                names = " and ".join(name.removeprefix("actor/") for name in found)
+                raise DataError(
+                    f"step {self.trainer.step}: {names} of {_in_a_row(most)} is nan or "
+                    "infinite: no update was made, and no checkpoint saved",
+                    f"go back to one before, with a learning_rate below {config.learning_rate:g}, "
+                    "or look for rewards and weights that are too large",
+                )
+        return self._not_finite
 
     def _end(self, end: EarlyEnd) -> None:
         """Make the step the last one.
@@ -397,6 +444,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if table.num_rows:
             figures |= set_figures(table, held_out.settings.n)
         return release_validation(groups, table, ACCURACY), figures
+
+
+def _in_a_row(steps: int) -> str:
+    return f"{steps} steps in a row" if steps > 1 else "this step"
 
 
 class TrainingStep:
@@ -651,9 +702,10 @@ class TrainingStep:
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)
             if not rows.keys:
-                if lacks_signal(self.parts):
+                if self._buffer.is_out(self.number, self.parts) or lacks_signal(self.parts):
                     return skipped([part.groups for part in self.parts.values()])
                 raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
+            self._buffer.outages = 0
             self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
                 clear_others(part.groups, found.keys, "train")
@@ -662,8 +714,11 @@ class TrainingStep:
         tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
         return _batch("train", rows.keys, tags)
 
-    def write_files(self, *, last: bool) -> None:
-        """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
+    def write_files(self, *, last: bool, whole: bool = False) -> None:
+        """Keep the rollouts, rewards and decisions of the step, and log samples of them.
+
+        `whole`: wait for the files, by which the command says why the step has no signal.
+        """
         files, choice = self._buffer.files, self._buffer.choice
         chosen = None
         if choice is not None and choice.step == self.number:
@@ -685,7 +740,7 @@ class TrainingStep:
         if choice is not None:
             choice.add(self.number, history)
         replays = self._run.split.replay_selector is not None
-        if last or replays or self.number >= self._run.config.steps:
+        if last or whole or replays or self.number >= self._run.config.steps:
             # No later step would report that they could not be written; and after a resume from
             # a checkpoint of this step, they are replayed.
             files.wait()

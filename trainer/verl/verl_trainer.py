@@ -67,6 +67,11 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_builds_its_replay_buffer_of_ours
         return self._refill.__self__  # type: ignore[attr-defined]
 
+    @property
+    def step(self) -> int:
+        """The step that verl is at."""
+        return int(self._trainer.global_steps)
+
     def refill(self, prompts: int) -> int:
         """Submit further prompts of the dataset; how many were submitted."""
         return self._refill(prompts)
@@ -210,6 +215,33 @@ class VerlTrainer:
 
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
         trainer.step = step_and_figures
+
+    def check_updates(self, check: Callable[[Mapping[str, Any]], int]) -> None:
+        """Save no checkpoint after updates that were left out; before `allow_skips`.
+
+        Args:
+            check: says of verl's figures how many steps in a row, this one included, had no update
+                because the gradient is no number.
+        """
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
+        trainer, in_a_row = self._trainer, 0
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        step, save = trainer.step, trainer._save_checkpoint
+
+        def checked(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+            nonlocal in_a_row
+            batch: KVBatchMeta = step(metrics, timing_raw)
+            if in_a_row := check(metrics):
+                metrics["rejuice/nan_steps"] = in_a_row
+            return batch
+
+        def save_unless_destroyed() -> None:
+            # The last step saves one in any case: steps before these may have none.
+            if not in_a_row or trainer.global_steps >= trainer.total_training_steps:
+                save()
+
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        trainer.step, trainer._save_checkpoint = checked, save_unless_destroyed
 
     def allow_skips(self) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step."""

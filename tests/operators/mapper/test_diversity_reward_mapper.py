@@ -98,16 +98,14 @@ def test_from_texts_to_rewards():
     assert found[2] > found[0] == found[1]
 
 
-def test_what_has_no_diversity_is_missing():
-    rows = table(["a"], ["a", " ", None], ["a", "b", ""], [None, ""])
-    found = rewards(DiversityRewardMapper(), rows)
-    assert [v for v in found if isinstance(v, str)] == [
-        "group_too_small",
-        "group_too_small", "empty_response", "empty_response",
-        "empty_response",
-        "empty_response", "empty_response",
-    ]  # fmt: skip
-    assert found[4] == found[5] > 0
+@pytest.mark.parametrize("measure", ["centroid", "pairwise", "vendi", "dra"])
+def test_a_blank_response_has_no_diversity_and_a_missing_one_no_reward(measure):
+    rows = table(["a"], ["a", " ", None], ["a", "b", ""], [None, ""], ["", "\n"], ["\u200b", ""])
+    found = rewards(DiversityRewardMapper(measure=measure), rows)
+    alone = 1.0 if measure == "dra" else 0.0
+    assert found[:4] == ["group_too_small", alone, 0.0, "no_response"]
+    assert found[4] == found[5] > 0.0
+    assert found[6:] == [0.0, "no_response", "group_too_small", 0.0, 0.0, alone, 0.0]
 
 
 def test_an_empty_response_does_not_change_the_others():

@@ -267,9 +267,9 @@ def test_an_answer_that_is_cut_is_malformed(make):
 def test_rows_without_response_or_prompt_are_not_sent(make):
     chat = [{"role": "user", "content": "1 + 1?"}]
     rows = [
-        (chat, "", "2", "empty_response"),
-        (chat, " \n", "2", "empty_response"),
-        (chat, None, "2", "empty_response"),
+        (chat, "", "2", None),
+        (chat, " \n", "2", None),
+        (chat, None, "2", "no_response"),
         (None, "response 1", "2", "no_prompt"),
         ([], "response 1", "2", "no_prompt"),
         ([{"role": "user", "content": None}], "response 1", "2", "no_prompt"),
@@ -282,11 +282,13 @@ def test_rows_without_response_or_prompt_are_not_sent(make):
     table = pa.table(dict(zip(("prompt", "response", "reference", "reason"), arrays, strict=True)))
     with FakeJudge() as judge:
         operator = make(judge, template="{question}{reference}<response>{response}")
-        assert missing(operator.apply(table)) == table["reason"].to_pylist()
+        change = operator.apply(table)
+        assert missing(change) == table["reason"].to_pylist()
+        assert rewards(change)[:2] == [-0.5, -0.5]
         assert judge.attempts == {1: 1}
     # Nor is a server needed where nothing is requested.
     unused = make("http://127.0.0.1:9/v1")
-    assert missing(unused.apply(table_of("", None))) == ["empty_response"] * 2
+    assert missing(unused.apply(table_of("", None))) == [None, "no_response"]
     assert missing(unused.apply(table_of())) == []
 
 
@@ -295,7 +297,7 @@ def test_the_contract_of_operators(make):
     with FakeJudge({4: [Trouble.REFUSED] * 999}) as judge:
         operator = make(judge)
         change = check_operator(operator, table)
-        assert missing(change) == [None, None, "empty_response", "scorer_refused", None, None]
+        assert missing(change) == [None, None, None, "scorer_refused", None, None]
         assert {k: n for k, n in judge.attempts.items() if k not in (4, PROBE)} == {
             1: 1,
             2: 1,
@@ -438,7 +440,7 @@ def test_an_unreachable_server_is_waited_for_once(make, nowhere, monkeypatch):
     monkeypatch.setattr(OpenAIClient, "_exchange_http", exchange_counted)
     operator = make(nowhere, server={"patience_s": 0.05}, on_server_down="missing")
     change = operator.apply(numbered(*range(200), None))
-    assert missing(change) == ["scorer_unreachable"] * 200 + ["empty_response"]
+    assert missing(change) == ["scorer_unreachable"] * 200 + ["no_response"]
     assert rewards(change) == [None] * 201
     assert sent.count("POST") <= 2 * QUICK["concurrency"], "the others were not sent"
     assert missing(operator.apply(numbered(1, 2))) == ["scorer_unreachable"] * 2

@@ -322,6 +322,19 @@ def test_a_row_that_is_late_loses_its_own_reward_only(written):
 
 
 @pytest.mark.slow
+def test_a_slow_first_call_is_named_as_one(written, caplog, monkeypatch):
+    monkeypatch.setattr("rejuice.operators.functions.pool.usable_cores", lambda: 1)
+    late = "import time\ndef compute_score(response): return time.sleep(600)"
+    assert rewards(written(late, timeout_s=0.5), rows("a")) == ["timeout"]
+    assert re.search("0.5 s.*import at the top of the file.*timeout_s", caplog.text)
+    caplog.clear()
+    later = SLOW.format("", "time.sleep(600)")
+    rewards(written(later, file="later.py", timeout_s=0.5), rows("a", "sleep"))
+    assert "took longer" in caplog.text
+    assert "import" not in caplog.text
+
+
+@pytest.mark.slow
 def test_async_functions_wait_together_and_are_late_alone(written, monkeypatch):
     monkeypatch.setattr("rejuice.operators.functions.pool._GRACE_S", 0.5)
     source = SLOW.format("async ", "await asyncio.sleep(600)")

@@ -25,11 +25,12 @@ def scores(response, **fields):
 def test_the_contract_of_operators():
     change = check_operator(RuleQualityRewardMapper(), table(GOOD, "", " \n", None, "no", GOOD * 9))
     assert change.columns["reward_quality_missing"].to_pylist() == [
-        None, "empty_response", "empty_response", "empty_response", None, None,
+        None, None, None, "no_response", None, None,
     ]  # fmt: skip
-    assert change.columns["reward_quality"].to_pylist()[:4] == [0.5, None, None, None]
-    assert change.columns["quality"][1].as_py() is None
-    assert change.columns["quality_score"].to_pylist()[:2] == [1.0, None]
+    assert change.columns["reward_quality"].to_pylist()[:4] == [0.5, -0.5, -0.5, None]
+    assert set(change.columns["quality"][1].as_py().values()) == {1.0}
+    assert change.columns["quality"][3].as_py() is None
+    assert change.columns["quality_score"].to_pylist()[:4] == [1.0, 0.2, 0.2, None]
 
 
 def test_a_hand_computed_reward():

@@ -247,6 +247,23 @@ def test_a_server_without_this_api_is_pointed_to_another_one(make):
         )
 
 
+def test_another_model_that_answers_in_between_is_named_once(make, caplog):
+    names = iter(["m-v1"] * 3 + ["m-v2"] * 3 + ["m-v3"])
+
+    class Named(FakeServer):
+        def answer(self, *request):
+            choices = super().answer(*request)
+            choices["choices"][0]["text"] = '"model": "none"'
+            return {**choices, "model": next(names)}
+
+    with Named() as server:
+        assert len(dict(make(server).sample(prompts(3), FOUR))) == 3
+        assert not caplog.records
+        assert len(dict(make(server).sample(prompts(4), FOUR))) == 4
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert all(fact in line for fact in (server.url, "'m-v2'", "'m-v1'", "'m'"))
+
+
 def test_a_server_that_lies_about_its_tokens(make):
     """Nothing of such an answer is taken: what is wrong in it would be trained on."""
     lies = {

@@ -48,7 +48,7 @@ def test_a_malformed_answer_is_kept_as_it_came(judged):
     assert change.columns["reward_quality_missing"].to_pylist() == [
         None,
         "scorer_malformed",
-        "empty_response",
+        "no_response",
     ]
     scored, malformed, none = operator.raw_answers(table)
     assert (scored.reason, none) == (None, None)

@@ -21,6 +21,19 @@ from rejuice.operators.servers.wire import (
 PROMPT = Prompt((("system", "s"), ("user", "u")), 9)
 
 
+def test_half_of_a_surrogate_pair_is_lost_alone():
+    texts = ["It is 4. \ud83d", "It is 5. \U0001f600", "\\ud83d"]
+    choices = [
+        {"index": at, "text": text, "finish_reason": "stop"} for at, text in enumerate(texts)
+    ]
+    body = json.dumps({"choices": choices}).encode()
+    group = read_group(body, PROMPT, None, Settings(n=3), policy="m", version=0, exact=False)
+    assert [each.text for each in group.samples] == ["It is 4. ?", *texts[1:]]
+    with pytest.raises(AttemptError) as caught:
+        read_group(body[:-9], PROMPT, None, Settings(n=3), policy="m", version=0, exact=False)
+    assert "JSON" in caught.value.detail
+
+
 @pytest.mark.parametrize(
     ("api", "url"),
     [

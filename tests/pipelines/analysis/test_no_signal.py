@@ -11,6 +11,7 @@ from command import runner
 from rejuice.operators import ColumnRangeFilter, GroupStatsMapper, Mapper, PassRateFilter
 from rejuice.operators.columns import component
 from rejuice.operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
+from rejuice.operators.mapper.reward_function_mapper import RewardFunctionMapper
 from rejuice.operators.mapper.reward_sum_mapper import RewardSumMapper
 from rejuice.pipelines.analysis.no_signal import no_signal_of_sets
 from rejuice.pipelines.engine.frame import Frame
@@ -143,6 +144,32 @@ def test_a_signal_or_nothing_that_decides_is_no_finding(groups, steps, in_parts)
     assert line(groups, steps, in_parts=in_parts) == ""
 
 
+EQUAL = r"equal, to the byte.*greedy.*seed.*cache"
+
+
+def test_responses_that_are_all_equal():
+    assert re.search(EQUAL, line(["ww", "cc"]))
+    assert not re.search(EQUAL, line(["ww", "w|w "]))
+    assert not re.search(EQUAL, line(["tt", "tt"]))
+
+
+BY_TURNS = """
+def f(completions, **_):
+    return [float(sum(map(len, completions)) < len(each)) for each in completions]
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_compares_completions_is_given_one(tmp_path):
+    (tmp_path / "f.py").write_text(BY_TURNS)
+    function = RewardFunctionMapper(function=f"{tmp_path / 'f.py'}:f")
+    total = RewardSumMapper(weights={"function": 1.0}, on_missing="drop_row")
+    found = line(["wc", "cw"], (function, total, GrpoAdvantageMapper()))
+    assert "one response a call" in found
+    found = line(["wc", "cw"], (function, LetterMapper(), IGNORING, GrpoAdvantageMapper()))
+    assert "a call" not in found
+
+
 @pytest.mark.parametrize(
     ("reference", "answer", "holds_more"),
     [
@@ -169,8 +196,9 @@ def test_a_long_example_is_cut():
 
 
 def test_responses_that_were_cut_off_have_no_answer():
-    assert "begins 'n one'. Of them, 2 ended at max_tokens" in line(
-        ["n one|n two"], ends=["length"]
+    assert "2 of 2 responses ended at max_tokens" in line(["n one|n two"], ends=["length"])
+    assert "2 of 3 responses ended as context_full: max_prompt_tokens" in line(
+        ["nnn"], ends=["context_full", "context_full", "stop"]
     )
     assert "max_tokens" not in line(["nnn"], ends=["length", "stop"])
 

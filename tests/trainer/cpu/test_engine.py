@@ -210,3 +210,23 @@ def test_an_update_on_turns_is_the_formulas(worker, turns, pieces):
     assert found["kl_loss"] == pytest.approx(divergence.item(), rel=SUMS)
     assert found["actor/entropy_loss"] == pytest.approx(entropy.item(), rel=1e-4)
     assert found["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_a_resume_takes_the_optimizers_settings_from_the_recipe(worker, batch, tmp_path):
+    """Its state is the checkpoint's: the moments, and how many updates there were."""
+    first = worker(learning_rate=1e-3, weight_decay=0.1)
+    first.update_actor(copy.copy(batch))
+    for step in (10, 9):
+        first.save_checkpoint(str(tmp_path / f"checkpoints/global_step_{step}/actor"))
+    betas = {"actor_rollout_ref.actor.optim.betas": [0.8, 0.9]}
+    again = worker(learning_rate=2e-5, weight_decay=0.2, warmup_steps=4, verl=betas)
+    again.load_checkpoint(str(tmp_path / "checkpoints/global_step_10/actor"))
+    engine = again.actor.engine
+    (group,) = engine.optimizer.param_groups
+    assert (group["weight_decay"], *group["betas"]) == (0.2, 0.8, 0.9)
+    assert group["initial_lr"] == 2e-5
+    assert group["lr"] == pytest.approx(2e-5 / 4), "one update of four"
+    assert engine.lr_scheduler_step() == pytest.approx(2e-5 / 2)
+    assert all(state["step"] == 1 for state in engine.optimizer.state.values())
+    kept = engine.checkpoint_manager.previous_saved_paths
+    assert [path.rsplit("_", 1)[1] for path in kept] == ["9/actor", "10/actor"]

@@ -242,6 +242,7 @@ def test_verl_builds_its_replay_buffer_of_ours(queue, composed, profile):
     class Trainer:
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
         _log_rollout_data = PPOTrainer._log_rollout_data
+        _save_checkpoint = PPOTrainer._save_checkpoint
 
         def __init__(self):
             self.config, self.trainer_mode, self.requested = composed(profile=profile), "sync", []
@@ -341,6 +342,13 @@ def test_verl_reads_the_mini_batch_size_at_each_step(verl, composed):
     # Few rows give fewer updates: each takes a multiple of n.
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n, updates=2) == 1
     assert VerlTrainer(trainer.refill).set_mini_batch_size(n + 1, updates=4) == 2
+
+
+def test_verl_saves_checkpoints_by_a_method():
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    assert list(inspect.signature(PPOTrainer._save_checkpoint).parameters) == ["self"]
+    assert "self._save_checkpoint()" in inspect.getsource(PPOTrainer.fit)
 
 
 def test_verl_logs_figures_of_an_update(verl, composed):

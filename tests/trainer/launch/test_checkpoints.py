@@ -70,6 +70,15 @@ def test_one_whose_weights_verl_has_removed_is_none(run):
     assert checkpoints.last(run) == 6
 
 
+def test_a_copy_under_a_name_of_your_own_stays(run):
+    shutil.copytree(
+        run / "checkpoints" / "global_step_2", run / "checkpoints" / "global_step_2.best"
+    )
+    checkpoints.prune(run, 1)
+    assert checkpoints.steps(run) == [4]
+    assert (run / "checkpoints" / "global_step_2.best" / "actor").is_dir()
+
+
 def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
     save(run, 6)
     (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
@@ -153,6 +162,16 @@ def test_a_run_folder_is_resumed_from_checkpoints_that_are_trusted(run, rejuice)
     found = "run makes code run: its checkpoints, which verl unpickles"
     right = "if you made it, or trust whoever did, run `rejuice train run --resume --trust`"
     assert rejuice("train", run, "--resume") == (2, "", f"rejuice: {found}; {right}\n")
+
+
+def test_what_is_kept_has_weights_and_nothing_is_left_of_the_others(run):
+    save(run, 6)
+    shutil.rmtree(checkpoints.folder_of(run, 2) / "actor")  # As verl removes it.
+    begun = checkpoints.folder_of(run, 8)  # It is not whole: the run was killed.
+    begun.mkdir()
+    checkpoints.prune(run, 1)
+    there = {path.name for path in (run / "checkpoints").glob("global_step_*")}
+    assert there == {"global_step_6", begun.name}
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_verl_validates_each_engine(verl, tmp_path, recipe, strategy, rollout):
     megatron = {"tensor_model_parallel_size": 2, "pipeline_model_parallel_size": 2}
     gpu = {
         "gpus": 8, "tensor_parallel": 2, "offload": True, "strategy": strategy, "rollout": rollout,
-        "tokens_per_gpu": 24576,
+        "tokens_per_gpu": 24576,  # as the recipe has it, whose section this replaces
         **({"megatron": megatron} if strategy == "megatron" else {}),
     }  # fmt: skip
     train = {

@@ -37,11 +37,39 @@ def test_an_error_of_ours_in_its_own_words():
     )
 
 
-def test_an_error_without_a_class_of_its_own():
-    """Ray raises such a one where its node does not start in time, as on a busy machine."""
-    assert reported(
-        "Traceback (most recent call last):\nException: The current node timed out during startup.\n"
-    ) == ("Exception: The current node timed out during startup.")
+def test_rays_own_limits():
+    late = "Exception: The current node timed out during startup. This could happen\n"
+    assert "busy" in reported(late)
+    long = "OSError: validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /x\n"
+    assert "RAY_TMPDIR" in reported(long)
+
+
+@pytest.mark.slow
+def test_ray_may_take_longer_to_start(monkeypatch):
+    """Ray asks for its node by this function, and has no setting for how long it does."""
+    import inspect
+
+    from ray._private import node, services
+
+    from rejuice.trainer.verl import plugin
+
+    assert "ray._private.services.get_node(" in inspect.getsource(node.Node.__init__)
+    assert services.get_node is plugin.get_node
+    found = iter([RuntimeError("not yet"), {"node": 1}])
+
+    def wanted(*_):
+        if isinstance(answer := next(found), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(plugin, "_get_node", wanted)
+    monkeypatch.setattr(plugin.time, "sleep", lambda _: None)
+    assert plugin.get_node("", "") == {"node": 1}
+
+
+def test_a_disk_that_was_full_while_verl_ran(tmp_path):
+    assert cause(NOISE, 1, tmp_path, 4096) == f"no space left on the disk of {tmp_path}"
+    assert cause(NOISE, 1, tmp_path, 1 << 20) == "verl ended with exit status 1"
 
 
 def failed(folder, error):

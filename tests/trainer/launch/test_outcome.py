@@ -17,6 +17,7 @@ from rejuice.operators.sampling.protocol import Settings
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.launch import training
 from rejuice.trainer.launch.prompts import make_held_out, make_prompts, make_replay
+from rejuice.trainer.launch.training import failure
 from rejuice.trainer.report.watch import Watch, left_out_lines
 from rejuice.trainer.split import HeldOutSet
 
@@ -155,8 +156,8 @@ ALL_WRONG = (
 )
 
 
-@pytest.mark.parametrize(("share", "shown"), [(1.0, [f"step 2: {ALL_WRONG}"]), (0.5, [])])
-def test_where_no_step_had_a_signal_the_last_one_shows_why(trained, share, shown):
+@pytest.mark.parametrize(("share", "shown"), [(1.0, [1, 2]), (0.5, [1])])
+def test_each_step_without_signal_shows_why(trained, share, shown):
     figures = {"rejuice/groups_without_signal": share}
     (trained / "metrics.jsonl").unlink()
     console = Console(file=io.StringIO(), width=200)
@@ -164,7 +165,9 @@ def test_where_no_step_had_a_signal_the_last_one_shows_why(trained, share, shown
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0}) + line(2, 0.0, **figures)
         (trained / "metrics.jsonl").write_text(text)
     seen = console.file.getvalue().splitlines()
-    assert [each for each in seen if "No group" in each] == shown
+    logged = [each for each in seen if "No group" in each]
+    assert logged == [f"step {step}: {ALL_WRONG}" for step in shown]
+    assert (failure(trained) is not None) is (share == 1.0)
 
 
 def test_without_rollouts_on_file_training_ends_as_ever(trained):

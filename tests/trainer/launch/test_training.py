@@ -18,6 +18,7 @@ from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
+from rejuice.trainer.launch.verl_config import overrides
 from rejuice.trainer.report import metrics
 from rejuice.trainer.run import RUN_VARIABLE, TrainingRun, Weights
 
@@ -109,6 +110,66 @@ def test_a_run_goes_on_where_its_datasets_are_gone(make, tmp_path):
     assert make(resume=True, prompts_per_step=2).folder == folder
     with pytest.raises(RejuiceError, match="does not exist"):
         make(replay=stored)
+
+
+OPTIM = "actor_rollout_ref.actor.optim"
+TAKEN_UP = {
+    "train.learning_rate": (5e-6, f"{OPTIM}.lr"),
+    "train.warmup_steps": (3, f"{OPTIM}.lr_warmup_steps"),
+    "train.weight_decay": (0.5, f"{OPTIM}.weight_decay"),
+    f"train.verl.{OPTIM}.betas": ([0.8, 0.9], f"{OPTIM}.betas"),
+    "train.max_grad_norm": (0.25, f"{OPTIM}.clip_grad"),
+    "train.keep_checkpoints": (1, "trainer.max_actor_ckpt_to_keep"),
+}
+LOGGED = {
+    "train.seed": (3, "order of prompts"),
+    "train.max_prompt_tokens": (100, "first start"),
+    "train.policy": ("other/policy", "checkpoint"),
+    "policy_rollout_mapper.n": (4, "next step"),
+    "policy_rollout_mapper.chat_template_kwargs": ({"enable_thinking": False}, "next step"),
+    "prompt_template_mapper.template": ("Now: {question}", "first start"),
+}
+
+
+def with_field(path, name, value):
+    """The recipe with another value of a field."""
+    document = yaml.safe_load(path.read_text())
+    first, _, rest = name.partition(".")
+    section = document if first == "train" else {}
+    for step in document["process"]:
+        section = step if first in step else section
+    section = section[first]
+    if rest.startswith("verl."):
+        section, rest = section.setdefault("verl", {}), rest.removeprefix("verl.")
+    section[rest] = value
+    path.with_name("other.yaml").write_text(yaml.safe_dump(document))
+    return load(path.with_name("other.yaml"))
+
+
+@pytest.mark.parametrize("name", [*TAKEN_UP, *LOGGED])
+def test_a_field_that_changed_takes_effect_at_a_resume_or_a_line_says_what_does_not(make, name):
+    """What the optimizer makes of it: tests/trainer/cpu/test_engine.py."""
+    folder, logged = make().folder, []
+    save(folder, 2)
+    value, found = {**TAKEN_UP, **LOGGED}[name]
+    recipe = with_field(folder.with_name("recipe.yaml"), name, value)
+    run = prepare(recipe, folder, resume=True, tell=logged.append)
+    if name in TAKEN_UP:
+        assert overrides(run, resume=True)[found] == value
+        assert not logged
+    else:
+        (line_logged,) = logged
+        assert line_logged.startswith(name.removesuffix(".template"))
+        assert found in line_logged
+
+
+def test_a_dataset_that_was_written_since_is_logged_of(make, tmp_path):
+    folder, logged = make().folder, []
+    later = (folder / "prompts" / "train.parquet").stat().st_mtime + 5
+    os.utime(tmp_path / "data.jsonl", (later, later))
+    prepare(load(tmp_path / "recipe.yaml"), folder, resume=True, tell=logged.append)
+    assert len(logged) == 1
+    assert "dataset" in logged[0]
 
 
 def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):

@@ -135,7 +135,7 @@ def test_our_geo_mean_is_found_by_workers(run):
         "leave it out"
     )
     ours = own_overrides(run({}, profile="gpu", loss={"policy": "geo_mean"}), resume=False)
-    assert ours[key] == "rejuice.trainer.verl.losses"
+    assert ours[key] == "rejuice.trainer.verl.workers"
 
 
 def test_what_profile_cpu_cannot_do(run):

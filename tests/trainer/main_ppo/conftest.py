@@ -149,10 +149,10 @@ def run(home):
 
 @pytest.fixture(scope="session")
 def resumed(home, run):
-    """One that `kill -9` ended while it saved its last step, and that goes on."""
+    """One that `kill -9` ended while it saved its last step, and that goes on at another rate."""
     folder = home / "killed"
     killed_while_saving(run.folder, folder, STEPS)
-    command("train", home / "recipe.yaml", "--output", folder, "--resume", "--quiet")
+    command("train", home / "recipe.yaml", "--output", folder, "--resume", "--quiet", "--train.learning_rate", 5e-6)  # fmt: skip
     return Run(folder)
 
 

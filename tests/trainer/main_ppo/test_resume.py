@@ -66,3 +66,8 @@ def test_the_update_is_the_same(run, resumed):
     assert judged == pytest.approx({name: second[name] for name in judged}, rel=1e-5, abs=1e-7)
     assert judged
     assert (resumed.folder / "checkpoints" / f"global_step_{LAST}").exists()
+
+
+def test_it_goes_on_at_the_rate_that_was_given(run, resumed):
+    assert run.figures(LAST)["actor/lr"] == pytest.approx(1e-4)
+    assert resumed.figures(LAST)["actor/lr"] == pytest.approx(5e-6)

@@ -1,5 +1,7 @@
 """What verl logged, line by line, and across resumes."""
 
+import math
+
 import pytest
 from fake_run import line, write_run
 
@@ -39,7 +41,7 @@ def test_the_better_of_two_figures():
 def test_what_a_judge_has_failed_at_is_counted_over_components_and_parts():
     found = point(**{
         "rejuice/missing/quality/scorer_malformed": 3.0,
-        "rejuice/missing/quality/empty_response": 5.0,
+        "rejuice/missing/quality/no_response": 5.0,
         "rejuice/missing/accuracy/scorer_timeout": 2.0,
         "rejuice/verify/missing/quality/scorer_busy": 1.0,
         "rejuice/groups_without_signal": 0.25,
@@ -106,9 +108,15 @@ def test_a_reader_takes_whole_lines_once(tmp_path):
     assert [p.step for p in reader.fresh()] == [2]
 
 
-def test_a_figure_that_is_no_number_is_left_out(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "data": {"a": null, "b": "x", "c": 1}}\n')
-    assert metrics.read(tmp_path) == [Point(1, {"c": 1})]
+def test_null_is_not_a_number_and_a_text_is_left_out(tmp_path):
+    text = '{"step": 1, "data": {"actor/grad_norm": null, "b": "x", "c": 1}}\n'
+    (tmp_path / "metrics.jsonl").write_text(text)
+    for _ in range(2):
+        (found,) = metrics.read(tmp_path)
+        assert math.isnan(found.grad_norm)
+        assert (found.destroyed, found.figures["c"], "b" in found.figures) == (True, 1, False)
+        metrics.keep(tmp_path, until=1)  # It is null in what is set aside, too.
+    assert "NaN" not in (tmp_path / "metrics.earlier.jsonl").read_text()
 
 
 def test_steps_before_a_resume_are_kept(tmp_path):

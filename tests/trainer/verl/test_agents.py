@@ -155,11 +155,19 @@ def test_what_failed_never_trains_and_is_never_a_zero(agents, on_missing):
         }
 
 
-def test_a_step_in_which_everything_failed_says_so(agents):
+def test_an_outage_skips_a_step_and_ends_training_after_three(agents, capsys):
+    from rejuice.trainer.verl.verl_trainer import StepSkippedError
+
     stage = agents([{"scripted_mapper": None}, summed("drop_row")])
-    stage.play({0: [failed((1,)), failed(())], 1: [failed((1,)), failed((2,))]})
-    with pytest.raises(DataError, match=r"no group is left to train on \(missing_component 4\)"):
-        stage.sample(1, 2)
+    for step, error in ((1, StepSkippedError), (2, StepSkippedError), (3, DataError)):
+        stage.play({0: [failed((1,)), failed(())], 1: [failed((1,)), failed((2,))]}, step=step)
+        with pytest.raises(error) as found:
+            stage.sample(step, 2)
+        stage.queue.partitions.clear()
+    warned = capsys.readouterr().out
+    assert warned.count("4 of 4 trajectories failed, so the step is left out") == 2
+    assert "4 of 4 trajectories failed, in 3 steps in a row" in str(found.value)
+    assert "refill" not in str(found.value)
 
 
 def test_rows_are_shared_out_to_the_updates(agents):

@@ -5,7 +5,7 @@ const CURVES = [
   ["Reward", /^(rejuice\/reward.*|critic\/score\/mean)$/, "number"],
   ["Pass rate and mixed groups", /^rejuice\/(pass_rate|mixed_groups)$/, "share"],
   ["Tokens", /^(rejuice\/response_tokens|response_length\/mean)$/, "length"],
-  ["Policy", /^actor\/(entropy|entropy_loss|grad_norm|kl_loss|ppo_kl|pg_clipfrac)$/, "number"],
+  ["Policy", /^(actor\/(entropy|entropy_loss|grad_norm|kl_loss|ppo_kl|pg_clipfrac)|rejuice\/nan_steps)$/, "number"],
   ["Rows", /^rejuice\/(rows_.*|dropped\/.*)$/, "count"],
   ["Seconds", /^timing_s\/(step|gen|update_actor|testing|adv)$/, "seconds"],
 ];
