@@ -13,6 +13,8 @@ from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.servers import client, scoring_mapper
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine.trial import unmatched_warnings
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, prompts, training, verl_config
 from rejuice.trainer.launch import checks as launch_preflight
@@ -288,6 +290,8 @@ def test_a_condition_that_no_row_matches_is_reported_before_anything_is_sampled(
     assert warning in rejuice("train", path)[2]
     assert warning in rejuice("train", path, "--dry-run")[2]
     assert warning not in rejuice("train", path, "-q", "--output", tmp_path / "quiet")[2]
+    (line,) = unmatched_warnings(load(path).offline())
+    assert line.endswith(warning[18:-1]), "`rejuice run` says it, too"
 
 
 def test_a_condition_of_the_first_step_that_no_row_matches(rejuice, tmp_path):
