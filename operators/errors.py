@@ -124,6 +124,7 @@ def _is_installed(module: str) -> bool:
 _LENGTH, _PROMPTS = "max_tokens of the step that samples", "train.prompts_per_step"
 _SCHEDULE = "train.warmup_steps, or actor_rollout_ref.actor.optim.lr_scheduler_type in train.verl"
 _STEPS = "train.steps: each takes prompts_per_step prompts"
+_STOP = "train.stop.validations_without_gain"
 _OTHER_TRAINERS = {
     **dict.fromkeys(("num_generations", "num_return_sequences"), "n of the step that samples"),
     **dict.fromkeys(("max_completion_length", "max_response_length", "max_new_tokens"), _LENGTH),
@@ -137,7 +138,8 @@ _OTHER_TRAINERS = {
     **dict.fromkeys(("max_prompt_length", "max_length"), "train.max_prompt_tokens"),
     **dict.fromkeys(("clip_range", "cliprange", "clip_ratio", "epsilon"), "train.loss.clip"),
     **dict.fromkeys(("lora_r", "lora_rank", "use_peft"), "train.lora"),
-    **dict.fromkeys(("early_stopping", "early_stopping_patience"), "train.stop_without_signal"),
+    **dict.fromkeys(("early_stopping", "early_stopping_patience"), _STOP),
+    **dict.fromkeys(("keep_best", "save_best", "load_best_model_at_end"), "train.keep: best"),
     **dict.fromkeys(("save_steps", "save_freq"), "train.save_every"),
     **dict.fromkeys(("eval_steps", "test_freq"), "train.validate_every"),
     "save_total_limit": "train.keep_checkpoints",

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..errors import EngineError, needs
+from ..errors import EngineError, first_line, needs
 from .protocol import Prompt
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]
@@ -122,6 +122,29 @@ def displayed(name: str, token_ids: Sequence[int]) -> str:
     return decoded(name, token_ids)
 
 
+def content_encoder(name: str) -> Encode:
+    """Token ids of what the messages of chats say, without a template and without transformers.
+
+    They are none where the tokenizer has no file of its own on this machine.
+
+    Raises:
+        EngineError: the file cannot be read.
+    """
+    file = Path(name) / "tokenizer.json"
+    if not file.is_file():
+        return lambda messages: ()
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # It has no class of its own.
+        raise EngineError(f"cannot load the tokenizer '{name}'", first_line(error)) from None
+    tokenizer.no_truncation()
+    return lambda messages: (
+        tokenizer.encode("".join(content for _, content in messages), add_special_tokens=False).ids
+    )
+
+
 def _with_template(name: str) -> Any:
     tokenizer = _load(name)
     if tokenizer.chat_template is None:
@@ -149,7 +172,7 @@ def _load(name: str) -> Any:
             model_max_length=1 << 60,
             local_files_only=cached_only,
         )
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # Those of a broken file are of many classes, or of none.
         reason = str(error).strip().partition("\n")[0]
         raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
     return tokenizer

@@ -154,6 +154,7 @@ def warn(line: str) -> None:
 
 def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
     """Warn of what is rarely meant, and of what the first failed call would end."""
+    from ..engine.trial import unmatched_warnings
     from ..recipe.columns import group_warnings
     from ..recipe.steps import (
         age_warnings,
@@ -163,9 +164,12 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
     )
 
     train, where = recipe.head.train, recipe.where
-    steps = (recipe.in_training() if training else recipe.offline()).steps
+    recipe = recipe.in_training() if training else recipe.offline()
+    steps = recipe.steps
     lines = [*weight_warnings(steps, where), *server_warnings(steps, where)]
     lines += group_warnings(recipe, columns, training=training)
+    if train is None or train.replay is None:
+        lines += unmatched_warnings(recipe)
     if train is not None:
         lines += [*age_warnings(steps, train), *observation_warnings(steps, where, train)]
     for line in lines:

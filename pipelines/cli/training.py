@@ -21,6 +21,7 @@ from .options import (
     StoppedError,
     overrides_of,
     tell_of_credit,
+    warn,
     warn_of_steps,
 )
 from .runs import RUNS, Trust, check_trusted
@@ -149,9 +150,7 @@ def _prepare(
                 server = stack.enter_context(PreloadServer(process_environment(run)))
             status.update("making the prompts")
 
-        def tell(line: str) -> None:
-            typer.echo(f"rejuice: {line}", err=True)
-
+        tell = (lambda _: None) if console.quiet else warn
         run = prepare(recipe, folder, resume=resume, preflight=preflight, tell=tell)
         if run.config.gpu.nodes > 1:
             status.update("checking what the nodes see")

@@ -62,6 +62,7 @@ from .steps import (
     prefix_errors_with_step,
     run_step,
 )
+from .trial import unmatched_warnings
 from .workers import LocalWorkers, Workers
 from .workers_on_ray import RayWorkers
 
@@ -189,7 +190,8 @@ class Run:
             for warnings in (weight_warnings, server_warnings)
             for line in warnings(self.recipe.steps, self.recipe.where)
         )
-        for line in (*self.recipe.setting_warnings(), *of_steps, *of_groups):
+        settings = self.recipe.setting_warnings()
+        for line in (*settings, *of_steps, *of_groups, *unmatched_warnings(self.recipe)):
             self.warn(line)
 
     def open_plan(self) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import yaml
 
 from ...operators import (
+    ALL,
     ExactDeduplicator,
     MathVerifyMapper,
     PromptTemplateMapper,
@@ -24,15 +25,16 @@ from ...operators import (
     Scope,
 )
 from ...operators.arrow_compute import pc
-from ...operators.columns import at_path, has_box, is_list, is_text
+from ...operators.columns import at_path, columns_of, has_box, is_list, is_text
 from ..dataset.files import is_folder
 from ..dataset.read import Dataset
 from ..dataset.write import writer
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .frame import Frame, GroupStarts
+from .match_log import MatchLog, unmatched_lines
 from .repeated_prompts import check_prompts
-from .steps import apply_steps, identity_lines, iterate_steps
+from .steps import apply_steps, identity_lines, iterate_steps, prefix_errors_with_step
 
 _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
@@ -58,8 +60,8 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 lines += identity_lines(recipe, applied.step, applied.before, frame)
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            whole = _small(dataset)
-            made = frame if whole is None else apply_steps(steps, Frame.of(whole))
+            whole = is_small(dataset)
+            made = apply_steps(steps, Frame.of(dataset.table())) if whole else frame
             check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: _place(dataset, row))
     except RejuiceError as error:
         raise error.at(str(dataset.spec)) from None
@@ -73,11 +75,28 @@ def _is_tried(step: Step) -> bool:
     return isinstance(step.operator, tried)
 
 
-def _small(dataset: Dataset) -> pa.Table | None:
-    """Return all rows of a small file; None: it is not small, or there are more files."""
-    files = dataset.files
-    small = len(files) == 1 and files[0].size <= _SMALL and dataset.spec.max_rows is None
-    return dataset.table() if small else None
+def is_small(dataset: Dataset) -> bool:
+    """Whether it is a single file that is there, all rows of which are quickly read."""
+    if not dataset.spec.exists() or dataset.spec.max_rows is not None:
+        return False
+    return len(dataset.files) == 1 and dataset.files[0].size <= _SMALL
+
+
+def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
+    """Lines about steps whose `where` no row of a small dataset matches, by its columns alone."""
+    dataset, written = recipe.opened(), set[str]()
+    if not (any(step.operator.where for step in recipe.steps) and is_small(dataset)):
+        return
+    frame = Frame.of(dataset.table())
+    for step in recipe.steps:
+        if step.operator.reads() == ALL:  # It may write any column.
+            return
+        names = columns_of(step.operator.where or (), frame.column_names)
+        with prefix_errors_with_step(step):
+            match = MatchLog.of(step.operator, frame) if written.isdisjoint(names) else None
+        if match is not None:
+            yield from unmatched_lines([(recipe.where(step), match.why_none())])
+        written.update(step.operator.writes())
 
 
 def _place(dataset: Dataset, row: int) -> str:

@@ -41,12 +41,20 @@ def write_recipe(path, train=None, data=None, **head):
     rows = [{"question": f"{a} + {b}?", "answer": str(a + b)} for a in range(5) for b in range(4)]
     data = data or path.with_name("data.jsonl")
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    held_out = data.with_name("held_out.jsonl")
+    others = ({**row, "question": f"Not {row['question']}"} for row in rows)
+    held_out.write_text("".join(json.dumps(row) + "\n" for row in others))
     document = {
         "project_name": "try",
         "dataset_path": str(data),
         "export_path": str(data.with_name("out.parquet")),
         "process": PROCESS,
-        "train": {"steps": 4, "prompts_per_step": 4, "validation_path": str(data), **(train or {})},
+        "train": {
+            "steps": 4,
+            "prompts_per_step": 4,
+            "validation_path": str(held_out),
+            **(train or {}),
+        },
         **head,
     }
     path.write_text(yaml.safe_dump(document, sort_keys=False))

@@ -13,6 +13,8 @@ from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.servers import client, scoring_mapper
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.engine.trial import unmatched_warnings
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, prompts, training, verl_config
 from rejuice.trainer.launch import checks as launch_preflight
@@ -84,7 +86,7 @@ WRONG = {
     ),
     "a column that is not there": (
         {"process": [changed(TEMPLATE, question="title"), *PROCESS[1:]]},
-        ", line 5, step 1 prompt_template_mapper: column 'title' is missing; there are: answer, question",
+        ", line 5, step 1 prompt_template_mapper: column 'title' is missing; there are: answer, level, question",
     ),
     "no reward": (
         {"process": PROCESS[:4]},
@@ -150,6 +152,30 @@ WRONG = {
         {"process": [GRADED, changed(ROLLOUT, max_tokens=16384), *PROCESS[2:]], "train": {"profile": "gpu"}},
         ": a prompt and its response may have 512 + 16,384 tokens, and train.gpu.tokens_per_gpu is 16,384; set it to 16896 or more, or lower max_tokens of policy_rollout_mapper",
     ),
+    "fewer prompts than a step takes": (
+        {"train": {"prompts_per_step": 64}},
+        "data.jsonl gives 20 prompts, a step takes 64; set prompts_per_step lower",
+    ),
+    "prompts that are all too long": (
+        {"train": {"max_prompt_tokens": 2}},
+        "no prompt of validation.jsonl fits train.max_prompt_tokens, 2; set it higher: the longest has 17 tokens or more",
+    ),
+    "a filter that keeps no prompt": (
+        {"process": [GRADED, {"column_range_filter": {"column": "level", "min": 9}}, *PROCESS[1:]], "train": {"validation_path": None}},
+        "data.jsonl gives no prompt (below_min 20); change the steps before sampling, or the dataset",
+    ),
+    "a stage without a prompt": (
+        {"process": [GRADED, {"curriculum_filter": {"column": "level", "stages": {0: {"max": 2}, 0.5: {"min": 5}}}}, *PROCESS[1:]]},
+        ", line 7, step 2 curriculum_filter: the stage from 0.5 on matches none of 20 rows: level at least 5 in no row, but from 0 to 4; change the stage, or leave it out",
+    ),
+    "a validation set of which no prompt is left": (
+        {"process": [changed(GRADED, where={"level": {"min": 1}}), *PROCESS[1:]], "train": {"validation_path": "easy.jsonl"}},
+        "easy.jsonl gives no prompt (no_prompt 1; prompt_template_mapper: `where` matches none of 1 rows: level at least 1 in no row, but from 0 to 0); change the steps before sampling, or the dataset",
+    ),
+    "a tokenizer that cannot be read": (
+        {"train": {"policy": "broken"}},
+        "cannot load the tokenizer 'broken'; Model missing. at line 1 column 2",
+    ),
     "an export onto its dataset": (
         {"export_path": "data.jsonl"},
         ": export_path data.jsonl would write over the dataset, or into its folder; give another export_path",
@@ -160,14 +186,20 @@ WRONG = {
 def write(tmp_path, process=None, train=None, **head):
     """The recipe, over worked solutions; right where no field is given."""
     process = [GRADED, *PROCESS[1:]] if process is None else process
+    train = {"validation_path": "validation.jsonl", **(train or {})}
     path = write_recipe(tmp_path / "try.yaml", process=process, train=train, **head)
     data = tmp_path / "data.jsonl"
     text = "".join(
-        f'{{"question": "{a} + {b}?", "answer": "{a + b} it is. #### {a + b}"}}\n'
+        f'{{"question": "{a} + {b}?", "answer": "{a + b} it is. #### {a + b}", "level": {a}}}\n'
         for a in range(5)
         for b in range(4)
     )
     data.write_text(text)
+    for name in ("validation", "easy"):
+        row = {"question": f"What are 90 and {name}?", "answer": "#### 91", "level": 0}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "tokenizer.json").write_text("{}")
     (tmp_path / "other.jsonl").write_text('{"problem": "1 + 1?", "answer": "#### 2"}\n')
     return path
 
@@ -236,6 +268,43 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
     )
 
 
+def test_validation_prompts_that_train_are_reported(rejuice, tmp_path):
+    path = write(tmp_path, train={"validation_path": "data.jsonl"})
+    line = (
+        "validation: 20 of 20 validation prompts are also in the dataset that trains; leave "
+        "them out of one of the two\n"
+    )
+    assert line in rejuice("check", path)[1]
+    assert f"rejuice: warning: {line}" in rejuice("train", path)[2]
+    assert line not in rejuice("train", path, "-q", "--output", tmp_path / "quiet")[2]
+
+
+def test_a_condition_that_no_row_matches_is_reported_before_anything_is_sampled(rejuice, tmp_path):
+    verify = {"math_verify_mapper": {"where": {"level": 7}}}
+    path = write(tmp_path, process=[GRADED, ROLLOUT, verify, *PROCESS[3:]])
+    warning = (
+        "rejuice: warning: try.yaml, line 10, step 3 math_verify_mapper: `where` matches none of "
+        "20 rows: level is 7 in no row, but from 0 to 4\n"
+    )
+    assert rejuice("check", path)[2] == warning
+    assert warning in rejuice("train", path)[2]
+    assert warning in rejuice("train", path, "--dry-run")[2]
+    assert warning not in rejuice("train", path, "-q", "--output", tmp_path / "quiet")[2]
+    (line,) = unmatched_warnings(load(path).offline())
+    assert line.endswith(warning[18:-1]), "`rejuice run` says it, too"
+
+
+def test_a_condition_of_the_first_step_that_no_row_matches(rejuice, tmp_path):
+    path = write(tmp_path, process=[changed(GRADED, where={"level": 7}), *PROCESS[1:]])
+    code, _, err = rejuice("check", path, "--train.validation_path", "null")
+    assert (code, err) == (
+        2,
+        "rejuice: data.jsonl gives no prompt (no_prompt 20; prompt_template_mapper: `where` "
+        "matches none of 20 rows: level is 7 in no row, but from 0 to 4); change the steps "
+        "before sampling, or the dataset\n",
+    )
+
+
 @pytest.mark.recommended("pipelines/cli/main.py", "but `rejuice run` refuses it")
 def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path):
     path = write(tmp_path, dataset_path="other.jsonl", train={"replay": "replay.jsonl"})
@@ -263,6 +332,8 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     document = yaml.safe_load(path.read_text())
     data = tmp_path / "problems.parquet"
     write_prompts(data, prompts=8)
+    held_out = tmp_path / "held_out.parquet"
+    write_prompts(held_out, prompts=8, split="validation")
     # Documents, or tests of code, which other problems lack.
     generated = any(
         kind in path.read_text()
@@ -279,9 +350,9 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
         return
     words += ["--train.prompts_per_step", 4, "--train.updates_per_step", 1]
     if document["train"].get("validation_path") and not generated:
-        words += ["--train.validation_path", data]
+        words += ["--train.validation_path", held_out]
     for name in document["train"].get("validation", {}):
-        words += [f"--train.validation.{name}", f"{{path: {data}, n: 1}}"]
+        words += [f"--train.validation.{name}", f"{{path: {held_out}, n: 1}}"]
     code, out, err = rejuice("check", path, *words)
     assert (code, err) == (0, "")
     places = sum("on" in {str(k).replace("True", "on") for k in (fields or {})}

@@ -29,6 +29,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ...pipelines.recipe.train import Loss
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
+from .foreseen import foreseen
 from .verl_config import ADDRESS, AGENT_LOOPS, SERVERS_MANAGER, own_overrides, ray_address
 
 
@@ -54,6 +55,8 @@ def check_training(
     if run.config.replay is None and (there or not may_lack_data):
         checked_schema(run.recipe.in_training(), dataset)
     left_out = [*_other_datasets(run, may_lack=may_lack_data)]
+    if not resume:
+        left_out += foreseen(run)
     if not run.config.verl:
         return left_out
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from ...operators.agents.trajectory import FAILURES, POLICY, Turn, turns_of
 from ...operators.columns import CREDIT, numbers
 from ...operators.errors import DataError
+from ...operators.filter.curriculum_filter import CurriculumFilter
 from ...operators.groups import Array, Groups, hash_each
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Settings
@@ -23,12 +24,22 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.dataset.read import read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
+from ...pipelines.engine.frame import Frame
+from ...pipelines.engine.match_log import MatchLog, unmatched_lines
 from ...pipelines.engine.report import DECISIONS
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group, of_files
 from ..run import TrainingRun, is_prepared
 from ..split import RESPONSES, HeldOutSet, replayed_credit
 from ..verl.choice import PromptChoice, write_earlier
-from ..verl.curation import Curated, curate, drop_overlong_prompts, drop_rows, group_rows_by_prompt
+from ..verl.curation import (
+    Curated,
+    curate,
+    drop_overlong_prompts,
+    drop_rows,
+    format_drop_counts,
+    group_rows_by_prompt,
+    prompt_lengths,
+)
 from . import checkpoints
 
 
@@ -39,15 +50,17 @@ class PromptCounts(NamedTuple):
     dropped: int
 
 
-def write_prompts(run: TrainingRun, *, overwrite: bool = True) -> None:
+def write_prompts(run: TrainingRun, *, overwrite: bool = True, by: Encode | None = None) -> None:
     """Write what a run trains and validates on, beside the run's recipe.
+
+    Tokens of prompts are counted `by` the policy's own chat template, where nothing else is given.
 
     Raises:
         RejuiceError: a dataset is not what the run needs.
     """
     config, rollout, folder = run.config, run.split.rollout, run.folder / "prompts"
     source, longest = run.split.source, config.max_prompt_tokens
-    encode = chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
+    encode = by or chat_encoder(policy_path(run.policy), rollout.chat_template_kwargs)
 
     for held_out in run.held_out:
         if overwrite or not (folder / f"{held_out.split}.arrow").exists():
@@ -102,7 +115,28 @@ def _check_ahead(run: TrainingRun) -> None:
 def _check_choice(run: TrainingRun) -> None:
     """Choose the prompts of the next step, so that what fails does so before verl is launched."""
     if run.split.choosing:
-        PromptChoice(run).take((checkpoints.last(run.folder) or 0) + 1, run.config.prompts_per_step)
+        step = (checkpoints.last(run.folder) or 0) + 1
+        _check_stages(run, step)
+        PromptChoice(run).take(step, run.config.prompts_per_step)
+
+
+def _check_stages(run: TrainingRun, first: int) -> None:
+    """Check that each stage of a curriculum that training reaches has prompts."""
+    written, prompts = set[str](), Frame.of(run.prompts("train"))
+    for step in run.split.choosing:
+        operator = step.operator
+        is_static = operator.where is None and written.isdisjoint(operator.reads())
+        written.update(operator.writes())
+        if not isinstance(operator, CurriculumFilter) or not is_static:
+            continue
+        progress = map(run.progress, range(first, run.config.steps + 1))
+        for start in sorted({max(s for s in operator.stages if s <= at) for at in progress}):
+            stage = {operator.column: operator.stages[start]}
+            match = MatchLog.of(operator.model_copy(update={"where": stage}), prompts)
+            if match and (why := match.why_none()):
+                found = f"the stage from {start:g} on {why.removeprefix('`where` ')}"
+                right = "change the stage, or leave it out"
+                raise DataError(found, right, where=run.recipe.where(step))
 
 
 def make_held_out(
@@ -154,7 +188,10 @@ def make_prompts(
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(curated.decisions, folder / f"{name}-decisions.parquet")
     if not table.num_rows:
-        raise DataError(f"{dataset} gives no prompt", f"see {folder / name}-decisions.parquet")
+        unmatched = unmatched_lines((s, each.why_none()) for s, each in curated.matches.items())
+        why = "; ".join([format_drop_counts(curated), *unmatched])
+        right = "change the steps before sampling, or the dataset"
+        raise DataError(f"{dataset} gives no prompt ({why})", right)
     _check_enough(dataset, table.num_rows, least)
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
     pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
@@ -177,8 +214,19 @@ def prompts_of(
     """
     spec = DatasetSpec.of(dataset)
     rows = read_all(spec.with_suffix() if of_files(steps) else spec)
-    prompts = _drop_repeated_prompts(curate(steps, rows))
-    return prompts if encode is None else drop_overlong_prompts(prompts, encode, longest)
+    made = curate(steps, rows)
+    if "prompt" in made.table.column_names:  # A step with a `where` leaves others without one.
+        made = drop_rows(made, np.asarray(pc.is_null(made.table["prompt"])), "no_prompt")
+    prompts = _drop_repeated_prompts(made)
+    if encode is None:
+        return prompts
+    short = drop_overlong_prompts(prompts, encode, longest)
+    if not short.table.num_rows:
+        most = prompt_lengths(prompts.table["prompt"], encode).max(initial=0)
+        if most > longest:
+            found = f"no prompt of {dataset} fits train.max_prompt_tokens, {longest:,}"
+            raise DataError(found, f"set it higher: the longest has {most:,} tokens or more")
+    return short
 
 
 def draw_prompts(prompts: pa.Table, most: int | None) -> Array:

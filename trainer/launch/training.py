@@ -44,6 +44,7 @@ from ..run import (
 )
 from . import checkpoints, verl_config
 from .checks import check_training
+from .foreseen import shared_prompts
 from .prompts import write_prompts
 from .resumed import changed_lines
 from .verl_config import environment, overrides
@@ -74,7 +75,8 @@ def prepare(
         resume: continue the run that is in it.
         preflight: called once all that is quickly known is right, before anything is made: it may
             wait for a server.
-        tell: called with a line for each change that a resume takes up only in part.
+        tell: called with a line for each change that a resume takes up only in part, and for each
+            validation set with prompts that train.
 
     Raises:
         RejuiceError: the recipe, a key of `train.verl`, a dataset or the folder is wrong.
@@ -101,6 +103,8 @@ def prepare(
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
         run = TrainingRun.open(run.folder)  # As its processes will read it.
         write_prompts(run, overwrite=not resume)
+    for line in [] if resume else shared_prompts(run):
+        tell(line)
     if resume:
         checkpoints.fix_latest(run.folder)
         checkpoints.prune(run.folder, run.config.keep_checkpoints)

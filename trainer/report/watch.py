@@ -66,7 +66,7 @@ def _of_set(folder: Path, split: str) -> Iterator[str]:
         yield repeats_line(split, counts, n, f"{rows:,}")
     if reasons:
         listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common())
-        stage = "training" if split == _TRAIN else _shown(split)
+        stage = "training" if split == _TRAIN else shown_set(split)
         yield f"dropped before {stage}: {reasons.total():,} of {rows:,} rows ({listed})"
 
 
@@ -90,7 +90,7 @@ def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> st
         advice = f"{field}{of} says how many responses each prompt gets, which is {n}"
     else:
         advice = f"set {field}: {often}{of} to get {often} responses to each prompt instead of {n}"
-    return f"{_shown(split)}: {found}; {advice}"
+    return f"{shown_set(split)}: {found}; {advice}"
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
@@ -100,7 +100,7 @@ def _kept(folder: Path, split: str) -> pa.Table | None:
     return feather.read_table(path, memory_map=True) if path.is_file() else None
 
 
-def _shown(split: str) -> str:
+def shown_set(split: str) -> str:
     """Return the set of `validation-aime.parquet` is `validation aime`."""
     return split.replace("-", " ", 1)
 

@@ -243,7 +243,7 @@ def drop_overlong_prompts(
     """Drop prompts that the chat template refuses, or that have more tokens than `longest`."""
     length_N = np.zeros(curated.table.num_rows, np.int64)
     rows = np.arange(len(length_N)) if among_N is None else np.flatnonzero(among_N)
-    length_N[rows] = _lengths(curated.table["prompt"].take(pa.array(rows)), encode)
+    length_N[rows] = prompt_lengths(curated.table["prompt"].take(pa.array(rows)), encode)
     refused_N = length_N == _REFUSED
     curated = drop_rows(curated, refused_N, "template_refused")
     return drop_rows(curated, length_N[~refused_N] > longest, "prompt_too_long")
@@ -252,7 +252,7 @@ def drop_overlong_prompts(
 _REFUSED = -1
 
 
-def _lengths(prompts: pa.ChunkedArray, encode: Encode) -> Array:
+def prompt_lengths(prompts: pa.ChunkedArray, encode: Encode) -> Array:
     """Tokens of each prompt; `_REFUSED` where the chat template cannot say it."""
 
     def length(chat: list[dict[str, str]]) -> int:

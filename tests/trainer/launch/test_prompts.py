@@ -99,7 +99,9 @@ def test_a_prompt_that_the_template_refuses_is_dropped_as_offline(prompts, tmp_p
 
 
 def test_where_no_prompt_is_left_the_reasons_are_on_file(prompts, tmp_path):
-    with pytest.raises(DataError, match=r"gives no prompt; see .*train-decisions\.parquet"):
+    with pytest.raises(
+        DataError, match=r"gives no prompt \(template_refused 1\); change the steps"
+    ):
         prompts(["refused"])
     assert reasons(tmp_path) == [("training", "template_refused")]
 
