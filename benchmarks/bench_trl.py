@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rejuice.pipelines.demo.datasets import write_dataset
-from rejuice.pipelines.demo.problems import Asked
+from rejuice.pipelines.demo.problems import DemoOptions
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "grpo_arithmetic.yaml"
 BIN = Path(sys.executable).parent
@@ -93,7 +93,7 @@ def main(steps: int) -> None:
         write_dataset(
             folder / "prompts.jsonl",
             "arithmetic",
-            Asked(prompts=PROMPTS * (steps + 4), levels=(1, 2)),
+            DemoOptions(prompts=PROMPTS * (steps + 4), levels=(1, 2)),
         )
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
         tried = [(_median(trl(folder, setting, TRIED_STEPS)), setting) for setting in SETTINGS]

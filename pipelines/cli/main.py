@@ -258,11 +258,11 @@ def data(
     """Write synthetic arithmetic rollouts to try recipes on."""
     from ..dataset.files import check_is_free
     from ..demo.datasets import write_dataset
-    from ..demo.problems import Asked, parse_levels
+    from ..demo.problems import DemoOptions, parse_levels
 
     check_is_free(path, overwrite=overwrite)
-    asked = Asked(prompts, split, parse_levels(levels), seed, responses)
-    write_dataset(path, "recorded" if responses else "arithmetic", asked)
+    options = DemoOptions(prompts, split, parse_levels(levels), seed, responses)
+    write_dataset(path, "recorded" if responses else "arithmetic", options)
     typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
 
 

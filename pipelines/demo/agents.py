@@ -21,7 +21,7 @@ from ...operators.agents.tools.calculator import Calculator
 from ...operators.agents.trajectory import Task, Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.sampling import Group, Prompt, Sample
-from .problems import Asked, Problem, SolutionStep, pick, problems, seeded
+from .problems import DemoOptions, Problem, SolutionStep, pick, problems, seeded
 from .solvers import worked
 
 POLICY = "simulated"
@@ -32,7 +32,7 @@ _DRAWN = ("careful", "careful", "brief", "brief", "hasty", "hasty", "clumsy", "c
 _BATCH = 200
 
 
-def trajectories(asked: Asked) -> Iterator[dict[str, Any]]:
+def trajectories(options: DemoOptions) -> Iterator[dict[str, Any]]:
     """Yield one row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
 
     One trajectory in fifty ends because its calculator is out of order.
@@ -40,14 +40,14 @@ def trajectories(asked: Asked) -> Iterator[dict[str, Any]]:
     Raises:
         RejuiceError: there is no such split or level, or there are fewer problems.
     """
-    made = problems(asked.seed, asked.split, asked.prompts, asked.levels)
+    made = problems(options.seed, options.split, options.prompts, options.levels)
     while batch := list(islice(made, _BATCH)):
-        yield from asyncio.run(_rows(batch, asked)).to_pylist()
+        yield from asyncio.run(_rows(batch, options)).to_pylist()
 
 
-async def _rows(batch: Sequence[Problem], asked: Asked) -> pa.Table:
-    pairs = [(problem, k) for problem in batch for k in range(asked.responses)]
-    found = [await _trajectory(problem, asked.seed, k) for problem, k in pairs]
+async def _rows(batch: Sequence[Problem], options: DemoOptions) -> pa.Table:
+    pairs = [(problem, k) for problem in batch for k in range(options.responses)]
+    found = [await _trajectory(problem, options.seed, k) for problem, k in pairs]
     parts = (
         (problem.question, str(k), each.response)
         for (problem, k), each in zip(pairs, found, strict=True)

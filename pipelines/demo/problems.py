@@ -183,7 +183,7 @@ PARSED_TEMPLATES = {
 _MOST_REPEATS = 1_000
 
 
-class Asked(NamedTuple):
+class DemoOptions(NamedTuple):
     """What a generated dataset is asked for; the same gives the same rows."""
 
     prompts: int = 200  # problems or questions

@@ -40,7 +40,7 @@ from ..dataset.write import default_cache, exported
 from .train import Train
 
 if TYPE_CHECKING:
-    from ..demo.problems import Asked
+    from ..demo.problems import DemoOptions
 
 # --- Generated ------------------------------------------------------------------------
 # Datasets that a recipe describes instead of asking for them: they are written when missing.
@@ -95,7 +95,7 @@ class GeneratedDataset(Config):
         check_format(path)
         # Trajectories begin with the same problems, and take long to play.
         name = "arithmetic" if self.type == "trajectories" else self.type
-        return first_rows(name, self._asked())
+        return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
         """Write the dataset.
@@ -105,12 +105,12 @@ class GeneratedDataset(Config):
         """
         from ..demo.datasets import write_dataset
 
-        write_dataset(path, self.type, self._asked())
+        write_dataset(path, self.type, self._demo_options())
 
-    def _asked(self) -> Asked:
-        from ..demo.problems import Asked
+    def _demo_options(self) -> DemoOptions:
+        from ..demo.problems import DemoOptions
 
-        return Asked(self.prompts, self.split, self.levels, self.seed, self.trajectories)
+        return DemoOptions(self.prompts, self.split, self.levels, self.seed, self.trajectories)
 
 
 # --- `dataset_path`, `dataset` and `columns` of a recipe: what is read as its dataset ---

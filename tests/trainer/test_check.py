@@ -13,7 +13,7 @@ from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.servers import client, scoring_mapper
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.datasets import write_dataset
-from rejuice.pipelines.demo.problems import Asked
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, prompts, training, verl_config
 from rejuice.trainer.launch import checks as launch_preflight
@@ -263,7 +263,7 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     monkeypatch.setattr(HttpSearch, "preflight", lambda _: None)
     document = yaml.safe_load(path.read_text())
     data = tmp_path / "problems.parquet"
-    write_dataset(data, "arithmetic", Asked(prompts=8))
+    write_dataset(data, "arithmetic", DemoOptions(prompts=8))
     # Documents, or tests of code, which other problems lack.
     generated = any(
         kind in path.read_text()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rejuice.operators import DataError, OperatorError, RecipeError
 from rejuice.pipelines.demo.datasets import write_dataset
-from rejuice.pipelines.demo.problems import Asked
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.run import Policy
@@ -405,7 +405,7 @@ def test_the_example_of_the_documents_trains(tmp_path):
     write_dataset(
         tmp_path / "outputs" / "arithmetic" / "train.jsonl",
         "arithmetic",
-        Asked(prompts=70, levels=(1,)),
+        DemoOptions(prompts=70, levels=(1,)),
     )
     small = code.replace("max_steps=20", "max_steps=1").replace("_steps=8", "_steps=1")
     assert small.count("_steps=1") == 3

@@ -9,13 +9,13 @@ from rejuice.operators import RejuiceError
 from rejuice.operators.agents.trajectory import turns_of
 from rejuice.pipelines.demo.agents import MAX_TURNS
 from rejuice.pipelines.demo.datasets import write_dataset
-from rejuice.pipelines.demo.problems import Asked, problems
+from rejuice.pipelines.demo.problems import DemoOptions, problems
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("agents") / "trajectories.parquet"
-    write_dataset(path, "trajectories", Asked(prompts=40, responses=8))
+    write_dataset(path, "trajectories", DemoOptions(prompts=40, responses=8))
     return pq.read_table(path).to_pylist()
 
 
@@ -51,11 +51,11 @@ def test_the_calculator_is_the_real_one(rows):
 def test_the_same_arguments_give_the_same_bytes_and_others_do_not(tmp_path):
     paths = [tmp_path / f"{k}.parquet" for k in range(3)]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
-        write_dataset(path, "trajectories", Asked(prompts=3, responses=2, seed=seed))
+        write_dataset(path, "trajectories", DemoOptions(prompts=3, responses=2, seed=seed))
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
 
 
 def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(RejuiceError, match="has no known format"):
-        write_dataset(tmp_path / "x.csv", "trajectories", Asked())
+        write_dataset(tmp_path / "x.csv", "trajectories", DemoOptions())

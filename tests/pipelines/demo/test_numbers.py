@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.demo.datasets import first_rows, write_dataset
 from rejuice.pipelines.demo.numbers import number_question, number_questions
-from rejuice.pipelines.demo.problems import SPLITS, Asked
+from rejuice.pipelines.demo.problems import SPLITS, DemoOptions
 
 MOST = {2: 20, 3: 99, 4: 99}
 
@@ -58,9 +58,9 @@ def _swapped(question):
 
 def test_a_file_has_what_its_first_rows_say(tmp_path):
     path = tmp_path / "numbers.parquet"
-    write_dataset(path, "numbers", Asked(prompts=30, split="validation", levels=(2,)))
+    write_dataset(path, "numbers", DemoOptions(prompts=30, split="validation", levels=(2,)))
     first = first_rows(
-        "numbers", Asked(seed=0, prompts=30, split="validation", levels=(2,)), most=7
+        "numbers", DemoOptions(seed=0, prompts=30, split="validation", levels=(2,)), most=7
     )
     assert pq.read_table(path).slice(0, 7).equals(first)
     assert set(pq.read_table(path)["level"].to_pylist()) == {2}
