@@ -13,7 +13,8 @@ from pathlib import Path
 
 from measure import cost
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 5
@@ -25,7 +26,7 @@ def main() -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory() as folder:
         prompts = Path(folder) / "prompts.jsonl"
-        write_prompts(prompts, seed=0, prompts=200)
+        write_dataset(prompts, "arithmetic", DemoOptions(seed=0, prompts=200))
         quickstart = str(ROOT / "recipes" / "quickstart.yaml")
         commands = {
             LIBRARIES: (sys.executable, "-c", LIBRARIES),

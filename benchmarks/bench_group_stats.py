@@ -26,7 +26,8 @@ from rejuice.operators import (
 )
 from rejuice.operators.groups import Groups
 from rejuice.pipelines import load, run
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine.steps import run_in_memory
 
 RECIPES = Path(__file__).resolve().parents[1] / "recipes"
@@ -97,7 +98,7 @@ def main() -> None:
     tables = {}
     with tempfile.TemporaryDirectory() as folder:
         prompts = Path(folder) / "prompts.jsonl"
-        write_prompts(prompts, prompts=200, levels=(1, 2))
+        write_dataset(prompts, "arithmetic", DemoOptions(prompts=200, levels=(1, 2)))
         tables["quickstart"] = figures(graded("quickstart", prompts), 0.7)
         if solutions is not None:
             tables["gsm8k_solutions"] = figures(graded("gsm8k_solutions", solutions), 0.8)

@@ -21,7 +21,8 @@ import yaml
 from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.sampling import Prompt, Settings, rollout
 from rejuice.operators.sampling.engines import open_engine
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import Recipe, load
 
@@ -87,7 +88,9 @@ def measured(work: Callable[[], object], pids: list[int]) -> Measured:
 
 def recipe_in(folder: Path, prompts: int) -> Recipe:
     """A recipe that samples and does nothing else."""
-    write_prompts(folder / "prompts.jsonl", prompts=prompts, levels=(1, 2))
+    write_dataset(
+        folder / "prompts.jsonl", "arithmetic", DemoOptions(prompts=prompts, levels=(1, 2))
+    )
     document = {
         "dataset_path": str(folder / "prompts.jsonl"),
         "export_path": str(folder / "rollouts.parquet"),

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import bench_trl
 import psutil
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 
 PLAIN = (
     "from rejuice.trainer.cpu import fork_server; fork_server.is_supported = lambda: False; "
@@ -61,7 +62,9 @@ def main(rounds: int) -> None:
     """Run all in turns and print the tables."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        write_prompts(folder / "prompts.jsonl", prompts=256, levels=(1, 2))
+        write_dataset(
+            folder / "prompts.jsonl", "arithmetic", DemoOptions(prompts=256, levels=(1, 2))
+        )
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
         kinds: dict[str, Callable[[], Start]] = {
             "`rejuice train`": lambda: rejuice(folder, [str(bench_trl.BIN / "rejuice")]),

@@ -23,7 +23,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "grpo_arithmetic.yaml"
 BIN = Path(sys.executable).parent
@@ -89,7 +90,11 @@ def main(steps: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         # More than needed: a prompt that comes up twice is sampled once.
-        write_prompts(folder / "prompts.jsonl", prompts=PROMPTS * (steps + 4), levels=(1, 2))
+        write_dataset(
+            folder / "prompts.jsonl",
+            "arithmetic",
+            DemoOptions(prompts=PROMPTS * (steps + 4), levels=(1, 2)),
+        )
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
         tried = [(_median(trl(folder, setting, TRIED_STEPS)), setting) for setting in SETTINGS]
         tried.sort(key=itemgetter(0))

@@ -1,8 +1,8 @@
 """What runs in the processes of a flow or a tool: see `isolation.py`.
 
-The first one imports the code, and is then told on its control socket to fork (zero, and the socket
-of the new process) or to end one of its children (its number). Each child serves one piece of work
-after the other, in one event loop, until its socket is closed.
+The first one imports the code, and then gets orders on its control socket: to fork (zero, and the
+socket of the new process) or to end one of its children (its number). Each child serves one piece
+of work after the other, in one event loop, until its socket is closed.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class PartSetup(NamedTuple):
 class RemotePlay:
     """`Play`, for a flow that runs in another process: what it has, this one asks for."""
 
-    def __init__(self, worker: _Worker) -> None:
-        self._worker, self._work = worker, worker.done
+    def __init__(self, worker: _PartServer) -> None:
+        self._server, self._work = worker, worker.done
         self.memory: dict[str, Any] = {}
 
     async def act(self, messages: Messages) -> Any:
@@ -95,14 +95,14 @@ class RemotePlay:
     def ended(self) -> Any:
         return self._current().ask_now("ended")
 
-    def _current(self) -> _Worker:
+    def _current(self) -> _PartServer:
         # A task that a flow has left behind must not act in the next trajectory.
-        if self._worker.done != self._work:
+        if self._server.done != self._work:
             raise RuntimeError("the trajectory is over")
-        return self._worker
+        return self._server
 
 
-class _Worker:
+class _PartServer:
     """Serves pieces of work, each of which may ask the other side for something meanwhile."""
 
     def __init__(self, link: socket.socket, part: Flow | Tool) -> None:
@@ -202,7 +202,7 @@ class _Worker:
 def _answer(found: Any) -> tuple[str, Any]:
     if found is None or isinstance(found, str):
         return "result", found
-    return "failed", f"it returned {type(found).__name__}; return the answer as text, or None"
+    return "failed", f"it returned {type(found).__name__}, not text or None"
 
 
 def passable(function: ToolFunction) -> ToolFunction:
@@ -256,7 +256,7 @@ def _serve(link: socket.socket, part: Flow | Tool, parent: int) -> NoReturn:
         exit_with_parent(parent, group=True)
         if "numpy" in sys.modules:  # `random` does so itself.
             sys.modules["numpy"].random.seed()
-        asyncio.run(_Worker(link, part).serve())
+        asyncio.run(_PartServer(link, part).serve())
     finally:
         end_group()
         os._exit(1)

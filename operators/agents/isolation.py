@@ -32,7 +32,7 @@ from weakref import WeakSet
 
 from pydantic import PrivateAttr
 
-from ..errors import OperatorError, RejuiceError
+from ..errors import RejuiceError
 from ..functions.pool import STARTUP_SECONDS
 from ..functions.process import SIZE, send
 from ..registry import registered
@@ -61,19 +61,19 @@ def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
     kind = type(part)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return part
-    installed = kind.name() in registered(f"rejuice.{kind.noun}s")
-    files = [] if installed else [inspect.getfile(kind)]
-    pool = ProcessPool(PartSetup(kind.noun, dict(entry), files))
-    base: Any = IsolatedFlow if isinstance(part, Flow) else IsolatedTool
-    own = {"is_local": part.is_local} if isinstance(part, Tool) else dict[str, Any]()
+    own: dict[str, Any] = {"__module__": __name__}
+    wrapper: Any = IsolatedFlow
+    fields = {name: getattr(part, name, None) for name in Budgets.model_fields}
+    if isinstance(part, Tool):
+        wrapper, fields, own["is_local"] = IsolatedTool, {}, part.is_local
     # Of the same name, for messages.
-    found: _P = base.of(part, pool, type(kind.__name__, (base,), {"__module__": __name__, **own}))
+    found: _P = type(kind.__name__, (wrapper,), own)(**{kind.noun: part}, entry=entry, **fields)
     return found
 
 
 # --- Processes ------------------------------------------------------------------------
 
-_processes: WeakSet[_Process] = WeakSet()
+_processes: WeakSet[PartProcess] = WeakSet()
 
 
 def any_at_work() -> bool:
@@ -86,14 +86,14 @@ async def _nothing(*_: Any) -> Any:
     raise AssertionError("a tool asks for nothing")
 
 
-class _Process:
+class PartProcess:
     """A process at work on one thing at a time. Its messages are (kind, number, value)."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self.pid = 0
         self.asked = -math.inf
-        """When it was last told something, until it answers."""
+        """When it last got something to do, until it answers."""
         _processes.add(self)
 
     async def work(
@@ -167,17 +167,20 @@ class _Process:
 class ProcessPool:
     """The processes of a part, for one event loop; the first one is started when it is needed."""
 
-    def __init__(self, setup: PartSetup) -> None:
-        self._setup = setup
+    def __init__(self, part: Flow | Tool, entry: Mapping[str, Any]) -> None:
+        kind = type(part)
+        installed = kind.name() in registered(f"rejuice.{kind.noun}s")
+        files = [] if installed else [inspect.getfile(kind)]
+        self._setup = PartSetup(kind.noun, entry, files)
         self._control: socket.socket | None = None
         self._forking: subprocess.Popen[bytes] | None = None
-        self._idle = list[_Process]()
+        self._idle = list[PartProcess]()
         self._free = asyncio.Semaphore(min(_PER_CORE * usable_cores(), _MOST))
 
     @asynccontextmanager
     async def process(
         self, waiting: AbstractContextManager[None] | None = None
-    ) -> AsyncIterator[_Process]:
+    ) -> AsyncIterator[PartProcess]:
         """A process for one piece of work; whatever is raised meanwhile ends it.
 
         Args:
@@ -213,7 +216,7 @@ class ProcessPool:
             assert self._forking is not None
             await asyncio.to_thread(self._forking.wait)
 
-    async def _taken(self) -> _Process:
+    async def _taken(self) -> PartProcess:
         while self._idle:
             process = self._idle.pop()
             if not process.has_ended:
@@ -222,7 +225,7 @@ class ProcessPool:
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._started(), [SIZE.pack(0)], [theirs.fileno()])
-        process = _Process(*await asyncio.open_connection(sock=ours))
+        process = PartProcess(*await asyncio.open_connection(sock=ours))
         process.asked = math.inf
         try:
             kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
@@ -254,7 +257,7 @@ class ProcessPool:
             send(self._control, pickle.dumps(self._setup))
         return self._control
 
-    def _kill(self, process: _Process) -> None:
+    def _kill(self, process: PartProcess) -> None:
         process.close()
         if self._control is not None and process.pid:
             with contextlib.suppress(OSError):
@@ -267,15 +270,15 @@ class ProcessPool:
 class IsolatedFlow(Flow):
     """A flow of a user's, which runs in processes of its own, under the same budgets."""
 
-    _flow: Flow = PrivateAttr()
+    flow: Flow
+    """The flow itself."""
+    entry: dict[str, Any]
+    """Of the recipe."""
+
     _pool: ProcessPool = PrivateAttr()
 
-    @staticmethod
-    def of(flow: Flow, pool: ProcessPool, kind: type[IsolatedFlow]) -> IsolatedFlow:
-        """One of that class."""
-        found = kind(**{name: getattr(flow, name) for name in Budgets.model_fields})
-        found._flow, found._pool = flow, pool
-        return found
+    def model_post_init(self, _: Any) -> None:
+        self._pool = ProcessPool(self.flow, self.entry)
 
     async def run(self, task: Task, play: Play) -> str | None:
         errors = list[RejuiceError]()
@@ -297,25 +300,22 @@ class IsolatedFlow(Flow):
             kind, value = "failed", str(error)
         if errors:  # Whatever the flow made of it.
             raise errors[0]
-        if kind == "end":
-            raise TrajectoryEnd(*value)
-        if kind == "failed":
-            found = f"flow '{self.name()}' failed: {value}"
-            raise OperatorError(found, "the groups that are finished are kept")
+        if kind != "result":
+            raise TrajectoryEnd(*(value if kind == "end" else ("flow_failed", value)))
         answered: str | None = value
         return answered
 
     def check(self, encode: Encode | None) -> None:
-        self._flow.check(encode)
+        self.flow.check(encode)
 
     def models(self) -> Mapping[str, Model]:
-        return self._flow.models()
+        return self.flow.models()
 
     def reads(self) -> tuple[str, ...]:
-        return self._flow.reads()
+        return self.flow.reads()
 
     def cache_key_fields(self) -> Mapping[str, Any]:
-        return self._flow.cache_key_fields()
+        return self.flow.cache_key_fields()
 
     async def close(self) -> None:
         await self._pool.close()
@@ -324,14 +324,13 @@ class IsolatedFlow(Flow):
 class IsolatedTool(WrappedTool):
     """A tool of a user's, whose calls run in processes of its own."""
 
+    entry: dict[str, Any]
+    """Of the recipe."""
+
     _pool: ProcessPool = PrivateAttr()
 
-    @staticmethod
-    def of(tool: Tool, pool: ProcessPool, kind: type[IsolatedTool]) -> IsolatedTool:
-        """One of that class."""
-        found = kind(tool=tool)
-        found._pool = pool
-        return found
+    def model_post_init(self, _: Any) -> None:
+        self._pool = ProcessPool(self.tool, self.entry)
 
     async def functions(self) -> Sequence[ToolFunction]:
         try:

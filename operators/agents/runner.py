@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from ..errors import EngineError, FirstFailures, OperatorError, RejuiceError
+from ..errors import EngineError, FirstFailures, RejuiceError
 from ..functions.process import described
 from ..json_text import as_utf8
 from ..logs import logger
@@ -281,8 +281,6 @@ async def play_trajectory(
 
     Raises:
         EngineError: the engine itself has failed.
-        OperatorError: the flow has a bug: it raised an exception, or returned something else than
-            an answer.
     """
     time_limit = TimeLimit(flow.seconds)
     play = Play(
@@ -371,7 +369,6 @@ class AgentRunner:
 
         Raises:
             EngineError: the engine or the tools have failed.
-            OperatorError: the flow has a bug.
         """
         report = token_listener()
         if self._thread is None:
@@ -463,38 +460,31 @@ class AgentRunner:
 
 
 def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | None:
-    """Return what a flow returned, None where it was ended.
+    """What a flow returned, None where it was ended or failed.
 
     Raises:
         EngineError: the engine has failed, whatever the flow made of it.
-        OperatorError: the flow has a bug.
     """
     if play.broken is not None:
         raise play.broken
     if done.cancelled():
-        if play.ended is not None:
-            return None
-        raise OperatorError(f"flow '{flow.name()}' cancelled itself")
-    error = done.exception()
-    if isinstance(error, TrajectoryEnd):
-        play.end(error.reason, error.detail)
+        if play.ended is None:
+            play.end("flow_failed", "it cancelled itself")
         return None
-    if isinstance(error, RejuiceError):
+    error = done.exception()
+    if error is None:
+        answer = done.result()
+        if answer is None or isinstance(answer, str):
+            return answer
+        play.end("flow_failed", f"it returned {type(answer).__name__}, not text or None")
+    elif isinstance(error, TrajectoryEnd):
+        play.end(error.reason, error.detail)
+    elif isinstance(error, RejuiceError):
         raise error
-    if error is not None:
-        raise _bug(flow, error) from error
-    answer = done.result()
-    if answer is not None and not isinstance(answer, str):
-        found = f"flow '{flow.name()}' returned {type(answer).__name__}"
-        raise OperatorError(found, "it must return the answer as text, or None")
-    return answer
-
-
-def _bug(flow: Flow, error: BaseException) -> OperatorError:
-    """Return the error to raise if a flow raised something, with the line of its code."""
-    own = getattr(sys.modules.get(type(flow).__module__), "__file__", None)
-    found = f"flow '{flow.name()}' failed with {described(error, own)}"
-    return OperatorError(found, "the groups that are finished are kept")
+    else:
+        own = getattr(sys.modules.get(type(flow).__module__), "__file__", None)
+        play.end("flow_failed", described(error, own))
+    return None
 
 
 # --- What a flow and its tools show to the policy, for `rejuice explain` --------------

@@ -91,6 +91,7 @@ FAILURES = {
     "time_limit": "its tools and frozen models took longer than they may",
     "tool_failed": "a tool could not be used, which is not the policy's fault",
     "model_failed": "a frozen model gave no answer",
+    "flow_failed": "its flow has a bug: it raised, crashed or returned something else than text",
     "sampling_failed": "the engine gave no sample of a later turn",
 }
 """Ends that are not the policy's doing: `response` is null, so no verifier grades it, and its

@@ -130,8 +130,8 @@ class AgentRolloutMapper(RolloutMapper):
     A row is a trajectory. `response` is its final answer, so every later step takes it as it takes
     any response; it is empty where the policy gave none, and null where something else failed.
     `finish_reason` is `stop`, or what ended the trajectory: `turn_limit`, `call_limit`, `length` or
-    `context_full`, which are the policy's own doing; `time_limit`, `tool_failed`, `model_failed` or
-    `sampling_failed`, which are not.
+    `context_full`, which are the policy's own doing; `time_limit`, `tool_failed`, `model_failed`,
+    `flow_failed` or `sampling_failed`, which are not.
 
     `turns` has all that happened: what the policy wrote with its token ids and log-probabilities,
     each tool call with its observation and status, and what frozen models wrote. `turn_count`,

@@ -257,17 +257,12 @@ def data(
 ) -> None:
     """Write synthetic arithmetic rollouts to try recipes on."""
     from ..dataset.files import check_is_free
-    from ..demo.problems import parse_levels
-    from ..demo.recorded import write_prompts, write_recorded
+    from ..demo.datasets import write_dataset
+    from ..demo.problems import DemoOptions, parse_levels
 
     check_is_free(path, overwrite=overwrite)
-    wanted = parse_levels(levels)
-    if responses == 0:
-        write_prompts(path, seed=seed, prompts=prompts, split=split, levels=wanted)
-    else:
-        write_recorded(
-            path, seed=seed, prompts=prompts, responses=responses, split=split, levels=wanted
-        )
+    options = DemoOptions(prompts, split, parse_levels(levels), seed, responses)
+    write_dataset(path, "recorded" if responses else "arithmetic", options)
     typer.echo(f"{path}: {prompts:,} problems, {responses} responses each, seed {seed}.")
 
 

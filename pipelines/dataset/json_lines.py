@@ -50,18 +50,16 @@ _OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_COLON, _QUOTE, _BACKSLASH = b':"\\'
-_KEY_BYTES = 24
-"""Keys whose last bytes, so many, are the same count as one."""
-_KEYS_LOOKED_AT = 1 << 14
+_KEY = re.compile(rb'"([^"\\]{1,200})"\s*:')
+_PIECES, _PIECE = 128, 1 << 12
+"""How many pieces of a block are looked at for keys, and their bytes."""
 _MANY_KEYS = 300
-"""Different ones, of those that are looked at: Python counts how many an object has."""
+"""Different ones in these pieces: Python counts how many an object has."""
 _FEW = 48
 """Lists and objects of a line that may all be within each other."""
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{}]', re.DOTALL)
 _NULL_FIRST = re.compile(rb"(?:\xef\xbb\xbf)?\s*null")
 _NULL_BETWEEN = re.compile(rb"[}\n]\s*null")
-_FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
 def batches(
@@ -292,23 +290,10 @@ def _is_valid(table: pa.Table) -> bool:
 
 
 def _distinct_keys(text: bytes) -> int:
-    """How many different keys objects have, of a sample of all keys; seldom more than there are."""
-    found = np.frombuffer(text, np.uint8)
-    if len(found) <= _MANY_KEYS:
-        return 0
-    # Eight bytes at once: most of them have no colon.
-    hits = (found[: len(found) // 8 * 8] == _COLON).reshape(-1, 8)
-    some = np.flatnonzero(hits.view(np.uint64))
-    some = some[:: -(-len(some) // _KEYS_LOOKED_AT) or 1]
-    at, within = np.nonzero(hits[some])
-    ends = some[at] * 8 + within - 1
-    # The quotes that end keys; quotes within texts have a backslash.
-    ends = ends[(ends >= _KEY_BYTES) & (found[ends] == _QUOTE) & (found[ends - 1] != _BACKSLASH)]
-    keys = np.lib.stride_tricks.sliding_window_view(found, _KEY_BYTES)[ends - _KEY_BYTES]
-    before_key = np.maximum.accumulate(keys[:, ::-1] == _QUOTE, axis=1)[:, ::-1]
-    words = np.where(before_key, 0, keys).astype(np.uint8).view(np.uint64)
-    hashes = (words * _FACTORS).sum(axis=1, dtype=np.uint64) >> np.uint64(44)
-    return len(np.unique(hashes))
+    """How many different keys objects have, in pieces of a text that are spread over it."""
+    step = max(_PIECE, len(text) // _PIECES)
+    pieces = (text[at : at + _PIECE] for at in range(0, len(text), step))
+    return len({key for piece in pieces for key in _KEY.findall(piece)})
 
 
 def _rows(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +21,8 @@ from ...operators.agents.tools.calculator import Calculator
 from ...operators.agents.trajectory import Task, Trajectory, columns_of
 from ...operators.columns import ROW_CONTRACT, content_ids
 from ...operators.sampling import Group, Prompt, Sample
-from ..dataset.write import writer
-from .problems import Problem, SolutionStep, Split, pick, problems, seeded
-from .recorded import check_format, worked
+from .problems import DemoOptions, Problem, SolutionStep, pick, problems, seeded
+from .solvers import worked
 
 POLICY = "simulated"
 MAX_TURNS = 6
@@ -32,51 +30,35 @@ _SLIPS = {"careful": 0.0, "brief": 0.1, "hasty": 0.4, "clumsy": 0.05, "lost": 0.
 """How often each agent gets a step wrong."""
 _DRAWN = ("careful", "careful", "brief", "brief", "hasty", "hasty", "clumsy", "clumsy", "lost")
 _BATCH = 200
-_COLUMNS = ("response", "finish_reason", "turns", "turn_count", "tool_calls", "tool_errors")
 
 
-def write_trajectories(
-    path: Path,
-    *,
-    seed: int = 0,
-    prompts: int = 200,
-    trajectories: int = 8,
-    split: Split = "train",
-    levels: Sequence[int] = (1, 2, 3),
-) -> None:
-    """Write one row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
+def trajectories(options: DemoOptions) -> Iterator[dict[str, Any]]:
+    """Yield one row per trajectory, as `agent_rollout_mapper` exports them, without token ids.
 
-    The problems are those of `write_prompts` with the same arguments. One trajectory in fifty ends
-    because its calculator is out of order.
+    One trajectory in fifty ends because its calculator is out of order.
 
     Raises:
-        RejuiceError: there is no such format, split or level, or there are fewer problems.
+        RejuiceError: there is no such split or level, or there are fewer problems.
     """
-    check_format(path)
-    names = ("prompt", *_COLUMNS, "response_id", "policy")
-    schema = pa.schema([(name, ROW_CONTRACT[name]) for name in names])
-    made = iter(problems(seed, split, prompts, levels))
-    with writer(path, schema) as write:
-        while batch := list(islice(made, _BATCH)):
-            write(asyncio.run(_table(batch, seed, trajectories, schema)))
+    made = problems(options.seed, options.split, options.prompts, options.levels)
+    while batch := list(islice(made, _BATCH)):
+        yield from asyncio.run(_rows(batch, options)).to_pylist()
 
 
-async def _table(batch: Sequence[Problem], seed: int, n: int, schema: pa.Schema) -> pa.Table:
-    pairs = [(problem, k) for problem in batch for k in range(n)]
-    found = [await _trajectory(problem, seed, k) for problem, k in pairs]
-    columns = columns_of(found)
-    chats = [[{"role": "user", "content": problem.question}] for problem, _ in pairs]
+async def _rows(batch: Sequence[Problem], options: DemoOptions) -> pa.Table:
+    pairs = [(problem, k) for problem in batch for k in range(options.responses)]
+    found = [await _trajectory(problem, options.seed, k) for problem, k in pairs]
     parts = (
         (problem.question, str(k), each.response)
         for (problem, k), each in zip(pairs, found, strict=True)
     )
-    every = {
-        **columns,
+    chats = [[{"role": "user", "content": problem.question}] for problem, _ in pairs]
+    own = {
         "prompt": pa.array(chats, ROW_CONTRACT["prompt"]),
         "response_id": content_ids(parts),
         "policy": pa.array([POLICY] * len(found), pa.string()),
     }
-    return pa.table([every[name] for name in schema.names], schema=schema)
+    return pa.table({**columns_of(found), **own})
 
 
 async def _trajectory(problem: Problem, seed: int, k: int) -> Trajectory:

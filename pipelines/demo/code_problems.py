@@ -6,17 +6,21 @@ tested by assertions about the function, and by what it prints.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
-from ...operators import RejuiceError
-from .problems import SPLITS, Split, hashed, pick, read_texts, seeded, split_of
-from .recorded import write_rows
+from .problems import (
+    LEVELS,
+    Split,
+    check_asked,
+    distinct,
+    hashed,
+    pick,
+    read_texts,
+    seeded,
+    split_of,
+)
 
 Argument: TypeAlias = int | str | list[int]
 """What a function of a problem is given; a script reads it from one line."""
@@ -83,24 +87,15 @@ class CodeProblem(NamedTuple):
 
 
 def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
-    """Yield the first `n` problems of a split with different questions; no two splits share one.
+    """The first `n` problems of a split with different questions; no two splits share one.
 
     Raises:
         RejuiceError: there is no such split, or there are fewer problems.
     """
-    if split not in SPLITS:
-        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
-    seen = set[str]()
-    repeats = i = 0
-    while len(seen) < n:
-        found = _problem(seed, split, i)
-        i += 1
-        repeats = repeats + 1 if found is None or found.question in seen else 0
-        if repeats == _MOST_REPEATS:
-            raise RejuiceError(f"hardly more than {len(seen)} different problems", "ask for fewer")
-        if found is not None and not repeats:
-            seen.add(found.question)
-            yield found
+    check_asked(split, LEVELS)
+    return distinct(
+        lambda i: _problem(seed, split, i), n, "problems", key=lambda made: made.question
+    )
 
 
 def programs(problem: CodeProblem, seed: int, n: int) -> Iterator[tuple[str, Programmer]]:
@@ -189,60 +184,3 @@ _FAULTY: Sequence[Programmer] = (
     "syntax_error", "no_code", "endless_loop",
 )  # fmt: skip
 """Who makes mistakes, each as often as its share."""
-
-
-def code_row(problem: CodeProblem, seed: int, responses: int) -> dict[str, Any]:
-    """Return a problem as a row of a dataset, with recorded responses."""
-    written = programs(problem, seed, responses)
-    return {
-        "question": problem.question,
-        "code": problem.code,
-        "test_list": problem.assertions,
-        "tests": problem.inputs,
-        "responses": [{"text": text, "student": student} for text, student in written],
-    }
-
-
-# --- Datasets -------------------------------------------------------------------------
-
-RESPONSES = 8
-"""Recorded responses to each problem."""
-
-_TEXT = pa.string()
-_SCHEMA = pa.schema(
-    [
-        ("question", _TEXT),
-        ("code", _TEXT),
-        ("test_list", pa.list_(_TEXT)),
-        ("tests", pa.list_(pa.struct([("input", _TEXT), ("output", _TEXT)]))),
-        ("responses", pa.list_(pa.struct([("text", _TEXT), ("student", _TEXT)]))),
-    ]
-)
-
-
-def write_code_problems(
-    path: Path, *, seed: int = 0, prompts: int = 200, split: Split = "train"
-) -> None:
-    """Write one row per problem.
-
-    The columns are `question`; `code`, a solution; the tests as statements, `test_list`, and as
-    inputs and outputs, `tests`; and `responses`, a list of `{text, student}`.
-
-    Raises:
-        RejuiceError: there is no such format or split, or there are fewer problems.
-    """
-    problems = code_problems(seed, split, prompts)
-    write_rows(path, _SCHEMA, (code_row(problem, seed, RESPONSES) for problem in problems))
-
-
-def first_code_problems(*, seed: int, prompts: int, split: Split, most: int = 100) -> pa.Table:
-    """Return the first rows that `write_code_problems` would write, at most `most` of them.
-
-    It makes no array from Python's values, for which Arrow loads pandas.
-    """
-    from pyarrow import json as arrow_json
-
-    problems = code_problems(seed, split, min(prompts, most))
-    rows = (json.dumps(code_row(problem, seed, RESPONSES)) for problem in problems)
-    options = arrow_json.ParseOptions(explicit_schema=_SCHEMA)
-    return arrow_json.read_json(pa.BufferReader("\n".join(rows).encode()), parse_options=options)

@@ -8,16 +8,10 @@ a question, because every question names somebody and each split has names of it
 from __future__ import annotations
 
 import random
-from array import array
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-import pyarrow as pa
-
-from ...operators import RejuiceError
-from .problems import NAMES, SPLITS, WORDS, Split, calculate, hashed, pick, seeded
-from .recorded import write_rows
+from .problems import LEVELS, NAMES, WORDS, Split, calculate, check_asked, distinct, pick, seeded
 
 LookupKind = Literal["count", "price", "pair", "hops"]
 
@@ -49,7 +43,6 @@ DOCUMENTS = {
 DOCUMENT_COUNT = 13
 """Documents of a task: five counts, five prices, three shops."""
 
-_MOST_REPEATS = 1_000
 _COUNTS, _PRICES, _TIMES = range(10, 100), range(10, 61), range(2, 10)
 _Item = TypeVar("_Item")
 
@@ -83,32 +76,22 @@ def lookup_task(seed: int, split: Split, i: int) -> LookupTask:
         >>> lookup_task(0, "train", 4).question
         'How many marbles does Emma have?'
     """
-    if split not in SPLITS:
-        raise RejuiceError(f"no split '{split}'", f"name one of {', '.join(SPLITS)}")
+    check_asked(split, LEVELS)
     return make_task(seeded("lookup", seed, split, i), NAMES[split])
 
 
 def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
-    """Yield the first `n` tasks of a split that differ in question or answer, as prompts do.
-
-    Memory holds one hash of each task.
+    """The first `n` tasks of a split that differ in question or answer, as prompts do.
 
     Raises:
         RejuiceError: there are fewer different tasks.
     """
-    seen = set[int]()
-    repeats = i = 0
-    while len(seen) < n:
-        found = lookup_task(seed, split, i)
-        key = hashed(f"{found.question} {found.answer}")
-        repeats = repeats + 1 if key in seen else 0
-        if repeats == _MOST_REPEATS:
-            found_n = f"hardly more than {len(seen)} different look-up tasks"
-            raise RejuiceError(found_n, "ask for fewer")
-        if not repeats:
-            seen.add(key)
-            yield found
-        i += 1
+    return distinct(
+        lambda i: lookup_task(seed, split, i),
+        n,
+        "look-up tasks",
+        key=lambda task: f"{task.question} {task.answer}",
+    )
 
 
 def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:
@@ -208,53 +191,3 @@ def _drawn(rng: random.Random, items: Sequence[_Item], n: int) -> list[_Item]:
     """Return some of the items, all different, in any order."""
     rest = list(items)
     return [rest.pop(int(rng.random() * len(rest))) for _ in range(n)]
-
-
-# --- Datasets -------------------------------------------------------------------------
-
-_TEXTS = ("question", "answer", "kind")
-_SCHEMA = pa.schema(
-    [
-        ("question", pa.string()),
-        ("answer", pa.string()),
-        ("documents", pa.list_(pa.string())),
-        ("kind", pa.string()),
-    ]
-)
-
-
-def write_lookups(path: Path, *, seed: int = 0, prompts: int = 200, split: Split = "train") -> None:
-    """Write one row per task: `question`, `answer`, `documents` (a list of texts) and `kind`.
-
-    Raises:
-        RejuiceError: there is no such format or split, or there are fewer tasks.
-    """
-    write_rows(path, _SCHEMA, map(_row, lookup_tasks(seed, split, prompts)))
-
-
-def first_lookups(*, seed: int, prompts: int, split: Split, most: int = 100) -> pa.Table:
-    """Return the first rows that `write_lookups` would write, at most `most` of them.
-
-    It makes no array from Python's values, for which Arrow loads pandas, and casts none, for which
-    it loads `pyarrow.compute`.
-    """
-    texts = {name: pa.lib.StringBuilder() for name in (*_TEXTS, "documents")}
-    for row in map(_row, lookup_tasks(seed, split, min(prompts, most))):
-        for name in _TEXTS:
-            texts[name].append(row[name])
-        for document in row["documents"]:
-            texts["documents"].append(document)
-    columns = {name: builder.finish() for name, builder in texts.items()}
-    ends = array("i", range(0, len(columns["documents"]) + 1, DOCUMENT_COUNT))
-    offsets = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
-    columns["documents"] = pa.ListArray.from_arrays(offsets, columns["documents"])
-    return pa.table([columns[name] for name in _SCHEMA.names], schema=_SCHEMA)
-
-
-def _row(task: LookupTask) -> dict[str, Any]:
-    return {
-        "question": task.question,
-        "answer": str(task.answer),
-        "documents": list(task.documents),
-        "kind": task.kind,
-    }

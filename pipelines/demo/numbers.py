@@ -9,18 +9,13 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from .problems import Split, check_asked, distinct, pick, seeded, split_of
-from .recorded import write_rows
 
 _SUMS = {2: (1, 20), 3: (1, 99), 4: (2, 99)}
 """Levels from 2 on: how many signs there are, and the largest number."""
-
-_SCHEMA = pa.schema([("question", pa.string()), ("answer", pa.string()), ("level", pa.int64())])
 
 
 class NumberQuestion(NamedTuple):
@@ -89,31 +84,5 @@ def number_questions(
     Raises:
         RejuiceError: there are fewer.
     """
-    return distinct(
-        lambda i: number_question(seed, split, i, levels), n, "questions of these levels"
-    )
-
-
-def write_number_questions(
-    path: Path,
-    *,
-    seed: int = 0,
-    prompts: int = 200,
-    split: Split = "train",
-    levels: Sequence[int] = (1, 2, 3),
-) -> None:
-    """Write one row per question: `question`, `answer`, `level`.
-
-    Raises:
-        RejuiceError: the path has no known format, or there are fewer questions.
-    """
-    rows = number_questions(seed, split, prompts, levels)
-    write_rows(path, _SCHEMA, (each._asdict() for each in rows))
-
-
-def first_number_questions(
-    *, seed: int, prompts: int, split: Split, levels: Sequence[int], most: int = 100
-) -> pa.Table:
-    """Return the first rows that `write_number_questions` would write, at most `most` of them."""
-    rows = number_questions(seed, split, min(prompts, most), levels)
-    return pa.Table.from_pylist([each._asdict() for each in rows], _SCHEMA)
+    made = partial(number_question, seed, split, levels=levels)
+    return distinct(made, n, "questions of these levels", lambda each: each.question)

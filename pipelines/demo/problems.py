@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import xxhash
 import yaml
@@ -183,6 +183,16 @@ PARSED_TEMPLATES = {
 _MOST_REPEATS = 1_000
 
 
+class DemoOptions(NamedTuple):
+    """What a generated dataset is asked for; the same gives the same rows."""
+
+    prompts: int = 200  # problems or questions
+    split: Split = "train"
+    levels: Sequence[int] = (1, 2, 3)  # numbers of steps, where problems have them
+    seed: int = 0
+    responses: int = 8  # of each problem, where they are recorded
+
+
 class SolutionStep(NamedTuple):
     """One operation of a solution."""
 
@@ -255,19 +265,13 @@ def problems(
         RejuiceError: these levels have fewer different problems.
     """
     what = f"problems of levels {_listed(levels)}"
-    return distinct(lambda i: problem(seed, split, i, levels), n, what)
+    return distinct(lambda i: problem(seed, split, i, levels), n, what, lambda made: made.question)
 
 
-class _Question(Protocol):
-    @property
-    def question(self) -> str: ...
-
-
-_Asked = TypeVar("_Asked", bound=_Question)
-
-
-def distinct(make: Callable[[int], _Asked], n: int, what: str) -> Iterator[_Asked]:
-    """Yield the first `n` of what is made with different questions, from 0 on.
+def distinct(
+    make: Callable[[int], _Item | None], n: int, what: str, key: Callable[[_Item], str]
+) -> Iterator[_Item]:
+    """Yield the first `n` of what is made, from 0 on, with different keys; None is left out.
 
     Memory holds one hash of each.
 
@@ -278,17 +282,13 @@ def distinct(make: Callable[[int], _Asked], n: int, what: str) -> Iterator[_Aske
     repeats = i = 0
     while len(seen) < n:
         found = make(i)
-        key = hashed(found.question)
-        repeats = repeats + 1 if key in seen else 0
-        if repeats == _MOST_REPEATS:
-            raise RejuiceError(
-                f"hardly more than {len(seen)} different {what}",
-                "ask for fewer, or for more levels",
-            )
-        if not repeats:
-            seen.add(key)
-            yield found
         i += 1
+        if found is not None and (text := hashed(key(found))) not in seen:
+            repeats = 0
+            seen.add(text)
+            yield found
+        elif (repeats := repeats + 1) == _MOST_REPEATS:
+            raise RejuiceError(f"hardly more than {len(seen)} different {what}", "ask for fewer")
 
 
 def parse_levels(text: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import pyarrow as pa
 from pydantic import (
@@ -38,6 +38,9 @@ from ..dataset.remote import AnyPath, PathField, dumped_path, to_path
 from ..dataset.spec import DatasetPart, DatasetSpec, HubDataset, Selection
 from ..dataset.write import default_cache, exported
 from .train import Train
+
+if TYPE_CHECKING:
+    from ..demo.problems import DemoOptions
 
 # --- Generated ------------------------------------------------------------------------
 # Datasets that a recipe describes instead of asking for them: they are written when missing.
@@ -87,22 +90,12 @@ class GeneratedDataset(Config):
         Raises:
             RejuiceError: as `write`, but it does not count the problems that there are.
         """
-        from ..demo.code_problems import first_code_problems
-        from ..demo.lookup import first_lookups
-        from ..demo.mixed import first_mixed
-        from ..demo.numbers import first_number_questions
-        from ..demo.recorded import check_format, first_prompts
+        from ..demo.datasets import check_format, first_rows
 
         check_format(path)
-        if self.type == "code":
-            return first_code_problems(**self._options())
-        if self.type == "lookup":
-            return first_lookups(**self._options())
-        if self.type == "mixed":
-            return first_mixed(**self._options())
-        if self.type == "numbers":
-            return first_number_questions(**self._options())
-        return first_prompts(**self._options("trajectories"))
+        # Trajectories begin with the same problems, and take long to play.
+        name = "arithmetic" if self.type == "trajectories" else self.type
+        return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
         """Write the dataset.
@@ -110,26 +103,14 @@ class GeneratedDataset(Config):
         Raises:
             RejuiceError: the path has no known format, or there are fewer problems.
         """
-        from ..demo.agents import write_trajectories
-        from ..demo.code_problems import write_code_problems
-        from ..demo.lookup import write_lookups
-        from ..demo.mixed import write_mixed
-        from ..demo.numbers import write_number_questions
-        from ..demo.recorded import write_prompts
+        from ..demo.datasets import write_dataset
 
-        writers = {
-            "arithmetic": write_prompts,
-            "code": write_code_problems,
-            "lookup": write_lookups,
-            "mixed": write_mixed,
-            "numbers": write_number_questions,
-            "trajectories": write_trajectories,
-        }
-        writers[self.type](path, **self._options())
+        write_dataset(path, self.type, self._demo_options())
 
-    def _options(self, *left_out: str) -> dict[str, Any]:
-        missing = [name for name, types in _ONLY.items() if self.type not in types]
-        return self.model_dump(exclude={"type", *missing, *left_out})
+    def _demo_options(self) -> DemoOptions:
+        from ..demo.problems import DemoOptions
+
+        return DemoOptions(self.prompts, self.split, self.levels, self.seed, self.trajectories)
 
 
 # --- `dataset_path`, `dataset` and `columns` of a recipe: what is read as its dataset ---

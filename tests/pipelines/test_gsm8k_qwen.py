@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from vllm_server import EMBEDDED, VllmServer, vllm_python
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -30,7 +31,9 @@ def server(tmp_path_factory):
 
 def overrides(server, folder, **fields):
     """What is another here: data, place, server, tokenizer, and a question without instructions."""
-    write_prompts(folder / "train.parquet", prompts=PROMPTS, levels=(1, 2))
+    write_dataset(
+        folder / "train.parquet", "arithmetic", DemoOptions(prompts=PROMPTS, levels=(1, 2))
+    )
     step = "policy_rollout_mapper"
     return {
         "dataset_path": str(folder / "train.parquet"),

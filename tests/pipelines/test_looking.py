@@ -9,7 +9,8 @@ from command import runner
 from every_command import check_every_command, check_whatif_by_hand, sampled_rows
 from real_responses import RECIPE, overrides
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe import load
 
@@ -27,7 +28,7 @@ def real(shared_data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart")
-    write_prompts(folder / "prompts.jsonl", prompts=40, levels=(1, 2))
+    write_dataset(folder / "prompts.jsonl", "arithmetic", DemoOptions(prompts=40, levels=(1, 2)))
     paths = {
         "dataset_path": str(folder / "prompts.jsonl"),
         "export_path": str(folder / "curated.parquet"),

@@ -9,8 +9,8 @@ from fake_judge import FakeJudge
 from rejuice.operators.agents.trajectory import turns_of
 from rejuice.pipelines.analysis.explain import explain_row as explain_stored_row
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.demo.agents import write_trajectories
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine.run import run
 from rejuice.pipelines.recipe.recipe import load
 
@@ -20,8 +20,10 @@ PROMPTS, N = 30, 8
 @pytest.fixture
 def recorded(tmp_path, recipe_file):
     """A recipe with some steps after recorded trajectories."""
-    write_prompts(tmp_path / "prompts.jsonl", prompts=PROMPTS)
-    write_trajectories(tmp_path / "old.parquet", prompts=PROMPTS, trajectories=N)
+    write_dataset(tmp_path / "prompts.jsonl", "arithmetic", DemoOptions(prompts=PROMPTS))
+    write_dataset(
+        tmp_path / "old.parquet", "trajectories", DemoOptions(prompts=PROMPTS, responses=N)
+    )
     agents = {
         "engine": "recorded", "recorded": {"path": str(tmp_path / "old.parquet")}, "n": N,
         "on_policy": False,

@@ -31,14 +31,12 @@ def tools(cursor: str | None) -> dict[str, Any]:
             return {"tools": [TOOL, TOOL]}
         case "escape_in_name":
             return {"tools": [{**TOOL, "name": "act\x1b[31m"}]}
-        case "many_tools":
-            return {"tools": [{**TOOL, "name": f"act{n}"} for n in range(5000)]}
         case "long_description":
             return {"tools": [{**TOOL, "description": "x" * (1 << 20)}]}
         case "tools_of_wrong_type":
             return {"tools": 7}
-        case "bad_output_schema":
-            return {"tools": [{**TOOL, "outputSchema": schema, "inputSchema": {"type": "object"}}]}
+        case "other_output_schema":
+            return {"tools": [{**TOOL, "outputSchema": {"type": "object", "required": ["b"]}}]}
     return {"tools": [TOOL]}
 
 
@@ -54,9 +52,6 @@ def called(number: Any) -> None:
                 send({"method": "notifications/progress", "params": progress})
         case "garbage":
             print("Traceback (most recent call last):\n\x1b[31m no JSON", flush=True)
-        case "endless_line":
-            while True:
-                sys.stdout.write("x" * (1 << 20))
         case "deep_result":
             deep = '{"a":' * 20000 + "1" + "}" * 20000
             begin = f'{{"jsonrpc": "2.0", "id": {json.dumps(number)}, "result": '
@@ -66,6 +61,12 @@ def called(number: Any) -> None:
             result = {"content": "done"}
         case "other_id":
             number = 99
+        case "bad_arguments":
+            send({"id": number, "error": {"code": -32602, "message": "text is missing"}})
+            return
+        case "internal_error":
+            send({"id": number, "error": {"code": -32603, "message": "out of order"}})
+            return
     send({"id": number, "result": result})
 
 
@@ -84,8 +85,6 @@ for line in sys.stdin:
         case "tools/list":
             if fault == "no_list":
                 continue
-            while fault == "endless_list":
-                sys.stdout.write("x" * (1 << 20))
             send({"id": message["id"], "result": tools(message.get("params", {}).get("cursor"))})
         case "tools/call":
             called(message["id"])

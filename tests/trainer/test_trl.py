@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rejuice.operators import DataError, OperatorError, RecipeError
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine.steps import run_in_memory
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.run import Policy
@@ -401,7 +402,11 @@ def test_the_example_of_the_documents_trains(tmp_path):
     code = (root / "docs" / "exports.md").read_text().split("```python\n")[1].split("```")[0]
     (tmp_path / "recipes").mkdir()
     shutil.copy(root / "recipes" / "grpo_arithmetic.yaml", tmp_path / "recipes")
-    write_prompts(tmp_path / "outputs" / "arithmetic" / "train.jsonl", prompts=70, levels=(1,))
+    write_dataset(
+        tmp_path / "outputs" / "arithmetic" / "train.jsonl",
+        "arithmetic",
+        DemoOptions(prompts=70, levels=(1,)),
+    )
     small = code.replace("max_steps=20", "max_steps=1").replace("_steps=8", "_steps=1")
     assert small.count("_steps=1") == 3
     done = subprocess.run(

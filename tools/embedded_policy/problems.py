@@ -23,7 +23,7 @@ from rejuice.pipelines.demo.problems import (
     problem,
     seeded,
 )
-from rejuice.pipelines.demo.recorded import worked
+from rejuice.pipelines.demo.solvers import worked
 
 from .batches import Demonstration
 from .model import TAGS, tokenizer_of

@@ -66,7 +66,6 @@ class Agents:
 
         Raises:
             EngineError: the engine or the tools have failed.
-            OperatorError: the flow has a bug.
         """
         index = [slot.fields["extra_info"]["index"] for slot, _ in prompts]
         # Not from verl, which would carry all columns of a prompt with each of its rows.

@@ -141,7 +141,6 @@ class _OpenFlow:
         """Return a trajectory of a prompt of verl's.
 
         Raises:
-            OperatorError: the flow has a bug.
             ToolError: the tools cannot say what they have.
         """
         about, session = prompt["extra_info"], int(prompt["session_id"])

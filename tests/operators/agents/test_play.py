@@ -324,7 +324,7 @@ def test_a_bug_of_a_flow_ends_the_run():
 
     with pytest.raises(OperatorError) as error:
         played(Bug())
-    message = r"flow 'bug' failed with KeyError: 'x' \(test_play.py:\d+\)"
+    message = r"flow 'bug' failed with KeyError: 'x' \(test_play.py, line \d+, in run\)"
     assert re.fullmatch(message, error.value.found)
 
 

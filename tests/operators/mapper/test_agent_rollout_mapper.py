@@ -91,6 +91,8 @@ def scripted(monkeypatch, tmp_path):
     encode = lambda messages: [len(content) for _, content in messages]  # noqa: E731
     monkeypatch.setattr(agent_rollout_mapper, "open_engine", lambda spec: engine)
     monkeypatch.setattr(agent_rollout_mapper, "encoder", lambda spec: encode)
+    # What is isolated from what: test_isolation.py.
+    monkeypatch.setattr(agent_rollout_mapper, "isolated", lambda part, entry: part)
     steps = []
 
     def make(**fields):

@@ -22,7 +22,8 @@ from rejuice.operators.mapper import policy_rollout_mapper
 from rejuice.operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from rejuice.operators.operator import RowsOfChunk
 from rejuice.operators.sampling import Failure, Group, Sample, rollout
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 from tools.embedded_policy.problems import JUDGE_TEMPLATE
@@ -602,7 +603,7 @@ def test_a_recipe_with_both_samplings(recipe_file, monkeypatch):
 def test_the_embedded_policy_answers_and_judges(recipe_file, tmp_path, monkeypatch):
     steps = both_samplings(4, transformers={"workers": 1, "rows": 64})
     path = recipe_file(steps, np=2)
-    write_prompts(tmp_path / "data.jsonl", prompts=24, levels=(1, 2))
+    write_dataset(tmp_path / "data.jsonl", "arithmetic", DemoOptions(prompts=24, levels=(1, 2)))
     report = engine.run(load(path), chunk_rows=7)
     table = check_both(load(path), report, 4)
     verify = table.filter(pc.equal(table["task"], "verify"))

@@ -7,14 +7,15 @@ import pytest
 
 from rejuice.operators import RejuiceError
 from rejuice.operators.agents.trajectory import turns_of
-from rejuice.pipelines.demo.agents import MAX_TURNS, write_trajectories
-from rejuice.pipelines.demo.problems import problems
+from rejuice.pipelines.demo.agents import MAX_TURNS
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions, problems
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("agents") / "trajectories.parquet"
-    write_trajectories(path, prompts=40, trajectories=8)
+    write_dataset(path, "trajectories", DemoOptions(prompts=40, responses=8))
     return pq.read_table(path).to_pylist()
 
 
@@ -50,11 +51,11 @@ def test_the_calculator_is_the_real_one(rows):
 def test_the_same_arguments_give_the_same_bytes_and_others_do_not(tmp_path):
     paths = [tmp_path / f"{k}.parquet" for k in range(3)]
     for path, seed in zip(paths, (1, 1, 2), strict=True):
-        write_trajectories(path, prompts=3, trajectories=2, seed=seed)
+        write_dataset(path, "trajectories", DemoOptions(prompts=3, responses=2, seed=seed))
     first, again, other = (path.read_bytes() for path in paths)
     assert first == again != other
 
 
 def test_an_unknown_format_is_refused(tmp_path):
     with pytest.raises(RejuiceError, match="has no known format"):
-        write_trajectories(tmp_path / "x.csv")
+        write_dataset(tmp_path / "x.csv", "trajectories", DemoOptions())

@@ -16,11 +16,10 @@ from rejuice.pipelines.demo.code_problems import (
     PROGRAMMERS,
     CodeProblem,
     code_problems,
-    first_code_problems,
     programs,
-    write_code_problems,
 )
-from rejuice.pipelines.demo.problems import SPLITS, seeded
+from rejuice.pipelines.demo.datasets import first_rows, write_dataset
+from rejuice.pipelines.demo.problems import SPLITS, DemoOptions, seeded
 
 GRADED = {"right": "correct", "no_code": "no_answer"}
 STYLES = {"test_list": "assert", "tests": "stdin"}
@@ -80,8 +79,8 @@ def test_most_groups_are_mixed():
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_a_file_has_what_is_known_of_it(tmp_path: Path, suffix: str):
     path = tmp_path / f"a.{suffix}"
-    write_code_problems(path, prompts=120, seed=3, split="validation")
-    known = first_code_problems(prompts=120, seed=3, split="validation")
+    write_dataset(path, "code", DemoOptions(prompts=120, seed=3, split="validation"))
+    known = first_rows("code", DemoOptions(prompts=120, seed=3, split="validation"))
     if suffix == "parquet":
         written = pq.read_table(path)
         assert written.schema.equals(known.schema)

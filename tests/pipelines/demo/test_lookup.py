@@ -150,7 +150,7 @@ def test_more_tasks_than_there_are(monkeypatch):
     monkeypatch.setattr("rejuice.pipelines.demo.lookup._TIMES", range(2, 3))
     monkeypatch.setattr("rejuice.pipelines.demo.lookup._COUNTS", range(10, 15))
     monkeypatch.setattr("rejuice.pipelines.demo.lookup._PRICES", range(10, 15))
-    monkeypatch.setattr("rejuice.pipelines.demo.lookup._MOST_REPEATS", 20)
+    monkeypatch.setattr("rejuice.pipelines.demo.problems._MOST_REPEATS", 20)
     monkeypatch.setitem(NAMES, "test", NAMES["test"][:3])
     with pytest.raises(RejuiceError, match=r"^hardly more than \d+ different look-up tasks; ask for fewer$"):  # fmt: skip
         list(lookup_tasks(0, "test", 100_000))

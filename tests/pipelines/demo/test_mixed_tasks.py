@@ -10,7 +10,8 @@ import yaml
 from fake_judge import FakeJudge
 
 from rejuice.operators import RejuiceError
-from rejuice.pipelines.demo.mixed import SOURCES, first_mixed, write_mixed
+from rejuice.pipelines.demo.datasets import SOURCES, first_rows, write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import check_not_empty
 from rejuice.pipelines.recipe.recipe import load
@@ -98,7 +99,7 @@ def test_training_makes_the_same_of_the_same_responses(by_rejuice):
     """What the recorded responses are worth in training is what they are worth offline."""
     recipe, _, _, _ = by_rejuice
     made = [step for step in recipe.steps if step.operator.on != "train"][:3]
-    table = first_mixed(seed=0, prompts=PROMPTS, split="train", levels=(1, 2))
+    table = first_rows("mixed", DemoOptions(seed=0, prompts=PROMPTS, split="train", levels=(1, 2)))
     rollouts = curate(made, table).table
     with FakeJudge() as judge:
         again = load(written(recipe.path.parent, judge.url))
@@ -129,7 +130,7 @@ def test_dj_process_gives_the_same_rows(by_rejuice, tmp_path):
 
 
 def test_the_tasks_come_in_turn(tmp_path):
-    write_mixed(tmp_path / "a.parquet", prompts=7, levels=(1, 2))
+    write_dataset(tmp_path / "a.parquet", "mixed", DemoOptions(prompts=7, levels=(1, 2)))
     found = pq.read_table(tmp_path / "a.parquet")
     assert found["data_source"].to_pylist() == [SOURCES[row % 3] for row in range(7)]
     assert len(set(found["question"].to_pylist())) == 7
@@ -137,18 +138,18 @@ def test_the_tasks_come_in_turn(tmp_path):
         assert (row["answer"] is None) == (row["data_source"] == CODE)
         assert (row["test_list"] is None) == (row["data_source"] != CODE)
         assert len(row["responses"]) == 8
-    first = first_mixed(seed=0, prompts=7, split="train", levels=(1, 2))
+    first = first_rows("mixed", DemoOptions(seed=0, prompts=7, split="train", levels=(1, 2)))
     assert first.to_pylist() == found.to_pylist()
 
 
 def test_no_two_splits_share_a_question():
-    questions = [
-        set(first_mixed(seed=0, prompts=30, split=split, levels=(1, 2))["question"].to_pylist())
-        for split in ("train", "validation", "test")
-    ]
+    asked = [DemoOptions(30, split, (1, 2)) for split in ("train", "validation", "test")]
+    questions = [set(first_rows("mixed", each)["question"].to_pylist()) for each in asked]
     assert len(set.union(*questions)) == 90
 
 
 def test_a_split_has_no_more_problems_than_there_are():
     with pytest.raises(RejuiceError, match="different problems"):
-        first_mixed(seed=0, prompts=10**7, split="test", levels=(1,), most=10**7)
+        first_rows(
+            "mixed", DemoOptions(seed=0, prompts=10**7, split="test", levels=(1,)), most=10**7
+        )

@@ -11,7 +11,8 @@ import pytest
 import yaml
 from rounding import LOG_PROBS
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -22,7 +23,7 @@ PROMPTS = 40
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("quickstart") / "prompts.jsonl"
-    write_prompts(path, prompts=PROMPTS, levels=(1, 2))
+    write_dataset(path, "arithmetic", DemoOptions(prompts=PROMPTS, levels=(1, 2)))
     return path
 
 

@@ -18,7 +18,7 @@ from rejuice.pipelines.demo.problems import (
     problems,
     seeded,
 )
-from rejuice.pipelines.demo.recorded import (
+from rejuice.pipelines.demo.solvers import (
     MAX_WORDS,
     SOLVERS,
     SolverResponse,

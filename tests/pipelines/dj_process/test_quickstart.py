@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -17,7 +18,7 @@ RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "quickstart.yaml"
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory):
     path = tmp_path_factory.mktemp("quickstart") / "prompts.jsonl"
-    write_prompts(path, prompts=24, levels=(1, 2))
+    write_dataset(path, "arithmetic", DemoOptions(prompts=24, levels=(1, 2)))
     return path
 
 

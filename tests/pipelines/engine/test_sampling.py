@@ -16,7 +16,8 @@ from kept import kept_rows
 
 from rejuice.operators import EngineError
 from rejuice.operators.groups import hash_each
-from rejuice.pipelines.demo.recorded import write_prompts
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.engine.report import read_decisions
 from rejuice.pipelines.engine.steps import run_in_memory
@@ -181,7 +182,7 @@ def test_the_embedded_policy_killed_again_and_again(recipe_file, tmp_path):
     """All prompts, each with n responses, as if nothing had happened; nothing sampled again."""
     sampling = {"n": N, "max_tokens": 40, "transformers": {"workers": 1, "rows": 48}}
     path = recipe_file([{"prompt_template_mapper": {}}, {"policy_rollout_mapper": sampling}])
-    write_prompts(tmp_path / "data.jsonl", prompts=300, levels=(1, 2))
+    write_dataset(tmp_path / "data.jsonl", "arithmetic", DemoOptions(prompts=300, levels=(1, 2)))
     rng, finished = random.Random(0), dict[str, list[int]]()
 
     def responses():

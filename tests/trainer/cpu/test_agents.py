@@ -208,7 +208,7 @@ class Broken(Flow):
     manager(stage.run).generate_sequences(submit(stage, [0, 1]))
     tags = stage.queue.kv_list("train")["train"]
     assert [tag["status"] for tag in tags.values()][-2:] == ["failure"] * 2
-    line = "rejuice: the sampler failed: flow 'broken' failed with KeyError: 'question'"
+    line = "rejuice: the sampler failed: flow 'broken' failed: KeyError: 'question'"
     assert line in capsys.readouterr().out
 
 

@@ -83,9 +83,11 @@ def test_a_program_is_started_and_its_tools_are_those_of_the_policy(monkeypatch)
         ("variable", {"name": "GIVEN"}),
         ("variable", {"name": "SECRET"}),
     )
+    text, status = found.pop(1)  # The server checks the arguments.
+    assert "one\n  Input should be a valid integer" in text
+    assert status == "error"
     assert found == [
         Observation("54"),
-        Observation("one: 'eight' is not of type 'integer'", "bad_arguments"),
         Observation("Error executing tool fail", "error"),
         Observation("a dot\n[image: image/png]"),
         Observation('{"result": null}'),
@@ -200,19 +202,17 @@ BAD_TOOL = "mcp: {}: the tool {}; leave it out by `allow`, or correct the server
 def test_what_is_wrong_with_a_server_is_one_line_before_anything_is_sampled():
     outside = {"type": "object", "properties": {"to": {"$ref": "file:///etc/hostname"}}}
     for fault, schema, error, found in [
-        ("endless_pages", None, EngineError, "it has more than 1,000 tools or 100 pages"),
-        ("same_cursor", None, EngineError, "its pages have no end: the cursor '7' comes twice"),
-        ("many_tools", None, EngineError, "it has more than 1,000 tools or 100 pages"),
+        ("endless_pages", None, EngineError, "it has more than 100 pages"),
+        ("same_cursor", None, EngineError, "it has more than 100 pages"),
         ("tools_of_wrong_type", None, EngineError, "tools: Input should be a valid list"),
-        ("endless_list", None, EngineError, "Connection closed"),
         ("no_list", None, EngineError, "no answer in 0.5 s"),
         ("same_name", None, RecipeError, "'act' is there twice"),
         ("escape_in_name", None, RecipeError,
          r"'act\x1b[31m' has a name that is not 1 to 128 printable letters"),
         ("long_description", None, RecipeError,
-         "'act' has a description of 1,048,576 characters, more than 65,536"),
-        ("fine", outside, RecipeError, "'act' has a bad schema of its arguments: $ref leads outside "
-         "the schema: 'file:///etc/hostname'"),
+         "'act' has a description and a schema of 1,024 KiB, more than 128"),
+        ("fine", outside, RecipeError, "'act' has a bad schema of its arguments: $ref leads to "
+         "nothing in it: 'file:///etc/hostname'"),
     ]:  # fmt: skip
         tool = hostile(fault, schema, start_s=0.5 if fault == "no_list" else 60)
         with pytest.raises(error) as caught:
@@ -224,9 +224,8 @@ def test_what_is_wrong_with_a_server_is_one_line_before_anything_is_sampled():
 
 @slow
 def test_a_tool_with_a_bad_schema_may_be_left_out():
-    assert (
-        calls(hostile("fine", {"type": "object", "patternProperties": {"(": {}}}, allow=())) == []
-    )
+    bad = {"type": "object", "properties": {"a": {"type": "int"}}}
+    assert calls(hostile("fine", bad, allow=())) == []
 
 
 @slow
@@ -238,25 +237,13 @@ def test_a_call_that_goes_wrong_is_missing_and_the_next_one_is_made(capfd, caplo
         ("other_id", "mcp: act: no answer in 0.5 s"),
         ("deep_result", "mcp: act: no answer in 0.5 s"),
         ("result_of_wrong_type", "mcp: act: content: Input should be a valid list"),
-        ("endless_line", "mcp: act: Connection closed"),
+        ("bad_arguments", Observation("text is missing", "bad_arguments")),
+        ("internal_error", "mcp: act: out of order"),
+        ("other_output_schema", Observation("done")),
     ]:
-        limit = 60 if "Connection" in found else 0.5
-        assert calls(hostile(fault, timeout_s=limit), ("act", {})) == [found], fault
+        assert calls(hostile(fault, timeout_s=0.5), ("act", {})) == [found], fault
     assert capfd.readouterr() == ("", "")
-    line = "an MCP server sends a message of more than 16 MiB: its connection is ended"
-    assert [record.message for record in caplog.records] == [line]
-
-
-@slow
-def test_no_pattern_of_a_server_is_matched_by_backtracking():
-    """Each of these would take years."""
-    schema = {"type": "object", "properties": {"text": {"pattern": "^(a+)+$"}}}
-    arguments = {"text": 40 * "a" + "!"}
-    (found,) = calls(hostile("fine", schema), ("act", arguments))
-    assert found == Observation(
-        f"text: '{arguments['text']}' does not match '^(a+)+$'", "bad_arguments"
-    )
-    assert calls(hostile("bad_output_schema", schema), ("act", {})) == [Observation("done")]
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"command": ["x"], "url": "u"}, {"command": []}])

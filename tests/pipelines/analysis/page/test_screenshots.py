@@ -14,7 +14,8 @@ from page_fixture import STEPS
 from rejuice.pipelines.analysis.page.build import build_page
 from rejuice.pipelines.analysis.page.rows import page_of
 from rejuice.pipelines.analysis.stored import open_stored
-from rejuice.pipelines.demo.recorded import write_recorded
+from rejuice.pipelines.demo.datasets import write_dataset
+from rejuice.pipelines.demo.problems import DemoOptions
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 IMAGES = Path(__file__).resolve().parents[4] / "docs" / "images"
@@ -38,7 +39,9 @@ def page(tmp_path, recipe_file, monkeypatch):
     from rejuice.pipelines.engine.run import run
     from rejuice.pipelines.recipe import load
 
-    write_recorded(tmp_path / "data.jsonl", seed=0, prompts=100, responses=8)
+    write_dataset(
+        tmp_path / "data.jsonl", "recorded", DemoOptions(seed=0, prompts=100, responses=8)
+    )
     steps = [
         {"prompt_template_mapper": {"reference_pattern": "#### (.*)"}},
         {"recorded_rollout_mapper": {"columns": ["responses"], "text": "text"}},
