@@ -12,14 +12,10 @@ from fake_run import PROCESS, write_recipe
 from rejuice.operators.agents.tools.http_search import HttpSearch
 from rejuice.operators.servers import client, scoring_mapper
 from rejuice.pipelines.cli import training as cli
-<<<<<<< HEAD
-from rejuice.pipelines.demo.recorded import write_prompts
-from rejuice.pipelines.engine.trial import unmatched_warnings
-from rejuice.pipelines.recipe.recipe import load
-=======
 from rejuice.pipelines.demo.datasets import write_dataset
 from rejuice.pipelines.demo.problems import DemoOptions
->>>>>>> wtrim
+from rejuice.pipelines.engine.trial import unmatched_warnings
+from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.cpu import fork_server
 from rejuice.trainer.launch import checks, prompts, training, verl_config
 from rejuice.trainer.launch import checks as launch_preflight
@@ -336,13 +332,9 @@ def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
     monkeypatch.setattr(HttpSearch, "preflight", lambda _: None)
     document = yaml.safe_load(path.read_text())
     data = tmp_path / "problems.parquet"
-<<<<<<< HEAD
-    write_prompts(data, prompts=8)
-    held_out = tmp_path / "held_out.parquet"
-    write_prompts(held_out, prompts=8, split="validation")
-=======
     write_dataset(data, "arithmetic", DemoOptions(prompts=8))
->>>>>>> wtrim
+    held_out = tmp_path / "held_out.parquet"
+    write_dataset(held_out, "arithmetic", DemoOptions(prompts=8, split="validation"))
     # Documents, or tests of code, which other problems lack.
     generated = any(
         kind in path.read_text()
