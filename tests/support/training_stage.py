@@ -282,6 +282,13 @@ class Stage:
         """What verl gets from its replay buffer."""
         return self.buffer.sample(step, partition, groups)
 
+    def train(self, step: int, groups: int) -> tuple[Any, dict[str, Any]]:
+        """A step of verl without its update: the batch, and the figures that are logged."""
+        figures: dict[str, Any] = {}
+        self.trainer.global_steps = step
+        self.trainer.sampled = lambda: self.sample(step, groups)
+        return self.trainer.step(figures, {}), figures
+
     def rewards(self, batch: Any) -> list[float]:
         """What verl trains on: the scores of each response's tokens, summed."""
         data = self.queue.kv_batch_get(batch.keys, batch.partition_id, ["rm_scores"])
@@ -357,8 +364,10 @@ class Trainer:
         """verl gives the sampler its weights."""
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
-        """A step of verl; tests call the buffer themselves."""
-        raise NotImplementedError
+        """A step of verl up to its update."""
+        batch, figures = self.sampled()
+        metrics.update(figures)
+        return batch
 
     def on_sample_end(self) -> None:
         """verl's samplers give back their memory."""

@@ -21,6 +21,7 @@ from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
+from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -378,7 +379,21 @@ def tokens_sampled(parts: Iterable[StepPart]) -> int:
 _NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})
 
 
-def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
+def skip_of(step: int, parts: Mapping[str, StepPart], sampler: str) -> Outcome:
+    """What came of a step in which no row can train; `sampler` names the step that samples.
+
+    Raises:
+        DataError: it is neither an outage, nor are groups all right or all wrong.
+    """
+    if found := _outage(parts[""]):
+        print(f"step {step}: warning: {found}, so the step is left out")
+        return Outcome("outage", found, "verl.log says why the first one did")
+    if _lacks_signal(parts):
+        return NO_SIGNAL
+    raise _nothing_to_train_on(step, parts, sampler)
+
+
+def _lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     """Return whether no row of a step can train because groups are all right or all wrong.
 
     Either a filter has dropped them for it, or no answer gives a verification prompt. Where other
@@ -390,8 +405,8 @@ def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     return any(part.trains and _mostly_without_signal(part) for part in parts.values())
 
 
-def outage(part: StepPart) -> str:
-    """Return how most trajectories of a step failed, if they did, as `tool_failed 14 of 16`."""
+def _outage(part: StepPart) -> str:
+    """How most trajectories of a step failed, if they did, as `tool_failed 14 of 16`."""
     if "finish_reason" not in part.rollouts.column_names:
         return ""
     ends = Counter(part.rollouts["finish_reason"].to_pylist())
@@ -399,7 +414,7 @@ def outage(part: StepPart) -> str:
     if 2 * sum(failed.values()) <= part.rollouts.num_rows:
         return ""
     counts = ", ".join(f"{reason} {n}" for reason, n in failed.items())
-    return f"{counts} of {part.rollouts.num_rows} trajectories"
+    return f"{counts} of {part.rollouts.num_rows} trajectories failed"
 
 
 def _mostly_without_signal(part: StepPart) -> bool:
@@ -409,7 +424,7 @@ def _mostly_without_signal(part: StepPart) -> bool:
     return 0 < len(reasons) <= 2 * found
 
 
-def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
+def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
     """The error of a step in which no row can train; `sampler` names the step that samples."""
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")

@@ -202,49 +202,25 @@ class VerlTrainer:
         settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
-    def add_figures(self, figures: Callable[[], Mapping[str, float]]) -> None:
-        """Log figures that are known once a step has updated the policy; before `allow_skips`."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
-        trainer = self._trainer
-        step = trainer.step
-
-        def step_and_figures(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-            batch: KVBatchMeta = step(metrics, timing_raw)
-            metrics.update(figures())
-            return batch
-
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
-        trainer.step = step_and_figures
-
-    def check_updates(self, check: Callable[[Mapping[str, Any]], int]) -> None:
-        """Save no checkpoint after updates that were left out; before `allow_skips`.
-
-        Args:
-            check: says of verl's figures how many steps in a row, this one included, had no update
-                because the gradient is no number.
-        """
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
-        trainer, in_a_row = self._trainer, 0
+    def save_if(self, due: Callable[[], bool]) -> None:
+        """Save only those checkpoints that are due, and that of the last step in any case."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
-        step, save = trainer.step, trainer._save_checkpoint
+        trainer = self._trainer
+        save = trainer._save_checkpoint
 
-        def checked(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-            nonlocal in_a_row
-            batch: KVBatchMeta = step(metrics, timing_raw)
-            if in_a_row := check(metrics):
-                metrics["rejuice/nan_steps"] = in_a_row
-            return batch
-
-        def save_unless_destroyed() -> None:
-            # The last step saves one in any case: steps before these may have none.
-            if not in_a_row or trainer.global_steps >= trainer.total_training_steps:
+        def save_if_due() -> None:
+            if due() or trainer.global_steps >= trainer.total_training_steps:
                 save()
 
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
-        trainer.step, trainer._save_checkpoint = checked, save_unless_destroyed
+        trainer._save_checkpoint = save_if_due
 
-    def allow_skips(self) -> None:
-        """Let a step with nothing to train on pass without an update: verl has no such step."""
+    def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
+        """Let a step with nothing to train on pass without an update: verl has no such step.
+
+        Args:
+            end: called after each step, with the figures of it that are logged.
+        """
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics
@@ -252,11 +228,13 @@ class VerlTrainer:
 
         def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
             try:
-                return step(metrics, timing_raw)
+                batch: KVBatchMeta = step(metrics, timing_raw)
             except StepSkippedError as skipped:
                 trainer.on_sample_end()
                 metrics.update(skipped.figures)
-                return skipped.batch
+                batch = skipped.batch
+            end(metrics)
+            return batch
 
         def metrics_of(
             batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], **at: Any

@@ -359,6 +359,7 @@ def test_verl_logs_figures_of_an_update(verl, composed):
     class Trainer:
         config = composed(prompts_per_step=8)
         parameter_sync_step, step, updated = 1, PPOTrainer.step, False
+        _compute_metrics = _log_rollout_data = None
 
         def refill(self, prompts):
             return prompts
@@ -372,7 +373,9 @@ def test_verl_logs_figures_of_an_update(verl, composed):
             return SimpleNamespace(keys=[], tags=[], partition_id="train")
 
     trainer, metrics = Trainer(), {}
-    VerlTrainer(trainer.refill).add_figures(lambda: {"rejuice/updated": float(trainer.updated)})
+    VerlTrainer(trainer.refill).end_steps(
+        lambda figures: figures.update({"rejuice/updated": float(trainer.updated)})
+    )
     trainer.step(metrics, {})
     assert metrics == {"actor/loss": 1.0, "rejuice/updated": 1.0}
     assert "batch = self.step(metrics, self.timing_raw)" in inspect.getsource(PPOTrainer.fit)
@@ -405,7 +408,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     skipped = SimpleNamespace(keys=["prompt"], extra_info={"skips": True})
     trainer, metrics = Trainer(), {}
     made = VerlTrainer(trainer.refill)
-    made.allow_skips()
+    made.end_steps(lambda _: None)
     batch = trainer.step(metrics, {})
     trainer._compute_metrics(batch, metrics, {"step": 2.0}, global_steps=3, epoch=0)
     assert batch is skipped

@@ -52,7 +52,7 @@ def solved(home, rejuice, ended):
 def test_it_ends_with_policy_curves_and_the_reason(solved):
     assert solved.trained == [1, 2, 3]
     assert json.loads((solved.folder / "ended.json").read_text()) == {
-        "step": 3, "steps": 8, "why": "no group of 2 steps in a row has a signal",
+        "step": 3, "steps": 8, "why": "no group has a signal, in 2 steps in a row",
     }  # fmt: skip
     assert (solved.folder / "policy" / "config.json").exists()
     assert (solved.folder / "curves.png").exists()

@@ -35,6 +35,6 @@ def test_updates_that_are_no_numbers_save_nothing_and_end_training(stage, name, 
         counted.append(metrics.get("rejuice/nan_steps", 0))
     assert (counted, trainer.saved) == ([1, 0, 1, 2], [2])
     trainer.global_steps = 5
-    with pytest.raises(DataError, match=r"step 5: .* of 3 steps in a row is nan.*learning_rate"):
+    with pytest.raises(DataError, match=r"step 5: .* is nan.*, in 3 steps in a row.*learning_rate"):
         trainer.step({}, {})
     assert recorded_error(made.run.folder).expected
