@@ -137,7 +137,10 @@ _OTHER_TRAINERS = {
     **dict.fromkeys(("max_prompt_length", "max_length"), "train.max_prompt_tokens"),
     **dict.fromkeys(("clip_range", "cliprange", "clip_ratio", "epsilon"), "train.loss.clip"),
     **dict.fromkeys(("lora_r", "lora_rank", "use_peft"), "train.lora"),
-    **dict.fromkeys(("early_stopping", "early_stopping_patience"), "train.stop_without_signal"),
+    **dict.fromkeys(
+        ("early_stopping", "early_stopping_patience"), "train.stop.validations_without_gain"
+    ),
+    **dict.fromkeys(("load_best_model_at_end", "keep_best", "save_best"), "train.keep"),
     **dict.fromkeys(("save_steps", "save_freq"), "train.save_every"),
     **dict.fromkeys(("eval_steps", "test_freq"), "train.validate_every"),
     "save_total_limit": "train.keep_checkpoints",

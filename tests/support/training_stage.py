@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pyarrow.parquet as pq
 import yaml
 from fake_queue import FakeQueue
@@ -173,6 +174,7 @@ class Stage:
         self.uids: dict[int, list[str]] = {}
         self._policy, _ = self.run.sampler()
         self.trainer = trainer or Trainer(more, n)
+        self.trainer.file = folder / "metrics.jsonl"
         self.buffer = buffer_of(self.run, self.trainer)
 
     def ask(
@@ -348,6 +350,7 @@ class Trainer:
         self.total_training_steps = 100
         self.global_steps = 1
         self.submitted: list[Any] = []
+        self.file = Path("/dev/null")  # of the metrics
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         self.submitted.append(batch)
@@ -398,6 +401,8 @@ class Trainer:
 
     def _log(self, data: dict[str, float], step: int) -> None:
         self.logged.append((step, data))
+        with self.file.open("ab") as file:
+            file.write(orjson.dumps({"step": step, "data": data}) + b"\n")
 
     def refill(self, prompts: int) -> int:
         """Further prompts, of which so many come."""

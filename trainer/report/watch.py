@@ -30,8 +30,8 @@ from ...operators import RejuiceError
 from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
+from ..metrics import BEST_STEP, Point, Reader, component, read, validation
 from ..split import RESPONSES
-from .metrics import Point, Reader, component, read, validation
 from .stored import open_training
 
 # --- Left out -------------------------------------------------------------------------
@@ -295,6 +295,8 @@ class Watch:
                 "warning: the gradient or the loss is nan or infinite, so there was no update; "
                 "learning_rate, rewards or weights may be too large"
             )
+        if point.get(BEST_STEP) == point.step and not point.trained:
+            yield "the best validation so far, so its checkpoint is kept"
         if not (point.trained and point.idle):
             return
         try:

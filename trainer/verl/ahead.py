@@ -27,6 +27,7 @@ from ...operators.columns import BoolArray, flat, numbers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
 from ...pipelines.analysis.figures import few_sources
+from .. import saved
 from ..run import TrainingRun
 from .advantage import TrajectoryKey
 from .curation import Curated, poll_interval
@@ -75,8 +76,8 @@ class Ahead:
     def begin(self, step: int) -> None:
         """Remove files of groups that were trained on, and that no resume would need again."""
         # A run without checkpoints begins anew.
-        saved = self._run.last_saved() if self._config.save_every else step
-        done = [uid for uid, taken in self._taken.items() if saved is not None and taken <= saved]
+        safe = saved.last(self._run.folder) if self._config.save_every else step
+        done = [uid for uid, taken in self._taken.items() if safe is not None and taken <= safe]
         if self._sampled is not None:
             self._sampled.forget(done)
         for uid in done:

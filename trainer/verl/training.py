@@ -11,9 +11,10 @@ given to the rows are handed to verl by its estimator (credit.py).
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
+from .. import metrics, saved
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
+from ..metrics import BEST, BEST_STEP
 from ..run import UPDATE, EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import (
     ACCURACY,
@@ -115,7 +118,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.trainer = VerlTrainer(self.refill_fn)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
-        self.trainer.save_if(lambda: self._outcome.kind != "nan")
+        self.trainer.save_by(self._save)
         with errors_recorded(folder):
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
@@ -211,6 +214,16 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 self._give_up(step, outcome)
             elif step < config.steps and (why := self._used_up(step + 1)):
                 self._end(step, why)
+
+    def _save(self, save: Callable[[], None]) -> None:
+        """Save a checkpoint of a step, if it is due; verl asks after each step."""
+        folder, config = self.run.folder, self.run.config
+        due = config.saves(self.trainer.step) and self._outcome.kind != "nan"
+        # The last step saves one in any case: steps before it may have none.
+        if due or self.trainer.is_last:
+            saved.prune(folder, config, max(1, config.keep_checkpoints - 1))
+            save()
+            saved.prune(folder, config, config.keep_checkpoints)
 
     def _used_up(self, step: int) -> str:
         """Why no prompt is left for a step; empty if some are."""
@@ -388,7 +401,35 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             raise DataError(f"step {step}: the validation came to nothing: {reason}")
         logged = {f"rejuice/validation/{name}": value for name, value in figures.items()}
         self.trainer.log(logged, step)
+        if best := saved.best(self.run.folder, self.run.config):
+            self.trainer.log({BEST_STEP: best.step, BEST: best.validation or 0.0}, step)
+        why = self._validated_enough(figures) if step < self.run.config.steps else ""
+        if why and not self._in_a_row:
+            reason = f"step {step}: {why}, and this start has not trained a step yet"
+            raise DataError(reason, "set train.stop higher, or leave it out")
+        if why:
+            self._end(step, why)
         return _batch("val", graded, tags), {}
+
+    def _validated_enough(self, figures: Mapping[str, float]) -> str:
+        """Why a validation ends training; empty if it does not."""
+        config, stop = self.run.config, self.run.config.stop
+        own = {**figures, "accuracy": figures.get(config.validation_figures[0], math.nan)}
+        reached = {name: own.get(name, math.nan) for name in stop.at}
+        if reached and all(value >= stop.at[name] for name, value in reached.items()):
+            listed = ", ".join(f"{name} {value:.3f}" for name, value in reached.items())
+            return f"the validation has reached {listed}"
+        if stop.validations_without_gain is None:
+            return ""
+        points = [each for each in metrics.read(self.run.folder) if each.validation is not None]
+        best = metrics.best(points) or points[0]
+        since = sum(each.step > best.step for each in points)
+        if since < stop.validations_without_gain:
+            return ""
+        value = best.validation
+        return (
+            f"no accuracy of {since} validations in a row is above {value:.3f} of step {best.step}"
+        )
 
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
         """Return the groups of a validation set, of which there are none yet."""

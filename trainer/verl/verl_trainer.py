@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -202,18 +203,17 @@ class VerlTrainer:
         settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
-    def save_if(self, due: Callable[[], bool]) -> None:
-        """Save only those checkpoints that are due, and that of the last step in any case."""
+    @property
+    def is_last(self) -> bool:
+        """Whether the step that verl is at is the last one."""
+        return self.step >= int(self._trainer.total_training_steps)
+
+    def save_by(self, how: Callable[[Callable[[], None]], None]) -> None:
+        """Let a function save checkpoints, or leave it, by verl's own way that it is given."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer = self._trainer
-        save = trainer._save_checkpoint
-
-        def save_if_due() -> None:
-            if due() or trainer.global_steps >= trainer.total_training_steps:
-                save()
-
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
-        trainer._save_checkpoint = save_if_due
+        trainer._save_checkpoint = partial(how, trainer._save_checkpoint)
 
     def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step.
@@ -258,9 +258,8 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         trainer.total_training_steps = step
-        for name in ("save_freq", "test_freq"):
-            if getattr(trainer.config.trainer, name) > 0:
-                setattr(trainer.config.trainer, name, 1)
+        if trainer.config.trainer.test_freq > 0:
+            trainer.config.trainer.test_freq = 1
 
     def set_mini_batch_size(self, rows: int, updates: int) -> int:
         """Split the rows of a step into as many optimizer updates as the recipe has.

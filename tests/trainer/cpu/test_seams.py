@@ -388,7 +388,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
 
     class Trainer:
         config = composed(prompts_per_step=8, save_every=7, validate_every=9)
-        parameter_sync_step, total_training_steps, ended = 1, 40, 0
+        parameter_sync_step, total_training_steps, ended, global_steps = 1, 40, 0, 3
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
         _log_rollout_data = PPOTrainer._log_rollout_data
 
@@ -417,7 +417,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     assert metrics == {"rejuice/groups": 0.0, "timing_s/step": 2.0, "training/global_step": 3}
     made.end_after(3)
     assert trainer.total_training_steps == 3
-    assert (trainer.config.trainer.save_freq, trainer.config.trainer.test_freq) == (1, 1)
+    assert (made.is_last, trainer.config.trainer.test_freq) == (True, 1)
     # As its loop calls them, and reads these at each step.
     loop = inspect.getsource(PPOTrainer.fit)
     for line in (

@@ -12,6 +12,7 @@ from command import runner
 from fake_run import save, write_run
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cpu.fork_server import PYTHON, PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints
 
@@ -74,7 +75,7 @@ def test_a_copy_under_a_name_of_your_own_stays(run):
     shutil.copytree(
         run / "checkpoints" / "global_step_2", run / "checkpoints" / "global_step_2.best"
     )
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     assert checkpoints.steps(run) == [4]
     assert (run / "checkpoints" / "global_step_2.best" / "actor").is_dir()
 
@@ -82,7 +83,7 @@ def test_a_copy_under_a_name_of_your_own_stays(run):
 def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
     save(run, 6)
     (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     assert checkpoints.last(run) == 4
     assert not (run / "checkpoints" / "global_step_2").exists()
 
@@ -169,7 +170,7 @@ def test_what_is_kept_has_weights_and_nothing_is_left_of_the_others(run):
     shutil.rmtree(checkpoints.folder_of(run, 2) / "actor")  # As verl removes it.
     begun = checkpoints.folder_of(run, 8)  # It is not whole: the run was killed.
     begun.mkdir()
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     there = {path.name for path in (run / "checkpoints").glob("global_step_*")}
     assert there == {"global_step_6", begun.name}
 

@@ -17,8 +17,8 @@ from killed_run import killed_while_saving
 
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.operators.workers import usable_cores
+from rejuice.trainer import metrics
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
-from rejuice.trainer.report import metrics
 from tools.embedded_policy.problems import JUDGE_TEMPLATE
 
 STEPS, PROMPTS, N = 4, 16, 6

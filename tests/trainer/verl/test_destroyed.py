@@ -26,7 +26,7 @@ def test_updates_that_are_no_numbers_save_nothing_and_end_training(stage, name, 
             self.saved.append(self.global_steps)
 
     trainer = Broken()
-    made = stage(PLAIN, validation_path=None, trainer=trainer, stop={"nan_steps": 3})
+    made = stage(PLAIN, validation_path=None, trainer=trainer, save_every=1)
     counted = []
     for step, found in enumerate((value, 0.5, value, value), 1):
         trainer.global_steps, trainer.found, metrics = step, found, {}
