@@ -148,6 +148,7 @@ class Stage:
         more: called with the number of further prompts that the buffer asks for.
         trainer: whose buffer it is.
         rollout: the step that samples; by default it samples responses.
+        choosing: steps that choose the prompts of a step.
         rows: of the dataset, instead of made-up ones, with `question` and `answer`.
         train: keys of the `train:` section.
     """
@@ -165,10 +166,13 @@ class Stage:
         trainer: Trainer | None = None,
         rollout: Mapping[str, Any] | None = None,
         rows: Sequence[Mapping[str, str]] = (),
+        choosing: Sequence[Mapping[str, Any]] = (),
         **train: Any,
     ) -> None:
         self.queue = queue
-        recipe = _recipe(folder.parent, after, prompts, n, head or {}, train, rollout, rows)
+        recipe = _recipe(
+            folder.parent, after, prompts, n, head or {}, train, rollout, rows, choosing
+        )
         self.run = prepare(recipe, folder)
         self.prompts = self.run.prompts("train").to_pylist()
         self.uids: dict[int, list[str]] = {}
@@ -456,6 +460,7 @@ def _recipe(
     train: Mapping[str, Any],
     rollout: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, str]] = (),
+    choosing: Sequence[Mapping[str, Any]] = (),
 ) -> Recipe:
     (folder / "scripted.py").write_text(SCRIPTED)
     made_up = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
@@ -465,6 +470,7 @@ def _recipe(
         (folder / f"{name}.jsonl").write_text(lines)
     before = [
         {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
+        *choosing,
         rollout or {"policy_rollout_mapper": {"n": n, "max_tokens": 16}},
     ]
     document = {

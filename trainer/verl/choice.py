@@ -128,11 +128,11 @@ class PromptChoice:
 
         Raises:
             RejuiceError: what a step raised, with its name; the history of a step is missing; or no
-                prompt is left.
+                prompt is left, and none is sampled already.
         """
         if step != self._step:
             self._progress, found = self._ordered(step)
-            if not len(found.rows):
+            if not len(found.rows) and not without:
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
                 raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
+from .figures import missing_figures
 from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
@@ -406,15 +407,20 @@ def _lacks_signal(parts: Mapping[str, StepPart]) -> bool:
 
 
 def _outage(part: StepPart) -> str:
-    """How most trajectories of a step failed, if they did, as `tool_failed 14 of 16`."""
-    if "finish_reason" not in part.rollouts.column_names:
-        return ""
-    ends = Counter(part.rollouts["finish_reason"].to_pylist())
-    failed = {reason: ends[reason] for reason in FAILURES if ends[reason]}
-    if 2 * sum(failed.values()) <= part.rollouts.num_rows:
-        return ""
-    counts = ", ".join(f"{reason} {n}" for reason, n in failed.items())
-    return f"{counts} of {part.rollouts.num_rows} trajectories failed"
+    """How most rows of a step failed, as `tool_failed 14 of 16 trajectories failed`; or nothing."""
+    rows, failed = part.rollouts.num_rows, defaultdict[str, Counter[str]](Counter)
+    if "finish_reason" in part.rollouts.column_names:
+        ends = Counter(part.rollouts["finish_reason"].to_pylist())
+        failed["trajectories failed"] = ends & Counter(dict.fromkeys(FAILURES, rows))
+    for name, missing in missing_figures(part.values).items():
+        _, component, reason = name.split("/")
+        if reason.startswith("scorer_"):
+            failed[f"responses have no {component}"][reason] = int(missing)
+    for what, counts in failed.items():
+        if 2 * counts.total() > rows:
+            listed = ", ".join(f"{reason} {n}" for reason, n in counts.items())
+            return f"{listed} of {rows} {what}"
+    return ""
 
 
 def _mostly_without_signal(part: StepPart) -> bool:

@@ -227,13 +227,16 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _used_up(self, step: int) -> str:
         """Why no prompt is left for a step; empty if some are."""
-        if self.choice is None or self.ahead is not None:
+        if self.choice is None or (self.ahead is not None and rows_of_prompts()):
             return ""  # Ahead, prompts of later steps are sampled already.
         why = self.choice.used_up(step)
         return why and f"no prompt is left to sample ({why})"
 
     def _give_up(self, step: int, outcome: Outcome) -> None:
         in_a_row = f", in {self._in_a_row} steps in a row" if self._in_a_row > 1 else ""
+        safe = saved.last(self.run.folder) or 0
+        if outcome.kind == "outage" and self.run.config.save_every and self._in_a_row < step - safe:
+            self.trainer.save()  # What was trained before it.
         # Where no step had a signal, there is nothing to show for it.
         if outcome.kind != "no_signal" or self._in_a_row >= step:
             raise DataError(f"step {step}: {outcome.why}{in_a_row}", outcome.right)
@@ -453,8 +456,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             responses = _counted(ungraded, "response")
             print(f"step {step}: {responses} of {held_out.name} without an accuracy")
         figures = {"ungraded": float(ungraded), "failed_responses": float(groups.failed_responses)}
-        if table.num_rows:
-            figures |= set_figures(table, held_out.settings.n)
+        n = held_out.settings.n
+        figures |= set_figures(table, n) if table.num_rows else {f"mean@{n}": math.nan}
         return release_validation(groups, table, ACCURACY), figures
 
 

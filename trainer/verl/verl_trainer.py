@@ -215,6 +215,12 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer._save_checkpoint = partial(how, trainer._save_checkpoint)
 
+    def save(self) -> None:
+        """Save a checkpoint of the step, as if it were the last one."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        self.end_after(self.step)
+        self._trainer._save_checkpoint()
+
     def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step.
 

@@ -22,7 +22,8 @@ from rejuice.pipelines.recipe.train import Train
         ("lr_scheduler_type", "warmup_steps"),
         ("per_device_train_batch_size", "train.prompts_per_step"),
         ("gradient_accumulation_steps", "train.updates_per_step"),
-        ("early_stopping", "train.stop_without_signal"),
+        ("early_stopping", "train.stop.validations_without_gain"),
+        ("load_best_model_at_end", "train.keep"),
     ],
 )
 def test_a_key_of_another_trainer_gets_our_field(tmp_path, key, ours):

@@ -1,11 +1,14 @@
-"""Validations that end training, and the checkpoint of the best one."""
+"""What ends training before its last step, and the checkpoint of the best validation."""
+
+from contextlib import nullcontext
 
 import pytest
 from fake_run import save
-from training_stage import PLAIN, Trainer, buffer_of
+from training_stage import PLAIN, Trainer, buffer_of, summed
 
 from rejuice.operators import DataError
 from rejuice.trainer import saved
+from rejuice.trainer.launch.training import prepare
 from rejuice.trainer.run import early_end
 
 pytestmark = pytest.mark.slow  # Imports verl.
@@ -16,8 +19,11 @@ SET = 4  # prompts
 class Saves(Trainer):
     """A trainer that saves checkpoints into the folder of the run."""
 
+    sampled = None
+
     def step(self, metrics, timing_raw):
         metrics["actor/grad_norm"] = 1.0
+        return super().step(metrics, timing_raw) if self.sampled else None
 
     def _save_checkpoint(self):
         save(self.file.parent, self.global_steps)
@@ -96,3 +102,55 @@ def test_a_step_that_is_no_number_is_not_the_best(made):
     stage.trainer.step = lambda metrics, timing_raw: None
     validated(stage, (4,), first=2)
     assert saved.steps(stage.run.folder) == [1]
+
+
+# --- Outages, and a curriculum that is used up ------------------------------------------
+
+
+def test_an_outage_of_a_judge_is_named_and_saves_what_was_trained(stage, capsys):
+    after = [PLAIN[0], summed("drop_row"), PLAIN[-1]]
+    made = stage(after, trainer=Saves(), validation_path=None, steps=9)
+    for step, texts in enumerate((["1", "0"], *[["scorer_unreachable", "scorer_busy"]] * 3), 1):
+        made.answer({step: texts}, step=step)
+        with nullcontext() if step < 4 else pytest.raises(DataError) as found:
+            made.train(step, 1)
+        made.queue.partitions.clear()
+    failed = "scorer_unreachable 1, scorer_busy 1 of 2 responses have no accuracy"
+    assert f"step 2: warning: {failed}, so the step is left out" in capsys.readouterr().out
+    assert str(found.value).startswith(f"step 4: {failed}, in 3 steps in a row; ")
+    assert saved.steps(made.run.folder) == [4]
+
+
+def test_an_outage_from_the_first_step_on_saves_nothing(stage):
+    made = stage([PLAIN[0], summed("drop_row"), PLAIN[-1]], trainer=Saves(), validation_path=None)
+    for step in (1, 2, 3):
+        made.answer({step: ["scorer_error"] * 2}, step=step)
+        with nullcontext() if step < 3 else pytest.raises(DataError, match="scorer_error 2 of 2"):
+            made.train(step, 1)
+        made.queue.partitions.clear()
+    assert saved.last(made.run.folder) is None
+
+
+SOLVED = ["1"] * 4
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "colocate_async", "max_age": 1}])
+def test_a_curriculum_that_is_used_up_ends_training_well(stage, mode):
+    choosing = [{"history_mapper": None}, {"retire_filter": {"visits": 1}}]
+    made = stage(PLAIN, choosing=choosing, prompts=4, trainer=Saves(), steps=9, **mode)
+    made.uid_of = lambda index, made: f"{8 * made + index:09d}"
+    for step in (1, 2):
+        wanted = 4 if mode and step == 1 else 2
+        rows = made.buffer._choose(step, wanted)
+        assert len(rows) == (0 if mode and step == 2 else wanted), "none is chosen twice"
+        if rows:
+            made.answer(dict.fromkeys(rows, SOLVED), step=step)
+        assert early_end(made.run.folder) is None
+        made.train(step, 2)
+    step, steps, why = early_end(made.run.folder)
+    assert (step, steps, made.trainer.total_training_steps) == (2, 9, 2)
+    assert "no prompt is left to sample (too_easy 4)" in why
+    made.trainer._save_checkpoint()
+    assert saved.last(made.run.folder) == 2
+    with pytest.raises(DataError, match=r"step 3: no prompt is left to sample .*drop less"):
+        prepare(made.run.recipe, made.run.folder, resume=True)
