@@ -32,21 +32,14 @@ _NO_ROLLOUTS = pa.schema(
 
 
 class QueuedGroups:
-    """Groups whose rows are in TransferQueue.
-
-    Attributes:
-        uids: keys of their prompts there.
-        tags: TransferQueue's tags of their rows there.
-        failed: how many prompts have no responses.
-        failed_responses: how many responses failed whose group has others.
-        failed_rows: of the prompts that have no responses, which they are, where they are known.
-    """
+    """Groups whose rows are in TransferQueue."""
 
     def __init__(self) -> None:
-        self.uids: set[str] = set()
-        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
-        self.failed = self.failed_responses = 0
-        self.failed_rows = list[int]()
+        self.uids: set[str] = set()  # keys of their prompts there
+        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}  # of their rows there
+        self.failed = 0  # prompts without a response
+        self.failed_responses = 0  # those whose group has others
+        self.failed_rows = list[int]()  # which prompts have no responses, where it is known
         self._key_of: dict[str, TrajectoryKey] = {}
         self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
 
@@ -88,10 +81,6 @@ class PendingGroups(QueuedGroups):
         curation: runs the recipe's steps on the groups.
         read: fetches the trajectories of some rows of TransferQueue.
         n: how many trajectories of a prompt were requested.
-
-    Attributes:
-        ended: how many prompts have ended, failed ones included.
-        repeated: how many groups were left out because their prompt was there already.
     """
 
     def __init__(
@@ -102,7 +91,8 @@ class PendingGroups(QueuedGroups):
     ) -> None:
         super().__init__()
         self._curation, self._read, self._n = curation, read, n
-        self.ended = self.repeated = 0
+        self.ended = 0  # prompts, failed ones included
+        self.repeated = 0  # groups that were left out, as their prompt was there already
         self._uid_of: dict[int, str] = {}
         self._parts: list[Rollouts] = []
 
@@ -113,11 +103,7 @@ class PendingGroups(QueuedGroups):
         self.failed_rows += rows
 
     def check(self) -> None:
-        """Raise now what a step has raised so far, instead of when the last group is finished.
-
-        Raises:
-            RejuiceError: what a step raised, with its name.
-        """
+        """Raise now what a step has raised so far, instead of when the last group is finished."""
         self._curation.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
@@ -155,15 +141,11 @@ class PendingGroups(QueuedGroups):
 
 
 class ValidationGroups:
-    """The groups of all sets that are finished so far; each set has its own.
-
-    Attributes:
-        of_splits: those of each set, by the name of its files.
-        failed: how many prompts have no responses.
-    """
+    """The groups of all sets that are finished so far; each set has its own."""
 
     def __init__(self, of_splits: Mapping[str, PendingGroups]) -> None:
-        self.of_splits, self.failed = of_splits, 0
+        self.of_splits = of_splits  # by the name of their files
+        self.failed = 0  # prompts without a response
 
     @property
     def uids(self) -> set[str]:
@@ -230,11 +212,7 @@ AFTER_CREDIT = frozenset({"no_advantage", "infinite_advantage", "masked", _EXCES
 
 
 def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
-    """Run the steps that give credit on what can train, and drop the rows that do not train.
-
-    Raises:
-        RejuiceError: what a step raised, with its name, or a weight is out of its range.
-    """
+    """Run the steps that give credit on what can train, and drop the rows that do not train."""
     curated = continued(curated, credit)
     if not curated.table.num_rows:
         return curated
@@ -251,15 +229,7 @@ def drop_excess_groups(
 
     What gives credit runs again, on the groups that stay: the others have none on file.
 
-    Args:
-        trainable: rows that can train.
-        curated: those of them that have credit.
-        credit: the steps that gave it.
-        wanted: how many groups may stay.
-        step: the seed.
-
-    Raises:
-        RejuiceError: what a step raised, with its name.
+    `trainable` are rows that can train, and `curated` those of them that have credit.
     """
     prompt_ids_G = curated.table["prompt_id"].unique()
     if len(prompt_ids_G) <= wanted:
@@ -323,15 +293,8 @@ def trained_rows(
 ) -> TrainedRows:
     """Return the rows of TransferQueue that train, those of a trajectory next to each other.
 
-    A turn of which each token is masked does not train.
-
-    Args:
-        table: rows with credit.
-        turns: of each, its rows in TransferQueue, by turn.
-        tags: those of TransferQueue.
-
-    Raises:
-        DataError: there is not one advantage for each turn, or one weight for each token.
+    A turn of which each token is masked does not train. Each row of the table has its rows in
+    TransferQueue, by turn.
     """
     if not turns:
         return TrainedRows([], np.zeros(0), [], [])
@@ -381,11 +344,7 @@ _NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})
 
 
 def skip_of(step: int, parts: Mapping[str, StepPart], sampler: str) -> Outcome:
-    """What came of a step in which no row can train; `sampler` names the step that samples.
-
-    Raises:
-        DataError: it is neither an outage, nor are groups all right or all wrong.
-    """
+    """What came of a step in which no row can train; `sampler` names the step that samples."""
     if found := _outage(parts[""]):
         print(f"step {step}: warning: {found}, so the step is left out")
         return Outcome("outage", found, "verl.log says why the first one did")

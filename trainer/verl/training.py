@@ -131,8 +131,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.samples = SampleTables(self.run)
         self._has_loss = False
         self._found = self._outcome = TRAINED  # before the update of a step, and after the last one
-        self._in_a_row = 0  # steps with this outcome
-        self.first_step: int | None = None  # that this process takes
+        self.in_a_row = 0  # steps with this outcome; 0: this process has ended none yet
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
         """The trajectories to train on, or to validate on, once their groups are complete.
@@ -168,7 +167,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
-        self.first_step = self.first_step or number
         if self.ahead is not None:
             self.ahead.begin(number)
         step = TrainingStep(self, number)
@@ -181,36 +179,25 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         figures = step.all_figures()
         step.write_files()
         self._found = step.outcome
-        if number < self.run.config.steps:
-            self._begin_next(number + 1, groups_wanted)
+        config, after = self.run.config, number + 1
+        if number < config.steps and self.ahead is not None and config.wait_for_slow:
+            self._next = NextGroups(after, self._new_groups(after), groups_wanted, self.ahead)
         return batch, figures
 
-    def _begin_next(self, number: int, groups_wanted: int) -> None:
-        """Let the groups of the next step enter the recipe while the policy is updated."""
-        if self.ahead is not None and self.run.config.wait_for_slow:
-            self._next = NextGroups(number, self._new_groups(number), groups_wanted, self.ahead)
-
     def _end_step(self, figures: dict[str, Any]) -> None:
-        """Count steps in a row with the same outcome, of which too many end training.
-
-        Raises:
-            DataError: they end it without success.
-        """
+        """Count steps in a row with the same outcome, of which too many end training."""
         with errors_recorded(self.run.folder):
             if self._cores is not None and UPDATE[0] in figures:
                 figures["rejuice/cores/update"] = self._cores.read()
             step, config = self.trainer.step, self.run.config
             outcome = not_finite(figures, config.learning_rate) or self._found
             same = outcome.kind == self._outcome.kind
-            self._outcome, self._in_a_row = outcome, self._in_a_row + 1 if same else 1
+            self._outcome, self.in_a_row = outcome, self.in_a_row + 1 if same else 1
             if outcome.kind == "nan":
-                figures["rejuice/nan_steps"] = self._in_a_row
-            most = {
-                "no_signal": config.stop_without_signal,
-                "outage": _PATIENCE,
-                "nan": config.stop.nan_steps,
-            }.get(outcome.kind, 0)
-            if most and self._in_a_row >= most:
+                figures["rejuice/nan_steps"] = self.in_a_row
+            most = {"no_signal": config.stop_without_signal, "nan": config.stop.nan_steps}
+            most |= {"outage": _PATIENCE, "trained": 0}
+            if 0 < most[outcome.kind] <= self.in_a_row:
                 self._give_up(step, outcome)
             elif step < config.steps and (why := self._used_up(step + 1)):
                 self._end(step, why)
@@ -233,12 +220,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return why and f"no prompt is left to sample ({why})"
 
     def _give_up(self, step: int, outcome: Outcome) -> None:
-        in_a_row = f", in {self._in_a_row} steps in a row" if self._in_a_row > 1 else ""
+        in_a_row = f", in {self.in_a_row} steps in a row" if self.in_a_row > 1 else ""
         safe = saved.last(self.run.folder) or 0
-        if outcome.kind == "outage" and self.run.config.save_every and self._in_a_row < step - safe:
+        if outcome.kind == "outage" and self.run.config.save_every and self.in_a_row < step - safe:
             self.trainer.save()  # What was trained before it.
         # Where no step had a signal, there is nothing to show for it.
-        if outcome.kind != "no_signal" or self._in_a_row >= step:
+        if outcome.kind != "no_signal" or self.in_a_row >= step:
             raise DataError(f"step {step}: {outcome.why}{in_a_row}", outcome.right)
         if step < self.run.config.steps:
             self._end(step, f"{outcome.why}{in_a_row}")
@@ -407,7 +394,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if best := saved.best(self.run.folder, self.run.config):
             self.trainer.log({BEST_STEP: best.step, BEST: best.validation or 0.0}, step)
         why = self._validated_enough(figures) if step < self.run.config.steps else ""
-        if why and not self._in_a_row:
+        if why and not self.in_a_row:
             reason = f"step {step}: {why}, and this start has not trained a step yet"
             raise DataError(reason, "set train.stop higher, or leave it out")
         if why:
@@ -462,25 +449,14 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
 
 class TrainingStep:
-    """A step of training, from what is sampled to what trains.
-
-    Args:
-        buffer: where verl puts the groups.
-        number: of the step, from 1.
-
-    Attributes:
-        plan: what is sampled, and what of it trains.
-        parts: the answers, by the name "", the judgements, by "verify", once they are sampled, and
-            groups of earlier steps, by "replayed".
-        outcome: what came of it, as far as that is known before the update.
-    """
+    """A step of training, from what is sampled to what trains."""
 
     def __init__(self, buffer: RecipeBuffer, number: int) -> None:
         self._start, self._waited, self._clock = time.perf_counter(), 0.0, Clock()
         self._buffer, self._run, self.number = buffer, buffer.run, number
         self.plan = plan_step(self._run.config, number)
-        self.parts: dict[str, StepPart] = {}
-        self.outcome = TRAINED
+        self.parts: dict[str, StepPart] = {}  # answers: "", judgements: "verify", and "replayed"
+        self.outcome = TRAINED  # as far as it is known before the update
         self._figures: dict[str, float] = {}
         self._grading, self._credit = buffer.steps_at(number)
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
@@ -556,15 +532,7 @@ class TrainingStep:
         groups: PendingGroups,
         wanted: int,
     ) -> tuple[Curated, pa.Table]:
-        """Return what trains of the answers, once there will be no more of them, and all of them.
-
-        Args:
-            trainable: rows that can train.
-            curated: those of them that have credit, without importance weights.
-            rollouts: all rows.
-            groups: theirs.
-            wanted: how many groups train at most.
-        """
+        """What trains of the answers, once there will be no more of them, and all of them."""
         credit = self._credit
         trainable, rollouts = self._weighed(trainable, rollouts, groups)
         if POLICY_LOGPROBS in trainable.table.column_names:
@@ -690,7 +658,7 @@ class TrainingStep:
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
-        if self.number == self._buffer.first_step:
+        if not self._buffer.in_a_row:
             matches = part.curated.matches
             for line in unmatched_lines((step, each.why_none()) for step, each in matches.items()):
                 print(f"step {self.number}: warning: {line}")
@@ -704,13 +672,7 @@ class TrainingStep:
     # ------------------------------------------------------------------ what trains
 
     def release_to_verl(self) -> KVBatchMeta:
-        """Write what the update needs of the rows that train, and clear all others.
-
-        Where no group has a signal, there is nothing to train on: verl only clears the rows.
-
-        Raises:
-            DataError: no row can train, for another reason.
-        """
+        """Write what the update needs of the rows that train, and clear all others."""
         with self._clock("write"):
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)

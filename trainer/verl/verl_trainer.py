@@ -41,16 +41,11 @@ def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
 
 
 class StepSkippedError(Exception):
-    """A step has nothing to train on.
-
-    Attributes:
-        batch: its rows, which verl clears.
-        figures: those that are logged of it.
-    """
+    """A step has nothing to train on."""
 
     def __init__(self, batch: KVBatchMeta, figures: Mapping[str, float]) -> None:
         super().__init__("the step has nothing to train on")
-        self.batch, self.figures = batch, figures
+        self.batch, self.figures = batch, figures  # what verl clears, and what is logged
 
 
 class VerlTrainer:
