@@ -230,7 +230,10 @@ def checkpoint(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     step: Annotated[
         int | None,
-        typer.Option("--step", help="The step of the checkpoint; by default the latest."),
+        typer.Option(
+            "--step",
+            help="The step of the checkpoint; by default the latest, or the best by train.keep.",
+        ),
     ] = None,
     trust: Trust = False,
     overwrite: Overwrite = False,

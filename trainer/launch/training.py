@@ -454,7 +454,9 @@ def show(folder: Path, name: str, console: Console) -> None:
     for point in [each for each in points if BEST_STEP in each.figures][-1:]:
         step, accuracy = (point.figures[name] for name in (BEST_STEP, BEST))
         found = f"the policy is that of step {step:.0f}, the best validation: {accuracy:.3f}"
-        _print(console, found)
+        first = points[0].validation if points[0].step == 0 else None
+        better = f"; before training it was {first:.3f}" if first and first > accuracy else ""
+        _print(console, found + better)
     for line in left_out_lines(folder):
         _print(console, line)
     for what, path in _places(folder):

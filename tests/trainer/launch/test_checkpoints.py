@@ -101,7 +101,10 @@ def test_the_best_one_is_kept_exported_and_reported(run, merger, rejuice, tmp_pa
     assert rejuice("checkpoint", run, tmp_path / "policy")[0] == 0
     assert (tmp_path / "policy" / "weights").read_text() == "of step 4"
     shown = rejuice("report", run)[1]
-    assert "the policy is that of step 4, the best validation: 0.750" in shown
+    assert (
+        "the policy is that of step 4, the best validation: 0.750; before training it was 0.900"
+        in shown
+    )
 
 
 def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
