@@ -85,11 +85,22 @@ def test_a_resume_has_nothing_to_do(home, solved, rejuice):
     assert (solved.folder / "verl.log").stat().st_mtime_ns == before
 
 
-def test_a_rate_that_destroys_the_policy_is_named_at_the_next_step(home, solved, rejuice):
-    rate = ("--train.learning_rate", 1e6, "--train.stop.nan_steps", 1)
-    words = (home / "solved.yaml", "--output", home / "destroyed", *rate)
-    said = rejuice("train", *words, "--train.keep", "last", status=1)
-    assert "step 1: warning: the validation has collapsed to " in said
+def test_a_rate_that_destroys_the_policy_is_named_at_the_next_step(home, rejuice):
+    document = yaml.safe_load((home / "recipe.yaml").read_text())
+    document["process"] = [
+        document["process"][0],
+        {"policy_rollout_mapper": {"n": 4, "max_tokens": 40}},
+        {"math_verify_mapper": None},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
+        {"grpo_advantage_mapper": None},
+    ]
+    for name in ("schedule", "verification", "refill", "validation_path", "validation_n"):
+        del document["train"][name]
+    document["train"] |= {"learning_rate": 1e6, "stop": {"nan_steps": 1}}
+    (home / "destroyed.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    words = (home / "destroyed.yaml", "--output", home / "destroyed")
+    said = rejuice("train", *words, status=1)
     failed = "rejuice: training failed: step 2: grad_norm is nan or infinite: no update was made"
     assert failed in said
+    assert saved.steps(home / "destroyed") == [1]
     assert not (home / "destroyed" / "policy").exists()
