@@ -25,7 +25,7 @@ import numpy as np
 import yaml
 from bench_grpo import interval
 
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 
 _ROOT = Path(__file__).parents[1]
 _REJUICE = Path(sys.executable).parent / "rejuice"

@@ -24,7 +24,7 @@ from scipy.stats import t as student
 
 from rejuice.operators.groups import Array
 from rejuice.operators.sampling.engines import EMBEDDED_FLOW
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 
 sys.path.extend(str(Path(__file__).parents[1] / each) for each in (".", "tests/support"))
 

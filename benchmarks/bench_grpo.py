@@ -25,7 +25,7 @@ from scipy.stats import t as student
 
 from rejuice.operators.groups import Array, Groups
 from rejuice.operators.mapper.group_stats_mapper import GroupStatsMapper
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 
 _ROOT = Path(__file__).parents[1]
 _RUNS = _ROOT / "outputs" / "bench_grpo"

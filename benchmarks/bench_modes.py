@@ -27,7 +27,7 @@ import yaml
 
 from rejuice.operators.workers import usable_cores
 from rejuice.pipelines.recipe.recipe import load_without_code
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 from rejuice.trainer.report.simulate import Hardware, setups, simulate, stored_steps
 
 _ROOT = Path(__file__).parents[1]

@@ -34,7 +34,7 @@ from transformers import TrainerCallback
 from rejuice.operators.columns import RIGHT
 from rejuice.operators.confidence import wilson_interval
 from rejuice.operators.verifier import verify_batch
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 from rejuice.trainer.verl.judging import accuracy_figures
 
 _ROOT = Path(__file__).parents[1]

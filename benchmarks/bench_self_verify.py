@@ -31,7 +31,7 @@ import polars as pl
 import yaml
 from bench_grpo import data, interval
 
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 
 _ROOT = Path(__file__).parents[1]
 _RUNS = _ROOT / "outputs" / "bench_self_verify"

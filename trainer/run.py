@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from typing_extensions import Self
@@ -29,12 +29,8 @@ RUN_VARIABLE = "REJUICE_RUN"
 """Environment variable of every process of a run: the folder of the run."""
 AHEAD_VARIABLE = "REJUICE_AHEAD"
 """Environment variable of every process of profile `cpu`, where the run samples ahead."""
-CHECKPOINT = "global_step_"
-"""What the names of verl's checkpoints begin with, before the number of the step."""
 AHEAD_FOLDER = "ahead"
 """Folder in that of a run: groups that were sampled ahead, and no checkpoint has trained on."""
-LAST_SAVED = "latest_checkpointed_iteration.txt"
-"""File of verl beside its checkpoints that names the last one, written after all others."""
 ESTIMATOR = "rejuice"
 """Name of the recipe's advantage, for verl's `algorithm.adv_estimator`."""
 GEO_MEAN = "rejuice_geo_mean"
@@ -80,12 +76,6 @@ def is_prepared(folder: Path) -> bool:
 def step_folder(run: Path, step: int) -> Path:
     """Return the folder of a step of a run."""
     return run / "steps" / f"{step:06d}"
-
-
-def checkpoints_in(folder: Path) -> dict[int, Path]:
-    """verl's folders by their step, the oldest first; copies under other names are none."""
-    named = {each.name.removeprefix(CHECKPOINT): each for each in folder.glob(f"{CHECKPOINT}*")}
-    return dict(sorted((int(step), each) for step, each in named.items() if step.isdecimal()))
 
 
 class TrainingRun(NamedTuple):
@@ -137,21 +127,6 @@ class TrainingRun(NamedTuple):
         seed = config.seed if config.seeds_requests else None
         sampling = Sampling(rollout.temperature, rollout.top_p, rollout.max_tokens, seed)
         return Policy.load(self.policy), sampling
-
-    def saved_steps(self) -> list[int]:
-        """Return the steps with a checkpoint, from one of which a resume continues.
-
-        verl removes the weights of old ones, and leaves the rest of their folders.
-        """
-        found = checkpoints_in(self.folder / "checkpoints")
-        return [step for step, folder in found.items() if (folder / "actor").exists()]
-
-    def last_saved(self) -> int | None:
-        """Return the step of the last checkpoint that verl has written as a whole."""
-        try:
-            return int((self.folder / "checkpoints" / LAST_SAVED).read_text("utf-8"))
-        except (OSError, ValueError):  # There is none, or a full disk has left it empty.
-            return None
 
     def step_folder(self, step: int) -> Path:
         """Return the folder of a step."""
@@ -284,11 +259,7 @@ def errors_recorded(folder: Path) -> Iterator[None]:
 
 def recorded_error(folder: Path) -> RecordedError | None:
     """Return the error that the run has left, if any."""
-    try:
-        found = parse_json((folder / ERROR_FILE).read_text("utf-8"))
-        return RecordedError(str(found["message"]), bool(found["expected"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return _read(folder / ERROR_FILE, RecordedError)
 
 
 # --- An end before the last step ------------------------------------------------------
@@ -312,11 +283,7 @@ def write_early_end(folder: Path, end: EarlyEnd) -> None:
 
 def early_end(folder: Path) -> EarlyEnd | None:
     """Return why a run has ended early; None if it has not."""
-    try:
-        found = parse_json((folder / ENDED_FILE).read_text("utf-8"))
-        return EarlyEnd(int(found["step"]), int(found["steps"]), str(found["why"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return _read(folder / ENDED_FILE, EarlyEnd)
 
 
 def _recorded(error: Exception) -> RecordedError:
@@ -333,3 +300,13 @@ def _recorded(error: Exception) -> RecordedError:
 
 def _write(file: Path, record: RecordedError | EarlyEnd) -> None:
     write_file(file, json.dumps(record._asdict()) + "\n")
+
+
+_T = TypeVar("_T", RecordedError, EarlyEnd)
+
+
+def _read(file: Path, kind: type[_T]) -> _T | None:
+    try:
+        return kind(**parse_json(file.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None

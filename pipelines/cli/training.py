@@ -229,7 +229,10 @@ def checkpoint(
     path: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     step: Annotated[
         int | None,
-        typer.Option("--step", help="The step of the checkpoint; by default the latest."),
+        typer.Option(
+            "--step",
+            help="The step of the checkpoint; by default the latest, or the best by train.keep.",
+        ),
     ] = None,
     trust: Trust = False,
     overwrite: Overwrite = False,
@@ -292,15 +295,14 @@ def _train(
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        reason = cause(text, status, run.folder, least_free)
+        failed: str | None = cause(text, status, run.folder, least_free)
+    else:
+        failed = training.failure(run.folder)
+    if failed is not None:
         # Do not repeat the training step; "step 4 name: ..." is a step of the recipe.
-        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(reason) else ""
-        typer.echo(f"rejuice: training failed{at}: {reason}", err=True)
+        at = f" at step {watch.step + 1}" if watch.step and not _AT_STEP.match(failed) else ""
+        typer.echo(f"rejuice: training failed{at}: {failed}", err=True)
         typer.echo(f"verl's log is {path_text(log)}; {_how_to_resume(folder)}", err=True)
-        raise typer.Exit(_FAILED)
-    if (failed := training.failure(run.folder)) is not None:
-        typer.echo(f"rejuice: training failed: {failed}", err=True)
-        typer.echo(f"no policy was written; {_how_to_resume(folder)}", err=True)
         raise typer.Exit(_FAILED)
     unfinished = None
     try:

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from ...operators.confidence import pass_at_powers
 from ...operators.config import Config
 
 if TYPE_CHECKING:
@@ -308,6 +309,12 @@ class StopRules(Config):
     nan_steps: NonNegativeInt = 3
     """Training fails after so many steps in a row whose gradient or loss is nan or infinite. Such
     a step leaves the policy as it is, and saves no checkpoint. 0: it goes on."""
+    validations_without_gain: PositiveInt | None = None
+    """Training ends after so many validations in a row without a new best accuracy on the first
+    set. Null: it goes on."""
+    at: dict[str, float] = Field({})
+    """Training ends once a validation has reached all of these, such as `{accuracy: 0.9}`. Figures
+    are called as in metrics.jsonl, such as `aime/pass@8`; `accuracy` is that of the first set."""
 
 
 class Train(Config):
@@ -382,6 +389,9 @@ class Train(Config):
     """Steps between checkpoints; the last step always saves one. 0: none at all."""
     keep_checkpoints: PositiveInt = 2
     """Older checkpoints are removed."""
+    keep: Literal["last", "best"] = "last"
+    """`best`: the checkpoint of the best validation so far is kept, too, by the accuracy on the
+    first set, and the policy is written from it. `last`: the policy is that of the last step."""
     keep_rollouts: bool = True
     """Keep rollouts, decisions and rewards of each step as Parquet, for runs offline."""
     profile: Profile = "cpu"
@@ -403,6 +413,23 @@ class Train(Config):
     verl: dict[str, Any] = Field({})
     """Any key of verl's configuration that no field sets, such as
     `actor_rollout_ref.actor.optim.betas`."""
+
+    @property
+    def validation_figures(self) -> list[str]:
+        """The figures of the validation sets, as metrics.jsonl has them; first the accuracy."""
+        found = list[str]()
+        for name, of_set in self.validation_sets.items():
+            votes = [f"maj@{of_set.n}"] * (of_set.n > 1)
+            passes = [f"pass@{k}" for k in pass_at_powers(of_set.n)]
+            found += [f"{name}/{each}" for each in (f"mean@{of_set.n}", *passes, *votes)]
+        return found
+
+    def saves(self, step: int) -> bool:
+        """Whether a step that is not the last one saves a checkpoint, if any does."""
+        # A step that is validated may be the best one, or training may end there.
+        decides = self.keep == "best" or self.stop.at or self.stop.validations_without_gain
+        validated = step % (self.validate_every or self.steps) == 0
+        return step % self.save_every == 0 or bool(decides and validated)
 
     @property
     def clip(self) -> tuple[float, float]:
@@ -488,6 +515,16 @@ class Train(Config):
         if self.validation and self.validation_n != 1:
             raise ValueError(
                 "validation_n is of validation_path: give each set of validation its own n"
+            )
+        if self.keep == "best" and not (self.save_every and self.validation_sets):
+            raise ValueError("keep: best needs a validation set, and a save_every above 0")
+        if self.stop.validations_without_gain and not self.validation_sets:
+            raise ValueError("stop.validations_without_gain needs a validation set")
+        known = ["accuracy"] * bool(self.validation_sets) + self.validation_figures
+        if unknown := self.stop.at.keys() - known:
+            raise ValueError(
+                f"stop.at: no figure of a validation is called {sorted(unknown)[0]}: there are "
+                f"{', '.join(known) or 'none without a validation set'}"
             )
 
     @property

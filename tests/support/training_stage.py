@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pyarrow.parquet as pq
 import yaml
 from fake_queue import FakeQueue
@@ -147,6 +148,7 @@ class Stage:
         more: called with the number of further prompts that the buffer asks for.
         trainer: whose buffer it is.
         rollout: the step that samples; by default it samples responses.
+        choosing: steps that choose the prompts of a step.
         rows: of the dataset, instead of made-up ones, with `question` and `answer`.
         train: keys of the `train:` section.
     """
@@ -164,15 +166,19 @@ class Stage:
         trainer: Trainer | None = None,
         rollout: Mapping[str, Any] | None = None,
         rows: Sequence[Mapping[str, str]] = (),
+        choosing: Sequence[Mapping[str, Any]] = (),
         **train: Any,
     ) -> None:
         self.queue = queue
-        recipe = _recipe(folder.parent, after, prompts, n, head or {}, train, rollout, rows)
+        recipe = _recipe(
+            folder.parent, after, prompts, n, head or {}, train, rollout, rows, choosing
+        )
         self.run = prepare(recipe, folder)
         self.prompts = self.run.prompts("train").to_pylist()
         self.uids: dict[int, list[str]] = {}
         self._policy, _ = self.run.sampler()
         self.trainer = trainer or Trainer(more, n)
+        self.trainer.file = folder / "metrics.jsonl"
         self.buffer = buffer_of(self.run, self.trainer)
 
     def ask(
@@ -282,6 +288,13 @@ class Stage:
         """What verl gets from its replay buffer."""
         return self.buffer.sample(step, partition, groups)
 
+    def train(self, step: int, groups: int) -> tuple[Any, dict[str, Any]]:
+        """A step of verl without its update: the batch, and the figures that are logged."""
+        figures: dict[str, Any] = {}
+        self.trainer.global_steps = step
+        self.trainer.sampled = lambda: self.sample(step, groups)
+        return self.trainer.step(figures, {}), figures
+
     def rewards(self, batch: Any) -> list[float]:
         """What verl trains on: the scores of each response's tokens, summed."""
         data = self.queue.kv_batch_get(batch.keys, batch.partition_id, ["rm_scores"])
@@ -341,6 +354,7 @@ class Trainer:
         self.total_training_steps = 100
         self.global_steps = 1
         self.submitted: list[Any] = []
+        self.file = Path("/dev/null")  # of the metrics
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         self.submitted.append(batch)
@@ -357,8 +371,10 @@ class Trainer:
         """verl gives the sampler its weights."""
 
     def step(self, metrics: dict[str, Any], timing_raw: dict[str, float]) -> Any:
-        """A step of verl; tests call the buffer themselves."""
-        raise NotImplementedError
+        """A step of verl up to its update."""
+        batch, figures = self.sampled()
+        metrics.update(figures)
+        return batch
 
     def on_sample_end(self) -> None:
         """verl's samplers give back their memory."""
@@ -389,6 +405,8 @@ class Trainer:
 
     def _log(self, data: dict[str, float], step: int) -> None:
         self.logged.append((step, data))
+        with self.file.open("ab") as file:
+            file.write(orjson.dumps({"step": step, "data": data}) + b"\n")
 
     def refill(self, prompts: int) -> int:
         """Further prompts, of which so many come."""
@@ -442,6 +460,7 @@ def _recipe(
     train: Mapping[str, Any],
     rollout: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, str]] = (),
+    choosing: Sequence[Mapping[str, Any]] = (),
 ) -> Recipe:
     (folder / "scripted.py").write_text(SCRIPTED)
     made_up = [{"question": f"What is {k} + 1?", "answer": str(k + 1)} for k in range(prompts)]
@@ -451,6 +470,7 @@ def _recipe(
         (folder / f"{name}.jsonl").write_text(lines)
     before = [
         {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
+        *choosing,
         rollout or {"policy_rollout_mapper": {"n": n, "max_tokens": 16}},
     ]
     document = {

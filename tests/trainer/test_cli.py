@@ -514,7 +514,7 @@ def test_a_policy_that_cannot_be_written_is_a_failure_of_a_run_that_is_trained(
         save(run.folder, 4)
         return does(run)
 
-    def fails(run, path, step, variables, trusted):
+    def fails(run, path, variables, trusted):
         raise error
 
     verl.does = saves

@@ -25,8 +25,8 @@ import yaml
 from fake_judge import FakeJudge, scores_of, verdict
 
 from rejuice.operators.verifier import verify
+from rejuice.trainer import metrics
 from rejuice.trainer.launch import checkpoints, training
-from rejuice.trainer.report import metrics
 
 pytestmark = pytest.mark.slow
 

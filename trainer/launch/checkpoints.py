@@ -17,10 +17,14 @@ from pathlib import Path
 from ...operators.errors import RejuiceError
 from ...operators.sampling.engines import policy_path
 from ...pipelines.dataset.files import filled
+from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import is_sampling
 from ...pipelines.recipe.trust import read_stored
 from ..cpu.fork_server import PYTHON
-from ..run import CHECKPOINT, LAST_SAVED, checkpoints_in
+from ..saved import best, folder_of, steps
+from ..saved import fix_latest as fix_latest
+from ..saved import last as last
+from ..saved import prune as prune
 from .failure import last_error
 
 NEEDS_TRUST = 3
@@ -34,55 +38,6 @@ class NeedsTrustError(RejuiceError):
     """Files of a checkpoint hold other objects than tensors: unpickling them may run code."""
 
     files: tuple[Path, ...] = ()  # with the weights
-
-
-def folder_of(run: Path, step: int) -> Path:
-    """Return the folder of the checkpoint of a step."""
-    return run / "checkpoints" / f"{CHECKPOINT}{step}"
-
-
-def last(run: Path) -> int | None:
-    """Return the step of the newest complete checkpoint, from which a resume continues."""
-    try:
-        text = (run / "checkpoints" / LAST_SAVED).read_text("utf-8")
-    except FileNotFoundError:
-        return None
-    # verl writes the file in place, after everything else: a full disk may leave it empty. It also
-    # removes the weights of an older checkpoint before it records the newer one.
-    if text.isdecimal() and _is_whole(folder_of(run, int(text))):
-        return int(text)
-    return max(_whole(run), default=None)
-
-
-def fix_latest(run: Path) -> None:
-    """Rewrite the file that names the newest checkpoint, if it is damaged or out of date."""
-    step, path = last(run), run / "checkpoints" / LAST_SAVED
-    if step is not None and path.read_text("utf-8") != str(step):
-        path.write_text(str(step), "utf-8")
-
-
-def prune(run: Path, keep: int) -> None:
-    """Remove the oldest checkpoints, and what verl leaves of those that it removes."""
-    kept, newest = steps(run)[-keep:], last(run) or 0
-    for step, folder in checkpoints_in(run / "checkpoints").items():
-        if step < newest and step not in kept:
-            shutil.rmtree(folder)
-
-
-def steps(run: Path) -> list[int]:
-    """Return the steps of all complete checkpoints."""
-    newest = last(run)
-    return [step for step in _whole(run) if newest is not None and step <= newest]
-
-
-def _whole(run: Path) -> list[int]:
-    found = checkpoints_in(run / "checkpoints")
-    return [step for step, folder in found.items() if _is_whole(folder)]
-
-
-def _is_whole(folder: Path) -> bool:
-    """Whether a checkpoint has its weights, which verl removes from old ones, and its last file."""
-    return (folder / "actor").is_dir() and (folder / "data.pt").exists()
 
 
 def export(
@@ -102,7 +57,7 @@ def export(
     Args:
         run: the folder of the run.
         path: the folder to write.
-        step: the step of the checkpoint; the newest by default.
+        step: the step of the checkpoint; by default the newest, or the best by `train.keep`.
         variables: environment variables of the run's processes, by which what merges finds their
             fork server; None: it loads all libraries itself.
         trusted: whether the checkpoint may run code: whether objects of any class are unpickled.
@@ -119,7 +74,10 @@ def export(
     if not there:
         right = "give the folder of a run that has saved one" if run.is_dir() else ""
         raise RejuiceError(f"{run} holds no checkpoint", right or "there is no such folder")
-    step = there[-1] if step is None else step
+    recipe = read_stored(run / "recipe.yaml", run)
+    if step is None:
+        found = best(run, recipe.head.train) if recipe.head.train else None
+        step = found.step if found else there[-1]
     if step not in there:
         listed = ", ".join(map(str, there))
         raise RejuiceError(f"{run} has no checkpoint of step {step}", f"it has those of {listed}")
@@ -129,7 +87,7 @@ def export(
         if any(whole.glob("*.safetensors")):
             shutil.copytree(whole, made, dirs_exist_ok=True)
         else:
-            words = [*_options(run), *(["--trusted"] if trusted else [])]
+            words = [*_options(recipe), *(["--trusted"] if trusted else [])]
             _merge(words, actor, made, variables or {})
     return step
 
@@ -158,8 +116,7 @@ def _merge(options: Sequence[str], actor: Path, target: Path, variables: Mapping
         raise RejuiceError(f"the checkpoint could not be merged: {found}", where=str(actor))
 
 
-def _options(run: Path) -> list[str]:
-    recipe = read_stored(run / "recipe.yaml", run)
+def _options(recipe: Recipe) -> list[str]:
     config = recipe.head.train
     models = [getattr(x.operator, "model", "") for x in recipe.steps if is_sampling(x.operator)]
     policy = (config.policy if config else None) or next(iter(models), "")

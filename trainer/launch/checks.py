@@ -310,6 +310,8 @@ def _fields(run: TrainingRun) -> Mapping[str, str]:
         f"{actor}.ppo_mini_batch_size": "train.updates_per_step",
         f"{actor}.grad_clip": "train.max_grad_norm",  # verl reads `optim.clip_grad`.
         "algorithm.norm_adv_by_std_in_grpo": f"{GrpoAdvantageMapper.name()}.normalise",
+        "trainer.save_freq": "train.save_every",
+        "trainer.max_actor_ckpt_to_keep": "train.keep_checkpoints",
         "trainer.total_training_steps": "train.steps",
         "trainer.total_epochs": "train.steps",
         "trainer.default_local_dir": "--output",

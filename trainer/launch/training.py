@@ -27,8 +27,9 @@ from ...operators.sampling.rollout import RolloutMapper
 from ...operators.workers import signals_interrupt
 from ...pipelines.console import Console, path_text
 from ...pipelines.recipe.recipe import Recipe, dump
+from .. import metrics
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
-from ..report import metrics
+from ..metrics import BEST, BEST_STEP
 from ..report.curves import draw
 from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import (
@@ -42,6 +43,7 @@ from ..run import (
     early_end,
     is_prepared,
 )
+from ..saved import folder_of
 from . import checkpoints, verl_config
 from .checks import check_training
 from .foreseen import shared_prompts
@@ -107,7 +109,7 @@ def prepare(
         tell(line)
     if resume:
         checkpoints.fix_latest(run.folder)
-        checkpoints.prune(run.folder, run.config.keep_checkpoints)
+        checkpoints.prune(run.folder, run.config, run.config.keep_checkpoints)
         metrics.keep(run.folder, checkpoints.last(run.folder) or 0)
     return run
 
@@ -251,7 +253,7 @@ def launch(
             end_all(run.folder, but=None if fork_server is None else fork_server.process.pid)
             child.wait()
             _remove_weights(run)
-            checkpoints.prune(run.folder, run.config.keep_checkpoints)
+            checkpoints.prune(run.folder, run.config, run.config.keep_checkpoints)
 
 
 def _remove_weights(run: TrainingRun) -> None:
@@ -407,12 +409,12 @@ def finish(
         RejuiceError: the checkpoint cannot be merged.
         OSError: there is no space left.
     """
-    step, policy = checkpoints.last(run.folder), run.folder / "policy"
-    if step is not None:
+    policy = run.folder / "policy"
+    if checkpoints.last(run.folder) is not None:
         shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
             # It was made by this very run.
-            checkpoints.export(run.folder, policy, step, variables=variables, trusted=True)
+            checkpoints.export(run.folder, policy, variables=variables, trusted=True)
     draw([run.folder], run.folder / "curves.png")
 
 
@@ -453,6 +455,12 @@ def show(folder: Path, name: str, console: Console) -> None:
     console.print(table)
     if (end := early_end(folder)) is not None:
         _print(console, f"ended after step {end.step} of {end.steps}: {end.why}")
+    for point in [each for each in points if BEST_STEP in each.figures][-1:]:
+        step, accuracy = (point.figures[name] for name in (BEST_STEP, BEST))
+        found = f"the policy is that of step {step:.0f}, the best validation: {accuracy:.3f}"
+        first = points[0].validation if points[0].step == 0 else None
+        better = f"; before training it was {first:.3f}" if first and first > accuracy else ""
+        _print(console, found + better)
     for line in left_out_lines(folder):
         _print(console, line)
     for what, path in _places(folder):
@@ -463,7 +471,7 @@ def _places(folder: Path) -> list[tuple[str, Path]]:
     newest = checkpoints.last(folder)
     places: list[tuple[str, Path]] = [("policy", folder / "policy")]
     if newest is not None:
-        places.append(("checkpoint", checkpoints.folder_of(folder, newest)))
+        places.append(("checkpoint", folder_of(folder, newest)))
     places += [
         ("curves", folder / "curves.png"),
         ("steps", folder / "steps"),

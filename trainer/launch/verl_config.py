@@ -170,8 +170,8 @@ def _lora(run: TrainingRun) -> dict[str, Any]:
 
 def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
     config, validates = run.config, bool(run.held_out)
-    begun = (checkpoints.last(run.folder) if resume else None) or 0
     every = config.validate_every or config.steps
+    begun = (checkpoints.last(run.folder) if resume else None) or 0
     return {
         "trainer.project_name": "rejuice",
         "trainer.experiment_name": run.folder.name,
@@ -180,8 +180,7 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.test_freq": every if validates else -1,
         # After a resume only where it is due: verl saves a step before it validates it.
         "trainer.val_before_train": validates and begun % every == 0,
-        "trainer.save_freq": config.save_every or -1,
-        "trainer.max_actor_ckpt_to_keep": config.keep_checkpoints,
+        "trainer.save_freq": 1 if config.save_every else -1,  # We are asked at each step.
         "trainer.default_local_dir": str(run.folder / "checkpoints"),
         "trainer.resume_mode": "auto" if resume else "disable",
         "trainer.logger": ["console", "file", *config.loggers],

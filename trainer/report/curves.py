@@ -15,8 +15,8 @@ from ...operators.errors import RejuiceError
 from ...operators.groups import Array
 from ...pipelines.dataset.files import written
 from ...pipelines.recipe.train import default_aggregate
-from . import metrics
-from .metrics import Point, component, validation
+from .. import metrics
+from ..metrics import Point, component, validation
 
 Against = Literal["step", "tokens"]
 _AXES = {"step": "training step", "tokens": "tokens generated"}

@@ -19,11 +19,12 @@ from ...operators.logs import visible
 from ...pipelines.console import widen_log
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.train import Train
+from .. import saved
+from ..metrics import read as read_metrics
 from ..run import TrainingRun
 from ..split import split_recipe
 from ..verl.choice import PromptChoice
 from ..verl.history import read_history
-from .metrics import read as read_metrics
 
 _MOST = 10
 _ID = 12  # characters of an id
@@ -61,7 +62,7 @@ def next_step(run: TrainingRun) -> NextStep | None:
     """
     trained = [point.step for point in read_metrics(run.folder) if point.trained]
     # A step of which a run was killed after its checkpoint may have no figures.
-    number = 1 + max(*trained, run.last_saved() or 0, 0)
+    number = 1 + max(*trained, saved.last(run.folder) or 0, 0)
     config = run.config
     if number > config.steps:
         return None

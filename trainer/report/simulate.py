@@ -33,8 +33,8 @@ from ...operators.columns import numbers
 from ...operators.errors import DataError
 from ...operators.groups import Array
 from ...pipelines.recipe.train import Train
+from .. import metrics
 from ..run import step_folder
-from . import metrics
 
 _LEAST = 4  # steps to fit
 _FIRST = 2  # of a run, which warm up

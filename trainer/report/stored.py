@@ -25,12 +25,12 @@ from ...pipelines.engine.steps import RunStep, StepResult, run_step
 from ...pipelines.recipe.recipe import Recipe
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.trust import read_stored
+from ..metrics import json_figures
+from ..metrics import read as read_metrics
 from ..run import TrainingRun, is_prepared
 from ..split import REPLAYED, grading_and_credit, split_recipe
 from ..verl.choice import PromptChoice, progress_of
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
-from .metrics import json_figures
-from .metrics import read as read_metrics
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
 _TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")

@@ -30,8 +30,8 @@ from ...operators import RejuiceError
 from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
+from ..metrics import BEST_STEP, Point, Reader, best, component, read, validation
 from ..split import RESPONSES
-from .metrics import Point, Reader, component, read, validation
 from .stored import open_training
 
 # --- Left out -------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class Watch:
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
         self._before = len(self._points)
-        self._warned = False
+        self._warned = set[str]()  # of what is said once
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
@@ -268,8 +268,7 @@ class Watch:
                 self._points.append(point)
             if self._live is None and (validated or point.trained):
                 self._print(self._line(point, validated))
-            self._warn_of_formulas(point)
-            for line in self._reasons(point):
+            for line in self._reasons(point, validated=validated):
                 self._print(f"step {point.step}: {line}")
 
     @property
@@ -277,24 +276,32 @@ class Watch:
         """The last step that was trained since the start."""
         return self._points[-1].step if len(self._points) > self._before else None
 
-    def _warn_of_formulas(self, point: Point) -> None:
-        """Say once that most right answers are formulas."""
-        share = point.not_worked_out or 0.0
-        if share > _MOST_FORMULAS and not self._warned:
-            self._warned = True
-            self._print(
-                f"step {point.step}: warning: {share:.0%} of the right answers are only equal to "
-                "the reference, as the question's own formula is; worked_out: true of "
-                "math_verify_mapper asks for a number"
+    def _reasons(self, point: Point, *, validated: bool) -> Iterator[str]:
+        """Yield what is amiss with a step, and why it has trained nothing, where it is known."""
+        formulas, highest = point.not_worked_out or 0.0, best(self._validations)
+        if formulas > _MOST_FORMULAS and "formulas" not in self._warned:
+            self._warned.add("formulas")
+            yield (
+                f"warning: {formulas:.0%} of the right answers are only equal to the reference, as "
+                "the question's own formula is; worked_out: true of math_verify_mapper asks for a "
+                "number"
             )
-
-    def _reasons(self, point: Point) -> Iterator[str]:
-        """Yield why a step has trained nothing, as far as it is known."""
+        if point.get("rejuice/truncated") == 1.0 and not (point.idle or "cut" in self._warned):
+            self._warned.add("cut")
+            yield "warning: every response ended at max_tokens, which may be too small"
+        if validated and highest is not None and _has_collapsed(point, highest):
+            yield (
+                f"warning: the validation has collapsed to {point.validation:.3f}, from "
+                f"{highest.validation:.3f} at step {highest.step}; learning_rate may be too large, "
+                "or the reward may pay for something else"
+            )
         if point.destroyed:
             yield (
                 "warning: the gradient or the loss is nan or infinite, so there was no update; "
                 "learning_rate, rewards or weights may be too large"
             )
+        if point.get(BEST_STEP) == point.step and not point.trained:
+            yield "the best validation so far, so its checkpoint is kept"
         if not (point.trained and point.idle):
             return
         try:
@@ -373,6 +380,13 @@ class Watch:
                 shown = figure.text(last), f"({figure.text(first)})", trend(values)
                 table.add_row(Text(figure.name), *shown)
         return table
+
+
+def _has_collapsed(point: Point, known: Point) -> bool:
+    """Whether the accuracy on the first set is less than half of what it was, beyond chance."""
+    name, value = next(iter(known.validations.items()))
+    now, was = point.interval(name), known.interval(name)
+    return bool(now and was and now[1] < was[0]) and (point.validation or 0.0) < value / 2
 
 
 def trend(values: Sequence[float]) -> str:

@@ -27,6 +27,7 @@ from ...operators.columns import BoolArray, flat, numbers
 from ...operators.filter.policy_age_filter import TOO_OLD
 from ...operators.importance import POLICY_AGE
 from ...pipelines.analysis.figures import few_sources
+from .. import saved
 from ..run import TrainingRun
 from .advantage import TrajectoryKey
 from .curation import Curated, poll_interval
@@ -38,12 +39,7 @@ from .verl_trainer import VerlTrainer
 
 
 class Ahead:
-    """The requests of a run that samples ahead.
-
-    Args:
-        run: the run.
-        trainer: verl's, whose requests get numbers.
-    """
+    """The requests of a run that samples ahead, which get numbers."""
 
     def __init__(self, run: TrainingRun, trainer: VerlTrainer) -> None:
         self._run, self._config = run, run.config
@@ -75,8 +71,8 @@ class Ahead:
     def begin(self, step: int) -> None:
         """Remove files of groups that were trained on, and that no resume would need again."""
         # A run without checkpoints begins anew.
-        saved = self._run.last_saved() if self._config.save_every else step
-        done = [uid for uid, taken in self._taken.items() if saved is not None and taken <= saved]
+        safe = saved.last(self._run.folder) if self._config.save_every else step
+        done = [uid for uid, taken in self._taken.items() if safe is not None and taken <= safe]
         if self._sampled is not None:
             self._sampled.forget(done)
         for uid in done:
@@ -89,27 +85,14 @@ class Ahead:
             print(f"step {step}: {too_old}")
 
     def turn(self, under_way: set[str], ended: set[str], wanted: int) -> set[str]:
-        """Return the prompts that a step may take now or waits for; none: there are no others.
-
-        Args:
-            under_way: keys of prompts that are still sampled.
-            ended: those of prompts that are finished or have failed.
-            wanted: how many the step takes.
-        """
+        """The prompts that a step may take now or waits for; none: there are no others."""
         if self._config.wait_for_slow:
             return set(sorted(under_way | ended)[:wanted])
         return set(sorted(ended)[:wanted]) or under_way
 
 
 class NextGroups:
-    """The groups of the next step, which are read as they finish, while the policy is updated.
-
-    Args:
-        step: the next one, which waits for slow prompts.
-        groups: its groups, of which there are none yet.
-        wanted: how many there will be.
-        ahead: says which are its.
-    """
+    """The groups of the next step, which are read as they finish, while the policy is updated."""
 
     def __init__(self, step: int, groups: PendingGroups, wanted: int, ahead: Ahead) -> None:
         self.step, self._groups, self._wanted, self._ahead = step, groups, wanted, ahead
@@ -119,14 +102,7 @@ class NextGroups:
         self._thread.start()
 
     def take(self, clock: Clock) -> PendingGroups:
-        """Read no more of them, and return them.
-
-        Args:
-            clock: what reading them has taken is added to it.
-
-        Raises:
-            RejuiceError: a response could not be read.
-        """
+        """Read no more of them, and return them; what it has taken is added to the clock."""
         self.stop()
         if self._error:
             raise self._error[0]
@@ -182,11 +158,7 @@ def _prompts() -> Mapping[str, Mapping[str, Any]]:
 
 
 def rows_of_prompts(keys: Collection[str] | None = None) -> list[int]:
-    """Return which prompts of the dataset some requests are of.
-
-    Args:
-        keys: theirs; None: all that no step has taken so far.
-    """
+    """Which prompts of the dataset some requests are of; None: all that no step has taken."""
     keys = list(_prompts() if keys is None else keys)
     if not keys:
         return []

@@ -55,13 +55,7 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
     They come by `choice_rank`. Without one, and where it is equal, the one that was visited longest
     ago comes first, and then a random one.
 
-    Args:
-        prompts: with unique `prompt_id`, and `prompt_row`.
-        steps: those of the recipe that choose, for this training step.
-        context: what is known before it.
-
-    Raises:
-        RejuiceError: what a step raised, with its name.
+    `prompts` have unique `prompt_id`, and `prompt_row`.
     """
     curated = curate(steps, prompts)
     kept = curated.table
@@ -90,14 +84,7 @@ def _sorted(rank_E: Array) -> Array:
 
 
 class PromptChoice:
-    """Chooses the prompts of each step of a run.
-
-    Args:
-        run: whose recipe has steps that choose.
-
-    Attributes:
-        prompts: all prompts of the run, with `prompt_row`.
-    """
+    """Chooses the prompts of each step of a run whose recipe has steps that choose."""
 
     def __init__(self, run: TrainingRun) -> None:
         self._run, prompts = run, run.prompts("train")
@@ -122,17 +109,15 @@ class PromptChoice:
         They are fewer than n where the recipe's steps have left no more.
 
         Args:
-            step: the step.
-            n: how many prompts.
             without: rows of prompts that are sampled already, for steps before it.
 
         Raises:
             RejuiceError: what a step raised, with its name; the history of a step is missing; or no
-                prompt is left.
+                prompt is left, and none is sampled already.
         """
         if step != self._step:
             self._progress, found = self._ordered(step)
-            if not len(found.rows):
+            if not len(found.rows) and not without:
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
                 raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)
@@ -174,14 +159,9 @@ class PromptChoice:
         return len(self._left)
 
     def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:
-        """Return the steps of the recipe that choose, for a training step.
+        """The steps of the recipe that choose, for a training step.
 
-        Args:
-            number: of the training step.
-            progress: of training at it; None: by the recipe, whose `steps` may be others now.
-
-        Raises:
-            DataError: the history of an earlier step is missing.
+        Without `progress` it is by the recipe, whose `steps` may be others now.
         """
         context = self._context(number)
         return self._steps(context if progress is None else context._replace(progress=progress))

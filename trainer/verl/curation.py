@@ -89,21 +89,13 @@ class Curation:
         self._parts.append(self._pool.submit(_Part.of, self._before_barrier, rollouts))
 
     def check(self) -> None:
-        """Raise now what a step has raised so far, instead of when the last group is finished.
-
-        Raises:
-            RejuiceError: what a step raised, with its name.
-        """
+        """Raise now what a step has raised so far, instead of when the last group is finished."""
         for part in self._parts:
             if part.done():
                 part.result()
 
     def close(self, order: pa.Array) -> Curated:
-        """Return the outcome, once everything is added.
-
-        Raises:
-            RejuiceError: what a step raised, with its name.
-        """
+        """Return the outcome, once everything is added."""
         parts = [future.result() for future in self._parts]
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
         last = _Part.of(self._from_barrier, _ordered(table, order))
@@ -116,11 +108,7 @@ def curate(steps: Sequence[Step], rollouts: pa.Table) -> Curated:
 
 
 def continued(curated: Curated, steps: Sequence[Step]) -> Curated:
-    """Run further steps on the rows that are left.
-
-    Raises:
-        RejuiceError: what a step raised, with its name.
-    """
+    """Run further steps on the rows that are left."""
     if not (steps and curated.table.num_rows):
         return curated
     more = curate(steps, curated.table)

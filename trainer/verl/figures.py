@@ -63,6 +63,9 @@ def response_figures(
         found["mixed_groups"] = float(mixed_G.mean())
     lengths = pc.list_value_length(rollouts["response_token_ids"])
     found["response_tokens"] = float(pc.mean(lengths).as_py() or 0.0)
+    if "finish_reason" in rollouts.column_names and rollouts.num_rows:
+        cut_N = np.asarray(pc.equal(rollouts["finish_reason"], "length").fill_null(False))
+        found["truncated"] = float(cut_N.mean())
     found["rows_sampled"] = rollouts.num_rows
     found["rows_trained"] = table.num_rows
     for count in curated.decisions["reason"].value_counts().to_pylist():

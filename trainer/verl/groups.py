@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
 from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
+from .figures import missing_figures
+from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
@@ -30,21 +32,14 @@ _NO_ROLLOUTS = pa.schema(
 
 
 class QueuedGroups:
-    """Groups whose rows are in TransferQueue.
-
-    Attributes:
-        uids: keys of their prompts there.
-        tags: TransferQueue's tags of their rows there.
-        failed: how many prompts have no responses.
-        failed_responses: how many responses failed whose group has others.
-        failed_rows: of the prompts that have no responses, which they are, where they are known.
-    """
+    """Groups whose rows are in TransferQueue."""
 
     def __init__(self) -> None:
-        self.uids: set[str] = set()
-        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}
-        self.failed = self.failed_responses = 0
-        self.failed_rows = list[int]()
+        self.uids: set[str] = set()  # keys of their prompts there
+        self.tags: dict[TrajectoryKey, dict[str, Any]] = {}  # of their rows there
+        self.failed = 0  # prompts without a response
+        self.failed_responses = 0  # those whose group has others
+        self.failed_rows = list[int]()  # which prompts have no responses, where it is known
         self._key_of: dict[str, TrajectoryKey] = {}
         self._rows_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
 
@@ -86,10 +81,6 @@ class PendingGroups(QueuedGroups):
         curation: runs the recipe's steps on the groups.
         read: fetches the trajectories of some rows of TransferQueue.
         n: how many trajectories of a prompt were requested.
-
-    Attributes:
-        ended: how many prompts have ended, failed ones included.
-        repeated: how many groups were left out because their prompt was there already.
     """
 
     def __init__(
@@ -100,7 +91,8 @@ class PendingGroups(QueuedGroups):
     ) -> None:
         super().__init__()
         self._curation, self._read, self._n = curation, read, n
-        self.ended = self.repeated = 0
+        self.ended = 0  # prompts, failed ones included
+        self.repeated = 0  # groups that were left out, as their prompt was there already
         self._uid_of: dict[int, str] = {}
         self._parts: list[Rollouts] = []
 
@@ -111,11 +103,7 @@ class PendingGroups(QueuedGroups):
         self.failed_rows += rows
 
     def check(self) -> None:
-        """Raise now what a step has raised so far, instead of when the last group is finished.
-
-        Raises:
-            RejuiceError: what a step raised, with its name.
-        """
+        """Raise now what a step has raised so far, instead of when the last group is finished."""
         self._curation.check()
 
     def add(self, uids: set[str], tags: Mapping[TrajectoryKey, dict[str, Any]]) -> None:
@@ -153,15 +141,11 @@ class PendingGroups(QueuedGroups):
 
 
 class ValidationGroups:
-    """The groups of all sets that are finished so far; each set has its own.
-
-    Attributes:
-        of_splits: those of each set, by the name of its files.
-        failed: how many prompts have no responses.
-    """
+    """The groups of all sets that are finished so far; each set has its own."""
 
     def __init__(self, of_splits: Mapping[str, PendingGroups]) -> None:
-        self.of_splits, self.failed = of_splits, 0
+        self.of_splits = of_splits  # by the name of their files
+        self.failed = 0  # prompts without a response
 
     @property
     def uids(self) -> set[str]:
@@ -228,11 +212,7 @@ AFTER_CREDIT = frozenset({"no_advantage", "infinite_advantage", "masked", _EXCES
 
 
 def give_credit(curated: Curated, credit: Sequence[Step]) -> Curated:
-    """Run the steps that give credit on what can train, and drop the rows that do not train.
-
-    Raises:
-        RejuiceError: what a step raised, with its name, or a weight is out of its range.
-    """
+    """Run the steps that give credit on what can train, and drop the rows that do not train."""
     curated = continued(curated, credit)
     if not curated.table.num_rows:
         return curated
@@ -249,15 +229,7 @@ def drop_excess_groups(
 
     What gives credit runs again, on the groups that stay: the others have none on file.
 
-    Args:
-        trainable: rows that can train.
-        curated: those of them that have credit.
-        credit: the steps that gave it.
-        wanted: how many groups may stay.
-        step: the seed.
-
-    Raises:
-        RejuiceError: what a step raised, with its name.
+    `trainable` are rows that can train, and `curated` those of them that have credit.
     """
     prompt_ids_G = curated.table["prompt_id"].unique()
     if len(prompt_ids_G) <= wanted:
@@ -321,15 +293,8 @@ def trained_rows(
 ) -> TrainedRows:
     """Return the rows of TransferQueue that train, those of a trajectory next to each other.
 
-    A turn of which each token is masked does not train.
-
-    Args:
-        table: rows with credit.
-        turns: of each, its rows in TransferQueue, by turn.
-        tags: those of TransferQueue.
-
-    Raises:
-        DataError: there is not one advantage for each turn, or one weight for each token.
+    A turn of which each token is masked does not train. Each row of the table has its rows in
+    TransferQueue, by turn.
     """
     if not turns:
         return TrainedRows([], np.zeros(0), [], [])
@@ -378,7 +343,17 @@ def tokens_sampled(parts: Iterable[StepPart]) -> int:
 _NO_SIGNAL = frozenset({"too_easy", "too_hard", "no_reward_spread"})
 
 
-def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
+def skip_of(step: int, parts: Mapping[str, StepPart], sampler: str) -> Outcome:
+    """What came of a step in which no row can train; `sampler` names the step that samples."""
+    if found := _outage(parts[""]):
+        print(f"step {step}: warning: {found}, so the step is left out")
+        return Outcome("outage", found, "verl.log says why the first one did")
+    if _lacks_signal(parts):
+        return NO_SIGNAL
+    raise _nothing_to_train_on(step, parts, sampler)
+
+
+def _lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     """Return whether no row of a step can train because groups are all right or all wrong.
 
     Either a filter has dropped them for it, or no answer gives a verification prompt. Where other
@@ -390,16 +365,21 @@ def lacks_signal(parts: Mapping[str, StepPart]) -> bool:
     return any(part.trains and _mostly_without_signal(part) for part in parts.values())
 
 
-def outage(part: StepPart) -> str:
-    """Return how most trajectories of a step failed, if they did, as `tool_failed 14 of 16`."""
-    if "finish_reason" not in part.rollouts.column_names:
-        return ""
-    ends = Counter(part.rollouts["finish_reason"].to_pylist())
-    failed = {reason: ends[reason] for reason in FAILURES if ends[reason]}
-    if 2 * sum(failed.values()) <= part.rollouts.num_rows:
-        return ""
-    counts = ", ".join(f"{reason} {n}" for reason, n in failed.items())
-    return f"{counts} of {part.rollouts.num_rows} trajectories"
+def _outage(part: StepPart) -> str:
+    """How most rows of a step failed, as `tool_failed 14 of 16 trajectories failed`; or nothing."""
+    rows, failed = part.rollouts.num_rows, defaultdict[str, Counter[str]](Counter)
+    if "finish_reason" in part.rollouts.column_names:
+        ends = Counter(part.rollouts["finish_reason"].to_pylist())
+        failed["trajectories failed"] = ends & Counter(dict.fromkeys(FAILURES, rows))
+    for name, missing in missing_figures(part.values).items():
+        _, component, reason = name.split("/")
+        if reason.startswith("scorer_"):
+            failed[f"responses have no {component}"][reason] = int(missing)
+    for what, counts in failed.items():
+        if 2 * counts.total() > rows:
+            listed = ", ".join(f"{reason} {n}" for reason, n in counts.items())
+            return f"{listed} of {rows} {what}"
+    return ""
 
 
 def _mostly_without_signal(part: StepPart) -> bool:
@@ -409,7 +389,7 @@ def _mostly_without_signal(part: StepPart) -> bool:
     return 0 < len(reasons) <= 2 * found
 
 
-def nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
+def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str) -> DataError:
     """The error of a step in which no row can train; `sampler` names the step that samples."""
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")

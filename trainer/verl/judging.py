@@ -19,6 +19,7 @@ from ...operators.groups import Array, hash_each
 from ...operators.mapper.policy_rollout_mapper import PolicyRolloutMapper
 from ...operators.sampling.tokenizer import Encode
 from ...pipelines.recipe.steps import Step
+from .. import saved
 from ..run import TrainingRun, plan_step
 from ..split import RESPONSES, SAMPLES
 from .curation import Curated, curate, drop_overlong_prompts, group_rows_by_prompt
@@ -90,8 +91,8 @@ class AnswerQueue:
         answers of the steps of the window before it are judged again.
         """
         needed = set[int]()
-        for saved in self._run.saved_steps():
-            needed.update(range(plan_step(self._run.config, saved + 1).since, saved + 1))
+        for at in saved.steps(self._run.folder):
+            needed.update(range(plan_step(self._run.config, at + 1).since, at + 1))
         for path in self._path(step).parents[1].glob(f"*/{_FILE}"):
             at = int(path.parent.name)
             if at <= step and at not in needed:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ from ...operators.sampling.tokenizer import Encode, chat_encoder
 from ...pipelines.engine.match_log import unmatched_lines
 from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import TURN_MEAN
+from .. import metrics, saved
 from ..accuracy import of_graded_tasks, set_figures, with_accuracy
+from ..metrics import BEST, BEST_STEP
 from ..run import UPDATE, EarlyEnd, TrainingRun, errors_recorded, plan_step, write_early_end
 from ..split import (
     ACCURACY,
@@ -77,22 +79,20 @@ from .groups import (
     drop_excess_groups,
     drop_untrainable,
     give_credit,
-    lacks_signal,
-    nothing_to_train_on,
     number_of_groups,
-    outage,
     release_validation,
+    skip_of,
     tokens_sampled,
 )
 from .history import history_of, write_history
 from .judging import AnswerQueue, VerificationPrompts
+from .outcome import NO_SIGNAL, TRAINED, Outcome, not_finite
 from .replay import StoredGroups
 from .replayed import put_rows, replayable, replayed_figures, with_logprobs
 from .trajectories import TrainedRows, read, read_trajectories, write_logprobs, write_trained
 from .verl_trainer import SKIPS, StepSkippedError, VerlTrainer, skipped
 
-_PATIENCE = 3
-"""After so many steps in a row without an update by an outage, such as a tool's, training ends."""
+_PATIENCE = 3  # steps in a row without an update by an outage, such as a tool's
 _Batch = tuple[KVBatchMeta, dict[str, Any]]
 
 
@@ -117,11 +117,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._read = read if split.agents is None else read_trajectories
         self.trainer = VerlTrainer(self.refill_fn)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
-        if self._cores is not None:
-            used = self._cores.read
-            self.trainer.add_figures(lambda: {"rejuice/cores/update": used()})
-        self.trainer.check_updates(self._nan_steps)
-        self.trainer.allow_skips()
+        self.trainer.end_steps(self._end_step)
+        self.trainer.save_by(self._save)
         with errors_recorded(folder):
             self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
@@ -133,9 +130,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.queue = AnswerQueue(self.run)
         self.samples = SampleTables(self.run)
         self._has_loss = False
-        self._without_signal = self._not_finite = 0  # steps in a row
-        self.outages = 0  # steps in a row
-        self.first_step: int | None = None  # that this process takes
+        self._found = self._outcome = TRAINED  # before the update of a step, and after the last one
+        self.in_a_row = 0  # steps with this outcome; 0: this process has ended none yet
 
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> _Batch:
         """The trajectories to train on, or to validate on, once their groups are complete.
@@ -171,7 +167,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
 
     def _train(self, number: int, groups_wanted: int) -> _Batch:
         """Take a step of GRPO: sample, grade by the recipe, and give verl what can train."""
-        self.first_step = self.first_step or number
         if self.ahead is not None:
             self.ahead.begin(number)
         step = TrainingStep(self, number)
@@ -182,84 +177,64 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             step.replay_groups(groups_wanted)
         batch = step.release_to_verl()
         figures = step.all_figures()
-        names = (figure_name(part, "groups_without_signal") for part in step.parts)
-        has_signal = any(figures.get(name, 1.0) < 1 for name in names)
-        has_signal |= REPLAYED in step.parts and step.parts[REPLAYED].trained.num_rows > 0
-        end = self._early_end(number, has_signal)
-        step.write_files(last=end is not None, whole=not has_signal)
-        steps = self.run.config.steps
-        # Ahead, prompts of later steps are sampled already.
-        choice = self.choice if self.ahead is None and number < steps else None
-        if end is None and choice is not None and (why := choice.used_up(number + 1)):
-            end = EarlyEnd(number, steps, f"no prompt is left to sample ({why})")
-        if end is not None:
-            self._end(end)
-        elif number < steps:
-            self._begin_next(number + 1, groups_wanted)
+        step.write_files()
+        self._found = step.outcome
+        config, after = self.run.config, number + 1
+        if number < config.steps and self.ahead is not None and config.wait_for_slow:
+            self._next = NextGroups(after, self._new_groups(after), groups_wanted, self.ahead)
         return batch, figures
 
-    def _begin_next(self, number: int, groups_wanted: int) -> None:
-        """Let the groups of the next step enter the recipe while the policy is updated."""
-        if self.ahead is not None and self.run.config.wait_for_slow:
-            self._next = NextGroups(number, self._new_groups(number), groups_wanted, self.ahead)
+    def _end_step(self, figures: dict[str, Any]) -> None:
+        """Count steps in a row with the same outcome, of which too many end training."""
+        with errors_recorded(self.run.folder):
+            if self._cores is not None and UPDATE[0] in figures:
+                figures["rejuice/cores/update"] = self._cores.read()
+            step, config = self.trainer.step, self.run.config
+            outcome = not_finite(figures, config.learning_rate) or self._found
+            same = outcome.kind == self._outcome.kind
+            self._outcome, self.in_a_row = outcome, self.in_a_row + 1 if same else 1
+            if outcome.kind == "nan":
+                figures["rejuice/nan_steps"] = self.in_a_row
+            most = {"no_signal": config.stop_without_signal, "nan": config.stop.nan_steps}
+            most |= {"outage": _PATIENCE, "trained": 0}
+            if 0 < most[outcome.kind] <= self.in_a_row:
+                self._give_up(step, outcome)
+            elif step < config.steps and (why := self._used_up(step + 1)):
+                self._end(step, why)
 
-    def _early_end(self, number: int, has_signal: bool) -> EarlyEnd | None:
-        """Return why training ends with a step: so many in a row had no signal."""
-        self._without_signal = 0 if has_signal else self._without_signal + 1
-        most, steps = self.run.config.stop_without_signal, self.run.config.steps
-        if not most or self._without_signal < most or number >= steps:
-            return None
-        return EarlyEnd(number, steps, f"no group of {_in_a_row(most)} has a signal")
+    def _save(self, save: Callable[[], None]) -> None:
+        """Save a checkpoint of a step, if it is due; verl asks after each step."""
+        folder, config = self.run.folder, self.run.config
+        due = config.saves(self.trainer.step) and self._outcome.kind != "nan"
+        # The last step saves one in any case: steps before it may have none.
+        if due or self.trainer.is_last:
+            saved.prune(folder, config, max(1, config.keep_checkpoints - 1))
+            save()
+            saved.prune(folder, config, config.keep_checkpoints)
 
-    def is_out(self, step: int, parts: Mapping[str, StepPart]) -> bool:
-        """Return whether nothing can train because most trajectories failed: an outage.
+    def _used_up(self, step: int) -> str:
+        """Why no prompt is left for a step; empty if some are."""
+        if self.choice is None or (self.ahead is not None and rows_of_prompts()):
+            return ""  # Ahead, prompts of later steps are sampled already.
+        why = self.choice.used_up(step)
+        return why and f"no prompt is left to sample ({why})"
 
-        Raises:
-            DataError: so it was for too many steps in a row.
-        """
-        found = outage(parts[""])
-        self.outages = self.outages + 1 if found else 0
-        if self.outages >= _PATIENCE:
-            raise DataError(
-                f"step {step}: {found} failed, in {_PATIENCE} steps in a row",
-                "verl.log says why the first one did",
-            )
-        if found:
-            print(f"step {step}: warning: {found} failed, so the step is left out")
-        return bool(found)
+    def _give_up(self, step: int, outcome: Outcome) -> None:
+        in_a_row = f", in {self.in_a_row} steps in a row" if self.in_a_row > 1 else ""
+        safe = saved.last(self.run.folder) or 0
+        if outcome.kind == "outage" and self.run.config.save_every and self.in_a_row < step - safe:
+            self.trainer.save()  # What was trained before it.
+        # Where no step had a signal, there is nothing to show for it.
+        if outcome.kind != "no_signal" or self.in_a_row >= step:
+            raise DataError(f"step {step}: {outcome.why}{in_a_row}", outcome.right)
+        if step < self.run.config.steps:
+            self._end(step, f"{outcome.why}{in_a_row}")
 
-    def _nan_steps(self, figures: Mapping[str, Any]) -> int:
-        """Return how many steps in a row had a gradient or a loss that is no number.
-
-        Raises:
-            DataError: they are too many.
-        """
-        found = [name for name in UPDATE if not math.isfinite(figures.get(name, 0.0))]
-        self._not_finite = self._not_finite + 1 if found else 0
-        config, most = self.run.config, self.run.config.stop.nan_steps
-        if most and self._not_finite >= most:
-            with errors_recorded(self.run.folder):
-                names = " and ".join(name.removeprefix("actor/") for name in found)
-                raise DataError(
-                    f"step {self.trainer.step}: {names} of {_in_a_row(most)} is nan or "
-                    "infinite: no update was made, and no checkpoint saved",
-                    f"go back to one before, with a learning_rate below {config.learning_rate:g}, "
-                    "or look for rewards and weights that are too large",
-                )
-        return self._not_finite
-
-    def _end(self, end: EarlyEnd) -> None:
-        """Make the step the last one.
-
-        Raises:
-            DataError: no step had a signal, so there is nothing to show for it.
-        """
-        if self._without_signal >= end.step:
-            right = "take harder prompts if all responses are right, and easier ones if none is"
-            raise DataError(f"step {end.step}: {end.why}, the first one included", right)
-        print(f"step {end.step}: {end.why}, so training ends here")
-        write_early_end(self.run.folder, end)
-        self.trainer.end_after(end.step)
+    def _end(self, step: int, why: str) -> None:
+        """Make the step the last one."""
+        print(f"step {step}: {why}, so training ends here")
+        write_early_end(self.run.folder, EarlyEnd(step, self.run.config.steps, why))
+        self.trainer.end_after(step)
 
     def _replay(self, number: int, batch: _Batch) -> _Batch:
         """Give stored groups the credit of the recipe's steps; what does not train is cleared."""
@@ -271,8 +246,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if dropped:
             tq.kv_clear(partition_id="train", keys=dropped)
         self.hand_over(rows, rewards=False)
-        if end := self._early_end(number, any(each.any() for each in rows.advantages)):
-            self._end(end)
+        self._found = TRAINED if any(each.any() for each in rows.advantages) else NO_SIGNAL
         tag_of = dict(zip(meta.keys, meta.tags, strict=True))
         return _batch("train", rows.keys, {key: tag_of[str(key)] for key in rows.keys}), figures
 
@@ -417,7 +391,35 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             raise DataError(f"step {step}: the validation came to nothing: {reason}")
         logged = {f"rejuice/validation/{name}": value for name, value in figures.items()}
         self.trainer.log(logged, step)
+        if best := saved.best(self.run.folder, self.run.config):
+            self.trainer.log({BEST_STEP: best.step, BEST: best.validation or 0.0}, step)
+        why = self._validated_enough(figures) if step < self.run.config.steps else ""
+        if why and not self.in_a_row:
+            reason = f"step {step}: {why}, and this start has not trained a step yet"
+            raise DataError(reason, "set train.stop higher, or leave it out")
+        if why:
+            self._end(step, why)
         return _batch("val", graded, tags), {}
+
+    def _validated_enough(self, figures: Mapping[str, float]) -> str:
+        """Why a validation ends training; empty if it does not."""
+        config, stop = self.run.config, self.run.config.stop
+        own = {**figures, "accuracy": figures.get(config.validation_figures[0], math.nan)}
+        reached = {name: own.get(name, math.nan) for name in stop.at}
+        if reached and all(value >= stop.at[name] for name, value in reached.items()):
+            listed = ", ".join(f"{name} {value:.3f}" for name, value in reached.items())
+            return f"the validation has reached {listed}"
+        if stop.validations_without_gain is None:
+            return ""
+        points = [each for each in metrics.read(self.run.folder) if each.validation is not None]
+        best = metrics.best(points) or points[0]
+        since = sum(each.step > best.step for each in points)
+        if since < stop.validations_without_gain:
+            return ""
+        value = best.validation
+        return (
+            f"no accuracy of {since} validations in a row is above {value:.3f} of step {best.step}"
+        )
 
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
         """Return the groups of a validation set, of which there are none yet."""
@@ -441,33 +443,20 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             responses = _counted(ungraded, "response")
             print(f"step {step}: {responses} of {held_out.name} without an accuracy")
         figures = {"ungraded": float(ungraded), "failed_responses": float(groups.failed_responses)}
-        if table.num_rows:
-            figures |= set_figures(table, held_out.settings.n)
+        n = held_out.settings.n
+        figures |= set_figures(table, n) if table.num_rows else {f"mean@{n}": math.nan}
         return release_validation(groups, table, ACCURACY), figures
 
 
-def _in_a_row(steps: int) -> str:
-    return f"{steps} steps in a row" if steps > 1 else "this step"
-
-
 class TrainingStep:
-    """A step of training, from what is sampled to what trains.
-
-    Args:
-        buffer: where verl puts the groups.
-        number: of the step, from 1.
-
-    Attributes:
-        plan: what is sampled, and what of it trains.
-        parts: the answers, by the name "", the judgements, by "verify", once they are sampled, and
-            groups of earlier steps, by "replayed".
-    """
+    """A step of training, from what is sampled to what trains."""
 
     def __init__(self, buffer: RecipeBuffer, number: int) -> None:
         self._start, self._waited, self._clock = time.perf_counter(), 0.0, Clock()
         self._buffer, self._run, self.number = buffer, buffer.run, number
         self.plan = plan_step(self._run.config, number)
-        self.parts: dict[str, StepPart] = {}
+        self.parts: dict[str, StepPart] = {}  # answers: "", judgements: "verify", and "replayed"
+        self.outcome = TRAINED  # as far as it is known before the update
         self._figures: dict[str, float] = {}
         self._grading, self._credit = buffer.steps_at(number)
         # A step that is repeated after a resume, perhaps by another schedule, starts from nothing.
@@ -543,15 +532,7 @@ class TrainingStep:
         groups: PendingGroups,
         wanted: int,
     ) -> tuple[Curated, pa.Table]:
-        """Return what trains of the answers, once there will be no more of them, and all of them.
-
-        Args:
-            trainable: rows that can train.
-            curated: those of them that have credit, without importance weights.
-            rollouts: all rows.
-            groups: theirs.
-            wanted: how many groups train at most.
-        """
+        """What trains of the answers, once there will be no more of them, and all of them."""
         credit = self._credit
         trainable, rollouts = self._weighed(trainable, rollouts, groups)
         if POLICY_LOGPROBS in trainable.table.column_names:
@@ -677,7 +658,7 @@ class TrainingStep:
 
     def _add(self, name: str, part: StepPart, figures: Mapping[str, float]) -> None:
         self.parts[name] = part
-        if self.number == self._buffer.first_step:
+        if not self._buffer.in_a_row:
             matches = part.curated.matches
             for line in unmatched_lines((step, each.why_none()) for step, each in matches.items()):
                 print(f"step {self.number}: warning: {line}")
@@ -691,21 +672,13 @@ class TrainingStep:
     # ------------------------------------------------------------------ what trains
 
     def release_to_verl(self) -> KVBatchMeta:
-        """Write what the update needs of the rows that train, and clear all others.
-
-        Where no group has a signal, there is nothing to train on: verl only clears the rows.
-
-        Raises:
-            DataError: no row can train, for another reason.
-        """
+        """Write what the update needs of the rows that train, and clear all others."""
         with self._clock("write"):
             of_parts = [part.trained_rows() for part in self.parts.values()]
             rows = TrainedRows.joined(of_parts)
             if not rows.keys:
-                if self._buffer.is_out(self.number, self.parts) or lacks_signal(self.parts):
-                    return skipped([part.groups for part in self.parts.values()])
-                raise nothing_to_train_on(self.number, self.parts, self._run.split.rollout.name())
-            self._buffer.outages = 0
+                self.outcome = skip_of(self.number, self.parts, self._run.split.rollout.name())
+                return skipped([part.groups for part in self.parts.values()])
             self._buffer.hand_over(rows)
             for part, found in zip(self.parts.values(), of_parts, strict=True):
                 clear_others(part.groups, found.keys, "train")
@@ -714,11 +687,8 @@ class TrainingStep:
         tags = {key: tag for part in self.parts.values() for key, tag in part.groups.tags.items()}
         return _batch("train", rows.keys, tags)
 
-    def write_files(self, *, last: bool, whole: bool = False) -> None:
-        """Keep the rollouts, rewards and decisions of the step, and log samples of them.
-
-        `whole`: wait for the files, by which the command says why the step has no signal.
-        """
+    def write_files(self) -> None:
+        """Keep the rollouts, rewards and decisions of the step, and log samples of them."""
         files, choice = self._buffer.files, self._buffer.choice
         chosen = None
         if choice is not None and choice.step == self.number:
@@ -739,18 +709,22 @@ class TrainingStep:
         write_history(self._run.step_folder(self.number), history)
         if choice is not None:
             choice.add(self.number, history)
-        replays = self._run.split.replay_selector is not None
-        if last or whole or replays or self.number >= self._run.config.steps:
-            # No later step would report that they could not be written; and after a resume from
-            # a checkpoint of this step, they are replayed.
+        replays, failed = self._run.split.replay_selector is not None, self.outcome is not TRAINED
+        if failed or replays or self.number >= self._run.config.steps:
+            # By them the command says why the step has no signal. No later step may report that
+            # they could not be written; and after a resume from a checkpoint of this step, they
+            # are replayed.
             files.wait()
-        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=last)
+        self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=failed)
 
     def all_figures(self) -> dict[str, float]:
         """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
         sampled = {name: part for name, part in self.parts.items() if name != REPLAYED}
         of_groups = signal_figures(sampled)
+        replayed = REPLAYED in self.parts and self.parts[REPLAYED].trained.num_rows
+        if self.outcome is TRAINED and not replayed and min(of_groups.values(), default=1.0) == 1:
+            self.outcome = NO_SIGNAL
         seconds = self._clock.read()
         seconds["operators"] = sum(sum(part.curated.seconds.values()) for part in parts)
         seconds["after_sampling"] = time.perf_counter() - self._start - self._waited

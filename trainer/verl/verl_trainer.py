@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -40,16 +41,11 @@ def skipped(groups: Sequence[QueuedGroups]) -> KVBatchMeta:
 
 
 class StepSkippedError(Exception):
-    """A step has nothing to train on.
-
-    Attributes:
-        batch: its rows, which verl clears.
-        figures: those that are logged of it.
-    """
+    """A step has nothing to train on."""
 
     def __init__(self, batch: KVBatchMeta, figures: Mapping[str, float]) -> None:
         super().__init__("the step has nothing to train on")
-        self.batch, self.figures = batch, figures
+        self.batch, self.figures = batch, figures  # what verl clears, and what is logged
 
 
 class VerlTrainer:
@@ -202,49 +198,30 @@ class VerlTrainer:
         settings = LossSettings.of(trainer.config.actor_rollout_ref.actor)
         trainer.actor_rollout_wg.set_loss_fn(settings.loss())
 
-    def add_figures(self, figures: Callable[[], Mapping[str, float]]) -> None:
-        """Log figures that are known once a step has updated the policy; before `allow_skips`."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
+    @property
+    def is_last(self) -> bool:
+        """Whether the step that verl is at is the last one."""
+        return self.step >= int(self._trainer.total_training_steps)
+
+    def save_by(self, how: Callable[[Callable[[], None]], None]) -> None:
+        """Let a function save checkpoints, or leave it, by verl's own way that it is given."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer = self._trainer
-        step = trainer.step
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        trainer._save_checkpoint = partial(how, trainer._save_checkpoint)
 
-        def step_and_figures(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-            batch: KVBatchMeta = step(metrics, timing_raw)
-            metrics.update(figures())
-            return batch
+    def save(self) -> None:
+        """Save a checkpoint of the step, as if it were the last one."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        self.end_after(self.step)
+        self._trainer._save_checkpoint()
 
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
-        trainer.step = step_and_figures
-
-    def check_updates(self, check: Callable[[Mapping[str, Any]], int]) -> None:
-        """Save no checkpoint after updates that were left out; before `allow_skips`.
+    def end_steps(self, end: Callable[[dict[str, Any]], None]) -> None:
+        """Let a step with nothing to train on pass without an update: verl has no such step.
 
         Args:
-            check: says of verl's figures how many steps in a row, this one included, had no update
-                because the gradient is no number.
+            end: called after each step, with the figures of it that are logged.
         """
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_logs_figures_of_an_update
-        trainer, in_a_row = self._trainer, 0
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
-        step, save = trainer.step, trainer._save_checkpoint
-
-        def checked(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
-            nonlocal in_a_row
-            batch: KVBatchMeta = step(metrics, timing_raw)
-            if in_a_row := check(metrics):
-                metrics["rejuice/nan_steps"] = in_a_row
-            return batch
-
-        def save_unless_destroyed() -> None:
-            # The last step saves one in any case: steps before these may have none.
-            if not in_a_row or trainer.global_steps >= trainer.total_training_steps:
-                save()
-
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
-        trainer.step, trainer._save_checkpoint = checked, save_unless_destroyed
-
-    def allow_skips(self) -> None:
-        """Let a step with nothing to train on pass without an update: verl has no such step."""
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         step, compute_metrics = trainer.step, trainer._compute_metrics
@@ -252,11 +229,13 @@ class VerlTrainer:
 
         def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
             try:
-                return step(metrics, timing_raw)
+                batch: KVBatchMeta = step(metrics, timing_raw)
             except StepSkippedError as skipped:
                 trainer.on_sample_end()
                 metrics.update(skipped.figures)
-                return skipped.batch
+                batch = skipped.batch
+            end(metrics)
+            return batch
 
         def metrics_of(
             batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], **at: Any
@@ -280,9 +259,8 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer = self._trainer
         trainer.total_training_steps = step
-        for name in ("save_freq", "test_freq"):
-            if getattr(trainer.config.trainer, name) > 0:
-                setattr(trainer.config.trainer, name, 1)
+        if trainer.config.trainer.test_freq > 0:
+            trainer.config.trainer.test_freq = 1
 
     def set_mini_batch_size(self, rows: int, updates: int) -> int:
         """Split the rows of a step into as many optimizer updates as the recipe has.

@@ -1,17 +1,15 @@
 """What verl's workers have of ours on any hardware: verl imports it as `external_lib`.
 
 A checkpoint of verl brings back the settings of the optimizer and of its schedule with their state.
-Here a resume takes them from the recipe, and knows the checkpoints that are there already.
+Here a resume takes them from the recipe.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 
-from ..run import checkpoints_in
 from . import losses as _losses  # noqa: F401  # It is registered where it is imported.
 
 # private: verl==0.9.1, tests/trainer/cpu/test_engine.py::test_a_resume_takes_the_optimizers_settings_from_the_recipe
@@ -27,8 +25,6 @@ def load_checkpoint(manager: Any, local_path: str, *rest: Any, **more: Any) -> N
     schedule.base_lrs = [of["initial_lr"] for of in given]
     for group, settings, share in zip(groups, given, schedule.lr_lambdas, strict=True):
         group.update(settings, lr=settings["initial_lr"] * share(schedule.last_epoch))
-    weights = (folder / "actor" for folder in checkpoints_in(Path(local_path).parents[1]).values())
-    manager.previous_saved_paths = [str(each) for each in weights if each.exists()]
 
 
 FSDPCheckpointManager.load_checkpoint = load_checkpoint

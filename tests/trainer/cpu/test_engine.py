@@ -216,8 +216,7 @@ def test_a_resume_takes_the_optimizers_settings_from_the_recipe(worker, batch, t
     """Its state is the checkpoint's: the moments, and how many updates there were."""
     first = worker(learning_rate=1e-3, weight_decay=0.1)
     first.update_actor(copy.copy(batch))
-    for step in (10, 9):
-        first.save_checkpoint(str(tmp_path / f"checkpoints/global_step_{step}/actor"))
+    first.save_checkpoint(str(tmp_path / "checkpoints/global_step_10/actor"))
     betas = {"actor_rollout_ref.actor.optim.betas": [0.8, 0.9]}
     again = worker(learning_rate=2e-5, weight_decay=0.2, warmup_steps=4, verl=betas)
     again.load_checkpoint(str(tmp_path / "checkpoints/global_step_10/actor"))
@@ -228,5 +227,3 @@ def test_a_resume_takes_the_optimizers_settings_from_the_recipe(worker, batch, t
     assert group["lr"] == pytest.approx(2e-5 / 4), "one update of four"
     assert engine.lr_scheduler_step() == pytest.approx(2e-5 / 2)
     assert all(state["step"] == 1 for state in engine.optimizer.state.values())
-    kept = engine.checkpoint_manager.previous_saved_paths
-    assert [path.rsplit("_", 1)[1] for path in kept] == ["9/actor", "10/actor"]

@@ -359,6 +359,7 @@ def test_verl_logs_figures_of_an_update(verl, composed):
     class Trainer:
         config = composed(prompts_per_step=8)
         parameter_sync_step, step, updated = 1, PPOTrainer.step, False
+        _compute_metrics = _log_rollout_data = None
 
         def refill(self, prompts):
             return prompts
@@ -372,7 +373,9 @@ def test_verl_logs_figures_of_an_update(verl, composed):
             return SimpleNamespace(keys=[], tags=[], partition_id="train")
 
     trainer, metrics = Trainer(), {}
-    VerlTrainer(trainer.refill).add_figures(lambda: {"rejuice/updated": float(trainer.updated)})
+    VerlTrainer(trainer.refill).end_steps(
+        lambda figures: figures.update({"rejuice/updated": float(trainer.updated)})
+    )
     trainer.step(metrics, {})
     assert metrics == {"actor/loss": 1.0, "rejuice/updated": 1.0}
     assert "batch = self.step(metrics, self.timing_raw)" in inspect.getsource(PPOTrainer.fit)
@@ -385,7 +388,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
 
     class Trainer:
         config = composed(prompts_per_step=8, save_every=7, validate_every=9)
-        parameter_sync_step, total_training_steps, ended = 1, 40, 0
+        parameter_sync_step, total_training_steps, ended, global_steps = 1, 40, 0, 3
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
         _log_rollout_data = PPOTrainer._log_rollout_data
 
@@ -405,7 +408,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     skipped = SimpleNamespace(keys=["prompt"], extra_info={"skips": True})
     trainer, metrics = Trainer(), {}
     made = VerlTrainer(trainer.refill)
-    made.allow_skips()
+    made.end_steps(lambda _: None)
     batch = trainer.step(metrics, {})
     trainer._compute_metrics(batch, metrics, {"step": 2.0}, global_steps=3, epoch=0)
     assert batch is skipped
@@ -414,7 +417,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
     assert metrics == {"rejuice/groups": 0.0, "timing_s/step": 2.0, "training/global_step": 3}
     made.end_after(3)
     assert trainer.total_training_steps == 3
-    assert (trainer.config.trainer.save_freq, trainer.config.trainer.test_freq) == (1, 1)
+    assert (made.is_last, trainer.config.trainer.test_freq) == (True, 1)
     # As its loop calls them, and reads these at each step.
     loop = inspect.getsource(PPOTrainer.fit)
     for line in (

@@ -8,10 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 from command import runner
-from fake_run import save, write_run
+from fake_run import line, save, write_run
 
 from rejuice.operators import RejuiceError
+from rejuice.pipelines.recipe.train import Train
 from rejuice.trainer.cpu.fork_server import PYTHON, PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints
 
@@ -74,15 +76,41 @@ def test_a_copy_under_a_name_of_your_own_stays(run):
     shutil.copytree(
         run / "checkpoints" / "global_step_2", run / "checkpoints" / "global_step_2.best"
     )
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     assert checkpoints.steps(run) == [4]
     assert (run / "checkpoints" / "global_step_2.best" / "actor").is_dir()
+
+
+@pytest.mark.slow
+def test_the_best_one_is_kept_exported_and_reported(run, merger, rejuice, tmp_path):
+    document = yaml.safe_load((run / "recipe.yaml").read_text())
+    document["train"] |= {"keep": "best", "save_every": 1}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(document))
+    best = {"rejuice/best/step": 4.0, "rejuice/best/accuracy": 0.75}
+    values = {0: 0.9, 2: 0.5, 4: 0.75, 5: 0.8, 6: 0.25}  # Of step 5 there is no checkpoint.
+    lines = [line(step, 0.5, value, **best) for step, value in values.items()]
+    (run / "metrics.jsonl").write_text("".join(lines))
+    save(run, 6)
+    save(run, 8)
+    config = Train.model_validate(document["train"])
+    checkpoints.prune(run, config, 1)
+    assert checkpoints.steps(run) == [4, 8]
+    assert checkpoints.best(run, config).step == 4
+    assert checkpoints.best(run, Train()) is None
+    merger(MERGES)
+    assert rejuice("checkpoint", run, tmp_path / "policy")[0] == 0
+    assert (tmp_path / "policy" / "weights").read_text() == "of step 4"
+    shown = rejuice("report", run)[1]
+    assert (
+        "the policy is that of step 4, the best validation: 0.750; before training it was 0.900"
+        in shown
+    )
 
 
 def test_the_one_that_a_resume_goes_on_from_is_not_removed(run):
     save(run, 6)
     (run / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("4")
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     assert checkpoints.last(run) == 4
     assert not (run / "checkpoints" / "global_step_2").exists()
 
@@ -169,7 +197,7 @@ def test_what_is_kept_has_weights_and_nothing_is_left_of_the_others(run):
     shutil.rmtree(checkpoints.folder_of(run, 2) / "actor")  # As verl removes it.
     begun = checkpoints.folder_of(run, 8)  # It is not whole: the run was killed.
     begun.mkdir()
-    checkpoints.prune(run, 1)
+    checkpoints.prune(run, Train(), 1)
     there = {path.name for path in (run / "checkpoints").glob("global_step_*")}
     assert there == {"global_step_6", begun.name}
 

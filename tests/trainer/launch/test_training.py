@@ -15,11 +15,11 @@ from fake_run import PROCESS, line, save, write_recipe, write_run
 
 from rejuice.operators import RejuiceError
 from rejuice.pipelines.recipe.recipe import load
+from rejuice.trainer import metrics
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.launch.verl_config import overrides
-from rejuice.trainer.report import metrics
 from rejuice.trainer.run import RUN_VARIABLE, TrainingRun, Weights
 
 REPLAYED = pa.table(
@@ -119,7 +119,6 @@ TAKEN_UP = {
     "train.weight_decay": (0.5, f"{OPTIM}.weight_decay"),
     f"train.verl.{OPTIM}.betas": ([0.8, 0.9], f"{OPTIM}.betas"),
     "train.max_grad_norm": (0.25, f"{OPTIM}.clip_grad"),
-    "train.keep_checkpoints": (1, "trainer.max_actor_ckpt_to_keep"),
 }
 LOGGED = {
     "train.seed": (3, "order of prompts"),

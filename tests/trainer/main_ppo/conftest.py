@@ -17,8 +17,8 @@ from killed_run import killed_while_saving
 
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT
 from rejuice.operators.workers import usable_cores
+from rejuice.trainer import metrics
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
-from rejuice.trainer.report import metrics
 from tools.embedded_policy.problems import JUDGE_TEMPLATE
 
 STEPS, PROMPTS, N = 4, 16, 6
@@ -57,8 +57,8 @@ TRAIN = {
 }  # fmt: skip
 
 
-def command(*words, cwd=None):
-    """`rejuice`, in a process of its own."""
+def command(*words, cwd=None, status=0):
+    """`rejuice`, in a process of its own; what it writes to standard error."""
     code = "from rejuice.pipelines.cli.main import main; main()"
     line = [sys.executable, "-c", code, *map(str, words)]
     done = subprocess.run(
@@ -70,7 +70,8 @@ def command(*words, cwd=None):
         timeout=LONGEST_S,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == status, done.stderr[-3000:]
+    return done.stderr
 
 
 class Run:

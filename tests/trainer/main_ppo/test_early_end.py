@@ -5,6 +5,8 @@ import json
 import pytest
 import yaml
 
+from rejuice.trainer import saved
+
 pytestmark = pytest.mark.slow
 
 SOLVED = '''
@@ -44,6 +46,7 @@ def solved(home, rejuice, ended):
     for name in ("schedule", "verification", "refill"):
         del document["train"][name]
     document["train"] |= {"steps": 8, "stop_without_signal": 2, "save_every": 50}
+    document["train"] |= {"keep": "best", "keep_checkpoints": 1, "validate_every": 1}
     (home / "solved.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     rejuice("train", home / "solved.yaml", "--output", home / "solved", "--quiet")
     return ended(home / "solved")
@@ -52,11 +55,14 @@ def solved(home, rejuice, ended):
 def test_it_ends_with_policy_curves_and_the_reason(solved):
     assert solved.trained == [1, 2, 3]
     assert json.loads((solved.folder / "ended.json").read_text()) == {
-        "step": 3, "steps": 8, "why": "no group of 2 steps in a row has a signal",
+        "step": 3, "steps": 8, "why": "no group has a signal, in 2 steps in a row",
     }  # fmt: skip
     assert (solved.folder / "policy" / "config.json").exists()
     assert (solved.folder / "curves.png").exists()
-    assert (solved.folder / "checkpoints" / "global_step_3").exists()
+    best = int(solved.figures(3)["rejuice/best/step"])
+    accuracy = {n: solved.figures(n)["rejuice/validation/validation/mean@2"] for n in (1, 2, 3)}
+    assert (best, accuracy[best]) == (max(accuracy, key=accuracy.get), max(accuracy.values()))
+    assert saved.steps(solved.folder) == sorted({best, 3})
 
 
 def test_skipped_steps_leave_the_policy_as_it_is(solved):
@@ -77,3 +83,24 @@ def test_a_resume_has_nothing_to_do(home, solved, rejuice):
     before = (solved.folder / "verl.log").stat().st_mtime_ns
     rejuice("train", home / "solved.yaml", "--output", solved.folder, "--resume")
     assert (solved.folder / "verl.log").stat().st_mtime_ns == before
+
+
+def test_a_rate_that_destroys_the_policy_is_named_at_the_next_step(home, rejuice):
+    document = yaml.safe_load((home / "recipe.yaml").read_text())
+    document["process"] = [
+        document["process"][0],
+        {"policy_rollout_mapper": {"n": 4, "max_tokens": 40}},
+        {"math_verify_mapper": None},
+        {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
+        {"grpo_advantage_mapper": None},
+    ]
+    for name in ("schedule", "verification", "refill", "validation_path", "validation_n"):
+        del document["train"][name]
+    document["train"] |= {"learning_rate": 1e6, "stop": {"nan_steps": 1}}
+    (home / "destroyed.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    words = (home / "destroyed.yaml", "--output", home / "destroyed")
+    said = rejuice("train", *words, status=1)
+    failed = "rejuice: training failed: step 2: grad_norm is nan or infinite: no update was made"
+    assert failed in said
+    assert saved.steps(home / "destroyed") == [1]
+    assert not (home / "destroyed" / "policy").exists()

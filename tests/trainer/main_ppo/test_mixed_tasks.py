@@ -14,7 +14,7 @@ import yaml
 from fake_judge import FakeJudge
 
 from rejuice.pipelines.recipe.recipe import load
-from rejuice.trainer.report import metrics
+from rejuice.trainer import metrics
 
 pytestmark = pytest.mark.slow
 

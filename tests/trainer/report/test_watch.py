@@ -253,3 +253,21 @@ def test_trend():
 )
 def test_spell(seconds, text):
     assert spell(seconds) == text
+
+
+def test_a_collapse_and_responses_without_an_end_are_said_at_their_step(watch, log):
+    def of_set(mean, low, high):
+        return {f"rejuice/validation/a/{name}": value for name, value in (("mean@1", mean), ("mean_low", low), ("mean_high", high))}  # fmt: skip
+
+    cut = {"rejuice/truncated": 1.0}
+    with watch() as seen:
+        log(line(0, **of_set(0.6, 0.5, 0.7)))
+        log(line(1, 0.5, **of_set(0.2, 0.1, 0.55)))  # Perhaps by chance.
+        log(line(2, **of_set(0.2, 0.1, 0.3)), line(2, 0.5, **cut, **of_set(0.2, 0.1, 0.3)))
+        log(line(3, **{"rejuice/best/step": 3.0}), line(3, 0.5, **cut))
+    lines = seen.message().splitlines()
+    found = [each for each in lines if "warning" in each or "best" in each]
+    assert [each[:7] for each in found] == ["step 2:", "step 2:", "step 3:"]
+    assert "collapsed to 0.200, from 0.600 at step 0" in found[0]
+    assert "every response ended at max_tokens" in found[1]
+    assert "the best validation so far" in found[2]

@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
@@ -233,43 +232,38 @@ def test_a_step_without_signal_trains_nothing_and_is_no_failure(stage, skipped):
     assert len(batch.keys) == 2
 
 
-def test_steps_without_signal_end_training(stage, skipped):
+def test_steps_without_signal_end_training(stage):
     stage = stage(SPREAD, validation_path=None, steps=9, stop_without_signal=2)
     for step, texts in enumerate((["1", "0"], ["1", "1"], ["0", "1"], ["1", "1"]), 1):
         stage.answer({step: texts}, step=step)
-        with nullcontext() if step in (1, 3) else pytest.raises(skipped):
-            stage.sample(step, 1)
+        batch, _ = stage.train(step, 1)
+        assert ("skips" in batch.extra_info) is (step in {2, 4})
     assert early_end(stage.run.folder) is None
     stage.answer({5: ["0", "0"]}, step=5)
-    with pytest.raises(skipped):
-        stage.sample(5, 1)
-    why = "no group of 2 steps in a row has a signal"
+    stage.train(5, 1)
+    why = "no group has a signal, in 2 steps in a row"
     assert early_end(stage.run.folder) == (5, 9, why)
     assert stage.trainer.total_training_steps == 5
-    assert (stage.trainer.config.trainer.save_freq, stage.trainer.config.trainer.test_freq) == (
-        1,
-        -1,
-    )
+    assert stage.trainer.config.trainer.test_freq == -1
 
 
 def test_steps_whose_rows_have_advantages_of_0_count_too(stage):
     stage = stage(PLAIN, validation_path=None, steps=9, stop_without_signal=1)
     for step, texts in enumerate((["1", "0"], ["1", "1"]), 1):
         stage.answer({step: texts}, step=step)
-        batch, _ = stage.sample(step, 1)
+        batch, _ = stage.train(step, 1)
         assert len(batch.keys) == 2  # verl updates, by advantages of 0.
-    assert early_end(stage.run.folder) == (2, 9, "no group of this step has a signal")
+    assert early_end(stage.run.folder) == (2, 9, "no group has a signal")
 
 
-def test_a_run_that_never_had_a_signal_fails(stage, skipped):
+def test_a_run_that_never_had_a_signal_fails(stage):
     stage = stage(SPREAD, validation_path=None, stop_without_signal=2)
     stage.answer({0: ["0", "0"]})
-    with pytest.raises(skipped):
-        stage.sample(1, 1)
+    stage.train(1, 1)
     stage.queue.partitions.clear()  # As verl does.
     stage.answer({1: ["0", "0"]}, step=2)
-    with pytest.raises(DataError, match="step 2: no group of 2 steps in a row has a signal, the"):
-        stage.sample(2, 1)
+    with pytest.raises(DataError, match=r"step 2: no group has a signal, in 2 .*easier ones"):
+        stage.train(2, 1)
     assert stage.saved("rollouts", 2).num_rows == 2  # To be looked at.
     assert early_end(stage.run.folder) is None
 

@@ -11,6 +11,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from fake_run import save
 from rich.console import Console
 
 from rejuice.operators import DataError, RecipeError, build, get
@@ -224,8 +225,7 @@ def test_the_next_step_leaves_out_what_is_under_way(run, capsys):
     show_next_step(last.folder, last.recipe, Console(width=200))
     assert "step 4 samples 0 of 12" in capsys.readouterr().out
     # Saved and not logged: what it has trained on is not under way, and is not trained again.
-    (here.folder / "checkpoints").mkdir()
-    (here.folder / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("3")
+    save(here.folder, 3)
     lines = (here.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (here.folder / "metrics.jsonl").write_text("".join(lines[:-1]))
     assert next_step(run(*CHOOSING, **fields)).number == 4

@@ -1,10 +1,12 @@
 """Queued answers: which they are, how old, and that a resumed run has the same."""
 
 import collections
+import shutil
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from fake_run import save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +21,11 @@ def answers(tmp_path):
         run = SimpleNamespace(
             config=config,
             step_folder=lambda step: tmp_path / f"{step:06d}",
-            saved_steps=lambda: list(saved),
+            folder=tmp_path,
         )
+        shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+        for step in saved:
+            save(tmp_path, step)
         return AnswerQueue(run)
 
     return make

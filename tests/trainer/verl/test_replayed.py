@@ -198,7 +198,7 @@ def test_rows_have_what_the_steps_before_the_selector_wrote(stage):
 
 def test_steps_that_only_replay_have_a_signal(two_steps):
     stage = two_steps(answers={2: SOLVED, 3: SOLVED}, train={"stop_without_signal": 1})
-    batch, _ = stage.sample(2, 2)
+    batch, _ = stage.train(2, 2)
     assert len(batch.keys) == 4
     assert early_end(stage.run.folder) is None
 

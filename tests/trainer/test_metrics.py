@@ -5,8 +5,8 @@ import math
 import pytest
 from fake_run import line, write_run
 
-from rejuice.trainer.report import metrics
-from rejuice.trainer.report.metrics import Point, Reader
+from rejuice.trainer import metrics
+from rejuice.trainer.metrics import Point, Reader
 
 
 def point(**figures):

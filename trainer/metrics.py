@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from ...operators import DataError
-from ...operators.json_text import parse_json
-from ...pipelines.recipe.train import ONE_SET
-from ..run import UPDATE
+from ..operators import DataError
+from ..operators.json_text import parse_json
+from ..pipelines.recipe.train import ONE_SET
+from .run import UPDATE
 
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
 _MISSING = re.compile(r"rejuice/(?:verify/)?missing/.+/scorer_[^/]*")
 _REWARD = "rejuice/reward"
+BEST_STEP, BEST = "rejuice/best/step", "rejuice/best/accuracy"
+"""Figures of a validation, where `train.keep` is best: of the best one so far."""
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
@@ -213,6 +215,12 @@ def validation(name: str, kind: str = "") -> Callable[[Point], float | None]:
 def component(name: str) -> Callable[[Point], float | None]:
     """Return the mean of a reward component, as a function of a step."""
     return lambda point: point.components.get(name)
+
+
+def best(points: Iterable[Point]) -> Point | None:
+    """The first of those with the best accuracy on the first validation set, if any has one."""
+    known = [p for p in points if p.validation is not None and not math.isnan(p.validation)]
+    return max(known, key=lambda point: point.validation or 0.0, default=None)
 
 
 class Reader:
