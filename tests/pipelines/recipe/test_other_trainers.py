@@ -48,6 +48,6 @@ def test_a_mistyped_key_of_ours_is_still_suggested():
 def test_hints_name_fields_that_there_are():
     named = {ours.split(",")[0].split(":")[0] for ours in _OTHER_TRAINERS.values()}
     ours = {name.split(".")[1] for name in named if name.startswith("train.")}
-    assert ours <= {*Train.model_fields, "keep"}
+    assert ours <= {*Train.model_fields}
     sampled = {name.split(" of ")[0] for name in named if not name.startswith("train.")}
     assert sampled <= {*PolicyRolloutMapper.model_fields}
