@@ -98,7 +98,7 @@ class RemotePlay:
     def _current(self) -> _PartServer:
         # A task that a flow has left behind must not act in the next trajectory.
         if self._server.done != self._work:
-            raise RuntimeError("the trajectory is over")
+            raise asyncio.CancelledError("the trajectory is over")
         return self._server
 
 
@@ -256,7 +256,7 @@ def _serve(link: socket.socket, part: Flow | Tool, parent: int) -> NoReturn:
         exit_with_parent(parent, group=True)
         if "numpy" in sys.modules:  # `random` does so itself.
             sys.modules["numpy"].random.seed()
-        asyncio.run(_PartServer(link, part).serve())
+        asyncio.new_event_loop().run_until_complete(_PartServer(link, part).serve())
     finally:
         end_group()
         os._exit(1)

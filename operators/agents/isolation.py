@@ -46,7 +46,7 @@ from .trajectory import Budgets, Task
 
 _PER_CORE, _MOST = 32, 512  # processes of a part
 _SHORT_S = 0.2  # see `any_at_work`
-_ENDED = "its process ended (a crash, os._exit, or out of memory)"
+_ENDED = "its process ended (a crash, an exit, or out of memory)"
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import main; main({})"
 _P = TypeVar("_P", Flow, Tool)
 
@@ -128,7 +128,7 @@ class PartProcess:
         """The next message.
 
         Raises:
-            EOFError: there is none, as the process has ended, or none that can be read.
+            EOFError: there is none, as the process has ended.
         """
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
@@ -136,10 +136,7 @@ class PartProcess:
         except (EOFError, OSError):
             raise EOFError(_ENDED) from None
         self.asked = -math.inf
-        try:
-            return pickle.loads(body)  # type: ignore[no-any-return]
-        except Exception as error:
-            raise EOFError(f"what it passes is known to its own file only: {error}") from None
+        return pickle.loads(body)  # type: ignore[no-any-return]
 
     @property
     def has_ended(self) -> bool:
