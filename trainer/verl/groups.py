@@ -20,8 +20,15 @@ from ...operators.operator import Scope
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
-from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
-from .figures import missing_figures
+from .curation import (
+    Curated,
+    Curation,
+    continued,
+    curate,
+    drop_rows,
+    format_drop_counts,
+    missing_figures,
+)
 from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
