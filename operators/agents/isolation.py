@@ -297,8 +297,10 @@ class IsolatedFlow(Flow):
             kind, value = "failed", str(error)
         if errors:  # Whatever the flow made of it.
             raise errors[0]
-        if kind != "result":
-            raise TrajectoryEnd(*(value if kind == "end" else ("flow_failed", value)))
+        if kind == "failed":
+            raise TrajectoryEnd("flow_failed", f"{self.name()}: {value}")
+        if kind == "end":
+            raise TrajectoryEnd(*value)
         answered: str | None = value
         return answered
 

@@ -469,21 +469,22 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
         raise play.broken
     if done.cancelled():
         if play.ended is None:
-            play.end("flow_failed", "it cancelled itself")
+            play.end("flow_failed", f"{flow.name()}: it cancelled itself")
         return None
     error = done.exception()
     if error is None:
         answer = done.result()
         if answer is None or isinstance(answer, str):
             return answer
-        play.end("flow_failed", f"it returned {type(answer).__name__}, not text or None")
+        returned = f"{flow.name()}: it returned {type(answer).__name__}, not text or None"
+        play.end("flow_failed", returned)
     elif isinstance(error, TrajectoryEnd):
         play.end(error.reason, error.detail)
     elif isinstance(error, RejuiceError):
         raise error
     else:
         own = getattr(sys.modules.get(type(flow).__module__), "__file__", None)
-        play.end("flow_failed", described(error, own))
+        play.end("flow_failed", f"{flow.name()}: {described(error, own)}")
     return None
 
 
