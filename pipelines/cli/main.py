@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import io
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -352,6 +354,9 @@ def main() -> NoReturn:
         except Exception:
             traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
             sys.exit(1)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):  # All is done, but for the unloading.
+                atexit.register(signal.signal, number, signal.SIG_IGN)
         sys.exit(2)
 
 

@@ -115,7 +115,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._credit = CreditEstimator()
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
-        self.trainer = VerlTrainer(self.refill_fn)
+        self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         if self._cores is not None:
             used = self._cores.read
@@ -227,6 +227,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         if found:
             print(f"step {step}: warning: {found} failed, so the step is left out")
         return bool(found)
+
+    def _is_stopped(self) -> bool:
+        """Return whether Ctrl-C has come; then the files of the last step are written."""
+        if stopped := self.run.stop_file.exists():
+            self.files.wait()
+        return stopped
 
     def _nan_steps(self, figures: Mapping[str, Any]) -> int:
         """Return how many steps in a row had a gradient or a loss that is no number.
@@ -375,6 +381,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 failed, finished = failed & among, finished & among
             if not failed and not finished:
                 groups.check()
+                if partition == "train" and ahead is None:  # Ahead, verl saves what is under way.
+                    self.trainer.end_if_stopped()
                 time.sleep(poll_interval(time.perf_counter() - start, listing_s))
                 continue
             # Without prompts: one that failed and was cleared comes back, as what is no prompt to

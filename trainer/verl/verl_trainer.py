@@ -7,7 +7,9 @@ trainer, through which the rest is reached: nothing public leads there.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -57,10 +59,11 @@ class VerlTrainer:
 
     Args:
         refill: the trainer's method that verl gives the buffer as `refill_fn`.
+        is_stopped: whether training is to end.
     """
 
-    def __init__(self, refill: Callable[[int], int]) -> None:
-        self._refill = refill
+    def __init__(self, refill: Callable[[int], int], is_stopped: Callable[[], bool] = bool) -> None:
+        self._refill, self._is_stopped = refill, is_stopped
 
     @property
     def _trainer(self) -> Any:
@@ -230,6 +233,8 @@ class VerlTrainer:
 
         def checked(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
             nonlocal in_a_row
+            self._prompts = trainer.train_dataloader.state_dict()
+            self.end_if_stopped()
             batch: KVBatchMeta = step(metrics, timing_raw)
             if in_a_row := check(metrics):
                 metrics["rejuice/nan_steps"] = in_a_row
@@ -242,6 +247,16 @@ class VerlTrainer:
 
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         trainer.step, trainer._save_checkpoint = checked, save_unless_destroyed
+
+    def end_if_stopped(self) -> None:
+        """End training, if it is to, with a checkpoint of the step before the one that begins."""
+        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+        if self._is_stopped():
+            trainer = self._trainer
+            trainer.global_steps -= 1
+            trainer.train_dataloader = SimpleNamespace(state_dict=lambda: self._prompts)
+            trainer._save_checkpoint()
+            sys.exit()
 
     def allow_skips(self) -> None:
         """Let a step with nothing to train on pass without an update: verl has no such step."""
