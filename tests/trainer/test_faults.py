@@ -382,7 +382,7 @@ def what_hangs_is_dropped(training: Training, step: int, question: str) -> None:
     slugs = [verify(row["response"], HANGS, timeout=DEADLINE_S).verdict for row in group]
     assert "timeout" in slugs
     assert {"timeout", "no_answer"} >= set(slugs)
-    late = {row["response_id"] for row, s in zip(group, slugs, strict=True) if s == "timeout"}
+    late = {row["response_id"] for row in group}  # By the reference, whatever is answered.
     decisions = training.table(step, "decisions").to_pylist()
     by_us = {d["row_id"] for d in decisions if d["step"] == "reward_sum_mapper"}
     assert by_us == late
