@@ -266,14 +266,15 @@ def main() -> None:
             case = KINDS[kind](Path(folder) / str(place))
             try:
                 case.clear()
-                whole = 8.0
-                if kind != "view --live":
-                    log = Path(folder) / "log"
-                    done = end(case.words(again=False), case.environment, None, 0, log)
-                    whole = done.seconds
-                    if done.status:
-                        sys.exit(done.errors)
+                log = Path(folder) / "log"
                 for name in wanted.signal or ("TERM", "INT"):
+                    whole = 8.0
+                    if kind != "view --live":  # Just before: the machine may be busier by then.
+                        done = end(case.words(again=False), case.environment, None, 0, log)
+                        whole = done.seconds
+                        case.clear()
+                        if done.status:
+                            sys.exit(done.errors)
                     number = signal.Signals[f"SIG{name}"]
                     rows.append(measure(kind, number, wanted.moments, whole, case))
             finally:

@@ -355,7 +355,7 @@ def _found(policy: str) -> str:
 # If the process that started them is killed, Ray's processes outlive it, and then have no parent
 # that would show to which run they belong.
 
-_PATIENCE_S = 2.5  # Ray takes some seconds to end its workers.
+_PATIENCE_S = 2.0  # Ray takes some seconds to end its workers.
 
 
 def of_run(folder: Path) -> list[Any]:

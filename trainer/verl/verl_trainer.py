@@ -250,10 +250,10 @@ class VerlTrainer:
 
     def end_if_stopped(self) -> None:
         """End training, if it is to, with a checkpoint of the step before the one that begins."""
-        # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
         if self._is_stopped():
             trainer = self._trainer
             trainer.global_steps -= 1
+            # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
             trainer.train_dataloader = SimpleNamespace(state_dict=lambda: self._prompts)
             trainer._save_checkpoint()
             sys.exit()
