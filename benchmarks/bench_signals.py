@@ -154,8 +154,8 @@ class ViewLive(Train):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        train = [*COMMAND, *self.words(again=False), "--train.steps", "1", "--quiet"]
-        subprocess.run(train, check=True)
+        train = [*COMMAND, *super().words(again=False), "--train.steps", "4", "--quiet"]
+        subprocess.run(train, check=False)  # No group may have had a signal.
         environment = {**os.environ, RUN_VARIABLE: str(self.folder.resolve())}
         self._trains = subprocess.Popen(["sleep", "3600"], env=environment)
 
@@ -206,15 +206,23 @@ def end(
         running.kill()
         status = running.wait()
     seconds = time.perf_counter() - start
-    left = []
+    # Python's own resource tracker ends right after the process that it belongs to.
+    _, left = psutil.wait_procs(_marked(mark), timeout=2)
+    lines = [" ".join(process.cmdline())[:100] for process in left]
+    for process in left:
+        process.kill()
+    return Ended(sent, seconds, status, log.read_text(), lines)
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == mark:
-                left.append(" ".join(process.cmdline())[:100])
-                process.kill()
+                found.append(process)
         except psutil.Error:
-            continue
-    return Ended(sent, seconds, status, log.read_text(), left)
+            continue  # It has ended, or belongs to another user.
+    return found
 
 
 def measure(kind: str, number: int, moments: int, whole: float, case: Run | Train) -> list[str]:

@@ -345,12 +345,13 @@ def main() -> NoReturn:
                 traceback.print_exception(error)
             named = "" if error.filename is None else f"{error.filename!s:.200}: "
             typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
-        except SystemExit as end:
-            if end.code == _INTERRUPTED:
-                resumes = sys.argv[1:2] in (["run"], ["eval"])
-                again = "; run it again to continue where it stopped" if resumes else ""
-                typer.echo(f"rejuice: stopped{again}", err=True)
-            raise
+        except (SystemExit, KeyboardInterrupt) as end:  # The second before Click handles it.
+            if getattr(end, "code", _INTERRUPTED) != _INTERRUPTED:
+                raise
+            resumes = sys.argv[1:2] in (["run"], ["eval"])
+            again = "; run it again to continue where it stopped" if resumes else ""
+            typer.echo(f"rejuice: stopped{again}", err=True)
+            sys.exit(_INTERRUPTED)
         except Exception:
             traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
             sys.exit(1)
