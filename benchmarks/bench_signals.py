@@ -273,14 +273,13 @@ def main() -> None:
         for place, kind in enumerate(wanted.command or KINDS):
             case = KINDS[kind](Path(folder) / str(place))
             try:
-                case.clear()
                 log = Path(folder) / "log"
                 for name in wanted.signal or ("TERM", "INT"):
                     whole = 8.0
                     if kind != "view --live":  # Just before: the machine may be busier by then.
+                        case.clear()
                         done = end(case.words(again=False), case.environment, None, 0, log)
                         whole = done.seconds
-                        case.clear()
                         if done.status:
                             sys.exit(done.errors)
                     number = signal.Signals[f"SIG{name}"]
