@@ -258,6 +258,11 @@ def read(folder: Path) -> list[Point]:
     return [Point(step, merged[step]) for step in sorted(merged)]
 
 
+def last_trained(folder: Path) -> int:
+    """Return the last step of a run that was trained; 0: none was."""
+    return max((point.step for point in read(folder) if point.trained), default=0)
+
+
 def keep(folder: Path, until: int) -> None:
     """Before verl starts again: set aside the metrics of the steps that it will not repeat."""
     points = [point for point in read(folder) if point.step <= until]

@@ -376,11 +376,6 @@ def _gpu_rules(run: TrainingRun) -> Iterator[_Restriction]:
         f"train.gpu.rollout is {gpu.rollout}",
         "set train.gpu.rollout to vllm or sglang",
     )
-    if run.config.loss.policy == "geo_mean":
-        yield _Restriction(
-            f"{_MODEL}.external_lib",
-            "train.loss.policy is geo_mean, which the workers find by it",
-        )
     if not run.config.seeds_requests:
         yield _Restriction(
             f"{_ROLLOUT}.full_determinism",
@@ -490,6 +485,23 @@ def _sizes(path: Path) -> Mapping[str, int]:
         for file in files
         if "__pycache__" not in file.parts
     }
+
+
+_SOCKET = "/ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
+_LONGEST_SOCKET = 107 - len(_SOCKET)  # bytes that the system leaves for the folder before it
+
+
+def check_temporary_folder(run: TrainingRun) -> None:
+    """Check that Ray's sockets fit in its temporary folder, where the run starts a Ray of its own.
+
+    Raises:
+        RejuiceError: the folder's path is too long.
+    """
+    name = "RAY_TMPDIR" if "RAY_TMPDIR" in os.environ else "TMPDIR"
+    size = len(os.fsencode(os.environ.get(name, "")))
+    if ray_address(run) == LOCAL and size > _LONGEST_SOCKET:
+        found = f"{name} has a path of {size} bytes, which is too long for Ray's sockets"
+        raise RejuiceError(found, f"set it to one of at most {_LONGEST_SOCKET}, such as /tmp")
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:

@@ -49,9 +49,11 @@ _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
     """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
-    The user's keys in `train.verl` come last and win; `check_user_keys` refuses what must not.
+    The user's keys in `train.verl` come last and win; `check_user_keys` refuses what must not. Only
+    a library of the user's own is imported after ours.
     """
-    return {**own_overrides(run, resume), **run.config.verl}
+    own, mine = own_overrides(run, resume), run.config.verl.get(_LIBRARY)
+    return {**own, **run.config.verl, _LIBRARY: [own[_LIBRARY], mine] if mine else own[_LIBRARY]}
 
 
 def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:

@@ -188,6 +188,16 @@ def test_the_device_reports_what_is_true_of_processor_cores(verl):
 # --------------------------------------------------------------------------- engine and rollouts
 
 
+def test_verl_imports_several_libraries(verl):
+    from omegaconf import OmegaConf
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.import_utils import import_external_libs
+
+    named = {"_target_": "types.SimpleNamespace", "external_lib": ["colorsys", "sched"]}
+    import_external_libs(omega_conf_to_dataclass(OmegaConf.create(named)).external_lib)
+    assert {"colorsys", "sched"} <= {*sys.modules}
+
+
 def test_the_engine_and_the_rollouts_are_found(verl, composed):
     from verl.utils.import_utils import import_external_libs
     from verl.workers.engine import EngineRegistry

@@ -7,7 +7,12 @@ from fake_run import PROCESS, write_recipe
 from rejuice.operators import RecipeError
 from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer.launch.checks import check_training, check_user_keys
-from rejuice.trainer.launch.verl_config import AGENT_LOOPS, SERVERS_MANAGER, own_overrides
+from rejuice.trainer.launch.verl_config import (
+    AGENT_LOOPS,
+    SERVERS_MANAGER,
+    overrides,
+    own_overrides,
+)
 from rejuice.trainer.run import TrainingRun
 
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -127,15 +132,13 @@ def test_the_loss_is_named_once(run, profile):
     check_each(cases, check)
 
 
-def test_our_geo_mean_is_found_by_workers(run):
-    key = f"{MODEL}.external_lib"
-    check_user_keys(run({key: "mine"}, profile="gpu"), resume=False)
-    assert refused(run({key: "mine"}, profile="gpu", loss={"policy": "geo_mean"})) == (
-        f"'{key}' cannot be 'mine': train.loss.policy is geo_mean, which the workers find by it; "
-        "leave it out"
-    )
-    ours = own_overrides(run({}, profile="gpu", loss={"policy": "geo_mean"}), resume=False)
-    assert ours[key] == "rejuice.trainer.verl.workers"
+def test_a_library_of_the_users_own_is_imported_after_ours(run):
+    """By ours, the workers find our geo_mean, and a resume the recipe's learning rate."""
+    key, ours = f"{MODEL}.external_lib", "rejuice.trainer.verl.workers"
+    for verl, expected in (({key: "mine"}, [ours, "mine"]), ({key: None}, ours), ({}, ours)):
+        made = run(verl, profile="gpu", loss={"policy": "geo_mean"})
+        check_user_keys(made, resume=False)
+        assert overrides(made, resume=False)[key] == expected
 
 
 def test_what_profile_cpu_cannot_do(run):
