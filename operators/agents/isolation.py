@@ -270,7 +270,7 @@ class IsolatedFlow(Flow):
     flow: Flow
     """The flow itself."""
     entry: dict[str, Any]
-    """Of the recipe."""
+    """Its name with its fields, as in the recipe."""
 
     _pool: ProcessPool = PrivateAttr()
 
@@ -324,7 +324,7 @@ class IsolatedTool(WrappedTool):
     """A tool of a user's, whose calls run in processes of its own."""
 
     entry: dict[str, Any]
-    """Of the recipe."""
+    """Its name with its fields, as in the recipe."""
 
     _pool: ProcessPool = PrivateAttr()
 

@@ -253,7 +253,7 @@ def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
 
 # --- Trajectories ---------------------------------------------------------------------
 
-_Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
+_TaskGroup: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logger(__name__).warning)
 
 
@@ -354,7 +354,7 @@ class AgentRunner:
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
-    def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_Outcome]:
+    def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_TaskGroup]:
         """Yield groups as they finish, each with the index of its task; every index exactly once.
 
         Sampled tokens are reported to `protocol.token_listener()`.

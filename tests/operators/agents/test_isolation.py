@@ -66,9 +66,9 @@ def test_each_way_ends_with_its_cause(played):
     wrong = {}
     for question, (reason, text) in ways.items():
         found, _ = played[question]
-        said = found.detail or found.response
-        if found.finish_reason != reason or text not in said:
-            wrong[question] = (found.finish_reason, said[:200])
+        given = found.detail or found.response
+        if found.finish_reason != reason or text not in given:
+            wrong[question] = (found.finish_reason, given[:200])
     assert wrong == {}
 
 

@@ -173,9 +173,8 @@ def test_a_dataset_of_other_content_is_logged_of(make, tmp_path):
     data.write_text(data.read_text().replace("1", "2"))  # Of the same size.
     os.utime(data, ns=(before, before))
     prepare(recipe, folder, resume=True, tell=logged.append)
-    assert [line.split()[5] for line in logged if line.startswith("the dataset has changed")] == [
-        "prompts/train.parquet", "prompts/validation.parquet",
-    ]  # fmt: skip
+    (line,) = [line for line in logged if line.startswith("the dataset has changed")]
+    assert "prompts/train.parquet" in line
 
 
 def test_a_temporary_folder_that_is_too_long_for_ray_is_refused_before_it_starts(make, monkeypatch):
