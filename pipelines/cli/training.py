@@ -368,8 +368,8 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
 
 
 def _how_to_resume(folder: Path) -> str:
-    from ...trainer.launch.checkpoints import last
     from ...trainer import metrics
+    from ...trainer.launch.checkpoints import last
 
     step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"
     if step is None:
