@@ -39,7 +39,7 @@ from ..sampling.protocol import (
 from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
-from .isolation import any_at_work
+from .isolation import SHORT_S, any_at_work
 from .model import ModelError
 from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
@@ -212,12 +212,14 @@ class EngineSampler:
 
     async def _quiet(self) -> None:
         """Let everything run that can, so that the wave is as full as possible."""
-        size, passes = len(self._waiting), 0
+        size, passes, now = len(self._waiting), 0, asyncio.get_running_loop().time
+        late = now() + SHORT_S
         while passes < _QUIET_PASSES:
-            busy = any_at_work()
+            busy = any_at_work() and now() < late  # One that is always at work is not waited for.
             await asyncio.sleep(_PAUSE_S if busy else 0)
-            passes = 0 if busy or len(self._waiting) != size else passes + 1
-            size = len(self._waiting)
+            passes = 0 if busy else passes + 1
+            if len(self._waiting) != size:
+                size, passes, late = len(self._waiting), 0, now() + SHORT_S
 
     def _sample_wave(self, wave: Sequence[_WaitingTurn], loop: asyncio.AbstractEventLoop) -> None:
         """Sample a wave, in the thread."""

@@ -109,6 +109,22 @@ class Acts(Flow):
                 asyncio.create_task(self.later(play))
                 return "left"
             case "waits": await asyncio.sleep(0.5); return "waited"
+            case "looks":
+                async def look():
+                    for _ in range(2):
+                        await play.act(task.messages)
+                        assert play.turns_left >= 0
+                await asyncio.gather(*(look() for _ in range(4)))
+                return "looked"
+            case "first":
+                calls = [asyncio.create_task(play.call("ways", {"way": way})) for way in ("fine", "hangs")]
+                done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+                return done.pop().result().text
+            case "leaves_sleep":
+                asyncio.get_running_loop().create_task(self.sleep())
+                return "left"
+            case "no_attribute": return play.no_such
+            case "failure": return str(play.first_failure)
             case "exits": sys.exit(1)
             case "os_exits": os._exit(1)
             case "raises": return {}["question"]
@@ -134,6 +150,11 @@ class Acts(Flow):
             case "wrong": await play.act(5)
 
     async def exits(self): sys.exit(2)
+
+    async def sleep(self):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.3)
+        time.sleep(1000)
 
     async def later(self, play):
         await asyncio.sleep(0.2)
@@ -188,6 +209,11 @@ FLOW_WAYS = {
     "races": ("stop", "x"),
     "leaves": ("stop", "left"),
     "waits": ("stop", "waited"),
+    "looks": ("stop", "looked"),
+    "first": ("stop", "x"),
+    "leaves_sleep": ("stop", "left"),
+    "no_attribute": ("flow_failed", "has no attribute 'no_such'"),
+    "failure": ("stop", "None"),
     "exits": ("flow_failed", "SystemExit: 1"),
     "os_exits": ("flow_failed", "its process ended"),
     "raises": ("flow_failed", "KeyError: 'question' (mine.py, line"),

@@ -32,16 +32,15 @@ async def _played(files, questions):
     flow = isolated(build_flow({"acts": {"seconds": 3}}, files), {"acts": {"seconds": 3}})
     tools = [isolated(build_tools([{"ways": {}}], files)[0], {"ways": {}})]
     box = await Toolbox.of(tools)
-    loop, began = asyncio.get_running_loop(), {}
 
     async def play(question):
         task = Task(question, (("user", question),), {})
-        began[question] = loop.time()
+        began = time.monotonic()
         found = await play_trajectory(
             flow, task, sampler=Hello(), encode=None, toolbox=box, models={},
             limits=Limits(10, None), seed=1, index=0,
         )  # fmt: skip
-        return found, loop.time() - began[question]
+        return found, time.monotonic() - began
 
     try:
         await play("flow fine")  # The first one starts the processes.
@@ -70,11 +69,6 @@ def test_each_way_ends_with_its_cause(played):
         if found.finish_reason != reason or text not in given:
             wrong[question] = (found.finish_reason, given[:200])
     assert wrong == {}
-
-
-def test_each_way_ends_within_its_limit_and_five_seconds(played):
-    """A deadline is what is tested, so this is a matter of time; nothing of it takes a second."""
-    assert {question: took for question, (_, took) in played.items() if took > 3 + 5} == {}
 
 
 def test_what_is_left_behind_does_not_act_in_the_next_trajectory(played):
