@@ -250,10 +250,11 @@ def main(descriptor: int, parent: int) -> NoReturn:
                 with socket.socket(fileno=each) as link:
                     if failure:
                         send(link, pickle.dumps(("failed", 0, failure)))
-                    elif (child := os.fork()) == 0:
+                    elif (child := os.fork()) != 0:
+                        children.add(child)
+                    else:
                         control.close()
                         _serve(link, setup)
-                    children.add(child)
     _end_all(children)
     os._exit(0)
 
