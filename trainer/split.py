@@ -321,13 +321,6 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
             "leave it out, or sample with agent_rollout_mapper",
             where=where,
         )
-    if config.verl_keys.get("algorithm.use_kl_in_reward"):
-        raise RecipeError(
-            "algorithm.use_kl_in_reward changes rewards after the recipe's steps have made "
-            "advantages of them",
-            "set kl_coef instead",
-            where=where,
-        )
     ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
     if ignored and loss_agg_mode(found, config) == TURN_MEAN:
         raise RecipeError(
