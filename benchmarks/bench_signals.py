@@ -27,8 +27,8 @@ import psutil
 import yaml
 from paid_run import PaidRun
 
+from rejuice.trainer import metrics
 from rejuice.trainer.launch import checkpoints
-from rejuice.trainer.report import metrics
 from rejuice.trainer.run import RUN_VARIABLE
 
 MARK = "REJUICE_BENCH_SIGNALS"

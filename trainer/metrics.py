@@ -223,6 +223,13 @@ def best(points: Iterable[Point]) -> Point | None:
     return max(known, key=lambda point: point.validation or 0.0, default=None)
 
 
+def collapsed(point: Point, known: Point) -> bool:
+    """Whether the accuracy on the first set is less than half of what it was, beyond chance."""
+    name, value = next(iter(known.validations.items()))
+    now, was = point.interval(name), known.interval(name)
+    return bool(now and was and now[1] < was[0]) and (point.validation or 0.0) < value / 2
+
+
 class Reader:
     """Reads metrics.jsonl while it is written.
 

@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -30,7 +32,7 @@ from ...pipelines.console import Console, path_text
 from ...pipelines.recipe.recipe import Recipe, dump
 from .. import metrics
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
-from ..metrics import BEST, BEST_STEP
+from ..metrics import BEST, BEST_STEP, Point
 from ..report.curves import draw
 from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import (
@@ -61,6 +63,7 @@ _OUTPUTS = (
 """What a run writes; last the folder by which `is_prepared` recognises a run."""
 _POLL_S = 0.25
 _SAVE_S = 4.0  # in which a step is saved after Ctrl-C
+_SURE = 10  # right responses to be expected: that none is right is no chance
 
 
 def prepare(
@@ -421,7 +424,8 @@ def finish(
 
 def failure(folder: Path) -> str | None:
     """Return why a run that has ended is no success; None: it is one."""
-    trained = [point for point in metrics.read(folder) if point.trained]
+    points = metrics.read(folder)
+    trained = [point for point in points if point.trained]
     if not trained:
         return None
     last = trained[-1]
@@ -429,7 +433,27 @@ def failure(folder: Path) -> str | None:
         return f"step {last.step}: the gradient or the loss is nan or infinite at the last step"
     if all(point.idle for point in trained):
         return f"step {last.step}: no group of any step had a signal, so nothing was trained"
+    if last.idle and (lost := _collapse(points)):
+        return f"{lost}; learning_rate may be too large, or the reward may pay for something else"
     return None
+
+
+def _collapse(points: Sequence[Point]) -> str | None:
+    """Where a run whose last step had no signal lost its accuracy, and has not won it back."""
+    validated = [point for point in points if point.validation is not None]
+    highest = metrics.best(validated)
+    if highest and metrics.collapsed(validated[-1], highest):
+        later = (point for point in validated if point.step > highest.step)
+        at = next(point for point in later if metrics.collapsed(point, highest))
+        was = f"{highest.validation:.3f} at step {highest.step}"
+        return f"step {at.step}: the validation has collapsed to {at.validation:.3f}, from {was}"
+    trained = [point for point in points if point.trained]
+    wrong = [*takewhile(lambda point: point.idle and not point.pass_rate, reversed(trained))]
+    share = fmean(point.pass_rate or 0.0 for point in trained[: len(trained) - len(wrong)])
+    expected = share * sum(point.sampled for point in wrong)
+    if expected < _SURE or "rejuice/choice/eligible" in trained[-1].figures:  # Perhaps of others.
+        return None
+    return f"step {wrong[-1].step}: no response is right any more, of which {share:.0%} were before"
 
 
 def show(folder: Path, name: str, console: Console) -> None:
