@@ -29,7 +29,7 @@ from ...pipelines.recipe.columns import checked_schema
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .foreseen import foreseen
-from .verl_config import ADDRESS, LIBRARY, defaults, own_overrides, ray_address
+from .verl_config import ADDRESS, defaults, own_overrides, ray_address
 
 
 def check_training(
@@ -238,8 +238,6 @@ def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
     ours = {name.lstrip("+"): value for name, value in own_overrides(run, resume).items()}
     free = {name.lstrip("+") for name in defaults(run)} - ours.keys()
     profile = run.config.profile
-    if profile == "gpu":
-        free.add(LIBRARY)  # It is imported after ours.
     named = {
         "step": run.split.rollout.name(),
         "advantage": GrpoAdvantageMapper.name(),
