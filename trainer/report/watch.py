@@ -223,7 +223,7 @@ class Watch:
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
         self._before = len(self._points)
-        self._warned = set[str]()  # of what is said once
+        self._warned = set[str]()  # of what is printed once
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
