@@ -262,11 +262,8 @@ def _save_last_step(run: TrainingRun, child: subprocess.Popen[bytes]) -> None:
     last, begin = checkpoints.last(run.folder) or 0, time.monotonic()
     if run.config.save_every and metrics.last_trained(run.folder) > last:
         run.stop_file.touch()
-        while child.poll() is None:
-            longest = _WRITE_S if is_writing(run.folder) else _SAVE_S
-            if time.monotonic() > begin + longest:
-                return
-            if (checkpoints.last(run.folder) or 0) > last:
+        while child.poll() is None and (checkpoints.last(run.folder) or 0) <= last:
+            if time.monotonic() > begin + (_WRITE_S if is_writing(run.folder) else _SAVE_S):
                 return
             time.sleep(_POLL_S)
 
