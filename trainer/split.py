@@ -115,11 +115,6 @@ class SplitRecipe(NamedTuple):
         found = [x.operator for x in self.after if isinstance(x.operator, ReplaySelector)]
         return found[0] if found else None
 
-    @property
-    def post_rollout_steps(self) -> tuple[Step, ...]:
-        """All steps that run on answers or judgements."""
-        return self.after + (self.judging.after if self.judging else ())
-
 
 def split_recipe(recipe: Recipe) -> SplitRecipe:
     """Split a recipe at the step that samples, and at the second one if it has two.

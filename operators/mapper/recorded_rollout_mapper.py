@@ -148,8 +148,8 @@ class RecordedRolloutMapper(Operator):
             cells = pc.list_flatten(cells)
             chats = self._chats(cells)
         if chats is not None:
-            said = [last_of(chat, "assistant") for chat in chats.chats]
-            columns = {"row": rows, "response": pa.array(said, pa.string())}
+            given = [last_of(chat, "assistant") for chat in chats.chats]
+            columns = {"row": rows, "response": pa.array(given, pa.string())}
             cells = pa.nulls(len(cells))
         else:
             columns = {"row": rows, "response": self._text(name, cells)}

@@ -46,7 +46,7 @@ from ..run import (
     early_end,
     is_prepared,
 )
-from ..saved import folder_of
+from ..saved import folder_of, is_writing
 from . import checkpoints, verl_config
 from .checks import check_temporary_folder, check_training
 from .foreseen import shared_prompts
@@ -62,7 +62,8 @@ _OUTPUTS = (
 )  # fmt: skip
 """What a run writes; last the folder by which `is_prepared` recognises a run."""
 _POLL_S = 0.25
-_SAVE_S = 4.0  # in which a step is saved after Ctrl-C
+_SAVE_S = 4.0  # in which the saving of a step begins after Ctrl-C
+_WRITE_S = 12.0  # in which it ends, once begun
 _SURE = 10  # right responses to be expected: that none is right is no chance
 
 
@@ -258,11 +259,11 @@ def launch(
 
 def _save_last_step(run: TrainingRun, child: subprocess.Popen[bytes]) -> None:
     """Have the last step saved, if no checkpoint has it and that takes a few seconds at most."""
-    last, end = checkpoints.last(run.folder) or 0, time.monotonic() + _SAVE_S
+    last, begin = checkpoints.last(run.folder) or 0, time.monotonic()
     if run.config.save_every and metrics.last_trained(run.folder) > last:
         run.stop_file.touch()
-        while child.poll() is None and time.monotonic() < end:
-            if (checkpoints.last(run.folder) or 0) > last:
+        while child.poll() is None and (checkpoints.last(run.folder) or 0) <= last:
+            if time.monotonic() > begin + (_WRITE_S if is_writing(run.folder) else _SAVE_S):
                 return
             time.sleep(_POLL_S)
 

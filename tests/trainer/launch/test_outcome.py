@@ -205,8 +205,8 @@ def of_set(mean):
     ],
 )  # fmt: skip
 def test_steps_without_signal_after_a_collapse_are_a_failure(tmp_path, lines, found):
-    said = failure(write_run(tmp_path / "run", lines))
-    assert said is None if found is None else said.startswith(found)
+    reason = failure(write_run(tmp_path / "run", lines))
+    assert reason is None if found is None else reason.startswith(found)
 
 
 @pytest.mark.parametrize(("where", "rows"), [("", 24), ("steps/000002", 12)])
