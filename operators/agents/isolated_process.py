@@ -191,7 +191,7 @@ class _PartServer:
             if isinstance(self._part, Tool):
                 return "result", await self._called(self._part, name, *arguments)
             (task,) = arguments
-            return _answer(await self._part.run(Task(*task), cast(Play, RemotePlay(self))))
+            return "result", await self._part.run(Task(*task), cast(Play, RemotePlay(self)))
         except TrajectoryEnd as end:
             return "end", (end.reason, end.detail)
         except ToolError as error:
@@ -206,12 +206,6 @@ class _PartServer:
         if task is not None:
             return await self._functions[name].call(arguments, task)
         return [passable(each) for each in self._functions.values()]
-
-
-def _answer(found: Any) -> tuple[str, Any]:
-    if found is None or isinstance(found, str):
-        return "result", found
-    return "failed", f"it returned {type(found).__name__}, not text or None"
 
 
 def passable(function: ToolFunction) -> ToolFunction:
