@@ -112,7 +112,7 @@ def type_line(stranger, line):
 
 
 def check_demo(stranger, shown):
-    """It is short, installs no Ray, and ends with commands that work; again, there is nothing to do."""
+    """It is short, installs no trainer, and ends with commands that work; again, there is nothing to do."""
     assert len(shown.splitlines()) <= LINES_OF_DEMO
     again = stranger.types("make demo")
     assert "nothing to do: outputs/quickstart/curated.parquet is up to date\n" in again
@@ -123,7 +123,6 @@ def check_demo(stranger, shown):
         stranger.types(f"source .venv/bin/activate && {command}")
     if not (stranger.folder / "outputs" / "grpo_arithmetic").exists():
         stranger.types("! .venv/bin/python -c 'import verl'")
-        stranger.types("! .venv/bin/python -c 'import ray'")  # Data-Juicer installs it:
         stranger.types(".venv/bin/dj-process --config recipes/quickstart.yaml")
         assert "nothing to do" not in stranger.types("make demo"), "the export was another's"
 
