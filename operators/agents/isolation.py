@@ -33,8 +33,7 @@ from weakref import WeakSet
 from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
-from ..functions.pool import STARTUP_SECONDS
-from ..functions.process import SIZE, send
+from ..processes import SIZE, STARTUP_SECONDS, send
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores

@@ -1,10 +1,8 @@
 """What runs in a process of the pool: it loads a user's function and calls it, row by row.
 
-It is started with nothing of rejuice but this file and `workers.py`, so that it is up at once, and
-calls the function in the main thread, where functions that set an alarm of their own work, too.
+It calls the function in the main thread, where functions that set an alarm of their own work, too.
 
-The parent sends one setup, then batches of rows; each row is answered as soon as it is done. What
-the parent sends is pickled (dates and bytes of a dataset), what comes back is JSON.
+The parent sends one setup, then batches of rows; each row is answered as soon as it is done.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ import itertools
 import json
 import math
 import os
-import pickle
 import socket
-import struct
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -27,9 +23,9 @@ from numbers import Real
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from ..processes import batches, receive, reply, send
 from ..workers import end_group, exit_with_parent
 
-SIZE = struct.Struct("!Q")
 CONCURRENT = 32
 """Rows of an async function that are under way in one process."""
 _MOST_TEXT = 500  # characters of an error's message
@@ -39,33 +35,6 @@ GradedValues: TypeAlias = list[tuple[float | None, str | None]]
 """For the score and each further key: the value, or why there is none."""
 FunctionAnswer: TypeAlias = tuple[GradedValues, str, list[str]]
 """The values of a row, what is wrong with them, and, where a key is not there, those that are."""
-
-
-# --- Messages -------------------------------------------------------------------------
-
-
-def send(link: socket.socket, body: bytes) -> None:
-    """Send one message, preceded by its size."""
-    link.sendall(SIZE.pack(len(body)) + body)
-
-
-def receive(link: socket.socket) -> bytes:
-    """Receive one message.
-
-    Raises:
-        EOFError: the other side has closed the connection.
-    """
-    return _exactly(link, SIZE.unpack(_exactly(link, SIZE.size))[0])
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = link.recv(min(1 << 20, size - len(parts)))
-        if not part:
-            raise EOFError("the other side closed the connection")
-        parts += part
-    return bytes(parts)
 
 
 # --- The function ---------------------------------------------------------------------
@@ -236,16 +205,12 @@ class _RowServer:
 
     def serve(self) -> None:
         """Answer batches until the parent closes the connection."""
-        while True:
-            try:
-                rows = pickle.loads(receive(self._link))
-            except EOFError:
-                return
+        for rows in batches(self._link):
             if self._is_async:
                 self._loop.run_until_complete(self._all(rows))
                 continue
             for at, arguments in rows:
-                self._answer(at, self._call(arguments))
+                reply(self._link, at, *self._call(arguments))
 
     def _call(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
         try:
@@ -261,7 +226,7 @@ class _RowServer:
 
         async def one(at: int, arguments: Mapping[str, Any]) -> None:
             async with free:
-                self._answer(at, await self._awaited(arguments))
+                reply(self._link, at, *await self._awaited(arguments))
 
         await asyncio.gather(*(one(*row) for row in rows))
 
@@ -281,9 +246,6 @@ class _RowServer:
 
     def _none(self, reason: str, error: str) -> FunctionAnswer:
         return [(None, reason)] * (1 + len(self._keys)), error, []
-
-    def _answer(self, at: int, outcome: FunctionAnswer) -> None:
-        send(self._link, json.dumps([at, *outcome]).encode())
 
 
 def main(descriptor: int, parent: int) -> None:
