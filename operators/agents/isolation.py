@@ -33,7 +33,7 @@ from weakref import WeakSet
 from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
-from ..processes import SIZE, STARTUP_SECONDS, send
+from ..process_pool import SIZE, STARTUP_SECONDS, send
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores

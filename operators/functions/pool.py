@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import NotReadyError, suggest
-from ..processes import STARTUP_SECONDS, CommandProcess, ProcessPool, python_path, receive
+from ..process_pool import STARTUP_SECONDS, CommandProcess, ProcessPool, python_path, receive
 from ..workers import usable_cores
 from .process import GradedValues
 from .target import FunctionTarget

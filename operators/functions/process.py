@@ -23,7 +23,7 @@ from numbers import Real
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..processes import batches, receive, reply, send
+from ..process_pool import batches, receive, reply, send
 from ..workers import end_group, exit_with_parent
 
 CONCURRENT = 32

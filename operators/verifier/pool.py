@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from ..processes import SIZE, CommandProcess, ProcessPool, WorkerProcess, python_path, receive
+from ..process_pool import SIZE, CommandProcess, ProcessPool, WorkerProcess, python_path, receive
 from .worker import Rule
 
 # --- The verdict of a verifier on one response ----------------------------------------

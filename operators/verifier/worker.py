@@ -17,7 +17,7 @@ import socket
 import sys
 from typing import Literal
 
-from ..processes import SIZE, batches, receive, reply, send
+from ..process_pool import SIZE, batches, receive, reply, send
 from ..workers import end_group
 
 Rule = Literal["equivalent", "math_verify", "reference"]

@@ -89,7 +89,7 @@ def fast_test(name: str) -> Iterator[None]:
 
 def _graded_here(pool, pairs, *, timeout, workers, rule="equivalent"):
     """What `Pool.run` gives, by a worker that is a thread."""
-    from rejuice.operators.processes import receive, send
+    from rejuice.operators.process_pool import receive, send
     from rejuice.operators.verifier.pool import GradingOutcome
 
     link, lock = _worker()

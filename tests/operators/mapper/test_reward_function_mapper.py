@@ -336,7 +336,7 @@ def test_a_slow_first_call_is_named_as_one(written, caplog, monkeypatch):
 
 @pytest.mark.slow
 def test_async_functions_wait_together_and_are_late_alone(written, monkeypatch):
-    monkeypatch.setattr("rejuice.operators.processes._GRACE_S", 0.5)
+    monkeypatch.setattr("rejuice.operators.process_pool._GRACE_S", 0.5)
     source = SLOW.format("async ", "await asyncio.sleep(600)")
     table = rows(*["a"] * 5, "sleep", *["a"] * 5, "block", "a")
     expected = [*[1.0] * 5, "timeout", *[1.0] * 5, "timeout", 1.0]

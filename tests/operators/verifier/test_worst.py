@@ -21,7 +21,7 @@ import psutil
 import pytest
 from each import check_each
 
-from rejuice.operators.processes import receive, send
+from rejuice.operators.process_pool import receive, send
 from rejuice.operators.verifier import (
     Slug,
     Verdict,
