@@ -239,7 +239,8 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
     def take(self, *, block: bool = True) -> _P | None:
         """An idle or a new process; None: all are busy, and `block` is false."""
         with self._free:
-            while not self._is_stopped:
+            while True:
+                self.raise_if_stopped()
                 most = self.size + (self._spare if block else 0)
                 if self._idle or len(self._busy) < most:
                     process = self._idle.pop() if self._idle else self.start()
@@ -248,8 +249,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
                 if not block:
                     return None
                 self._free.wait()
-            self.raise_if_stopped()
-            return None
 
     def give_back(self, process: _P) -> None:
         """Let others have a process that was taken."""
@@ -306,6 +305,7 @@ class _Work(Generic[_P, _Answer]):
         self._pool, self._seconds, self._count = pool, seconds, len(rows)
         self._todo = deque(rows[at : at + most] for at in range(0, len(rows), most))
         self._answers: dict[int, _Answer] = {}
+        self._processes = list[_P]()
         self._selector = selectors.DefaultSelector()
 
     def done(self, workers: int) -> list[_Answer]:
@@ -315,44 +315,42 @@ class _Work(Generic[_P, _Answer]):
                 while len(self._answers) < self._count:
                     self._hire(workers)
                     self._follow()
-                for process in self._processes():  # Those that are not ready yet.
+                for process in list(self._processes):  # Those that are not ready yet.
                     self._pool.give_back(self._released(process))
             except BaseException:  # Ctrl-C, too: they are in the middle of a row.
-                for process in self._processes():
+                for process in list(self._processes):
                     self._pool.discard(self._released(process))
                 raise
             finally:
                 self._pool.raise_if_stopped()
         return [self._answers[number] for number in range(self._count)]
 
-    def _processes(self) -> list[_P]:
-        return [key.data for key in self._selector.get_map().values()]
-
     def _released(self, process: _P) -> _P:
         self._selector.unregister(process.link)
+        self._processes.remove(process)
         return process
 
     def _hire(self, workers: int) -> None:
         """Get processes for batches that nobody works at."""
-        while len(processes := self._processes()) < workers:
-            if sum(not each.is_ready for each in processes) >= len(self._todo):
+        while len(self._processes) < workers:
+            if sum(not each.is_ready for each in self._processes) >= len(self._todo):
                 return
-            process = self._pool.take(block=not processes)
+            process = self._pool.take(block=not self._processes)
             if process is None:
                 return
             process.deadline = time.monotonic() + STARTUP_SECONDS
             self._selector.register(process.link, selectors.EVENT_READ, process)
+            self._processes.append(process)
             if process.is_ready:
                 self._give(process)
 
     def _follow(self) -> None:
         """Wait for what processes say, and see which of them are late."""
-        processes = self._processes()
-        deadline = min((each.deadline for each in processes), default=0.0)
+        deadline = min((each.deadline for each in self._processes), default=0.0)
         found = self._selector.select(max(0.0, deadline - time.monotonic()))
         ready: set[_P] = {key.data for key, _ in found}
         now = time.monotonic()
-        for process in processes:
+        for process in list(self._processes):
             if process not in ready and process.deadline > now:
                 continue
             if not process.is_ready:

@@ -202,6 +202,7 @@ def close_pools() -> None:
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()  # It may have been locked at the fork.
+    _pools.clear()
 
 
 if hasattr(os, "register_at_fork"):
