@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..errors import NotReadyError, suggest
 from ..process_pool import STARTUP_SECONDS, CommandProcess, ProcessPool, python_path, receive
 from ..workers import usable_cores
-from .process import GradedValues
+from .process import RowOutcome
 from .target import FunctionTarget
 
 _FIRST_CALL = ", its imports included: import at the top of the file, or raise timeout_s"
@@ -44,14 +44,6 @@ class FunctionSetup(NamedTuple):
             path.insert(0, os.path.dirname(self.target.file))
         fields = {**self._asdict(), **self.target._asdict(), "path": path}
         return json.dumps(fields, sort_keys=True)
-
-
-class RowOutcome(NamedTuple):
-    """What became of a row: its values or the reasons why there are none, and the error's text."""
-
-    values: GradedValues
-    error: str = ""
-    keys: Sequence[str] = ()  # of the dict that was returned, where it lacks one that is wanted
 
 
 class FunctionProcess(CommandProcess):
@@ -141,13 +133,11 @@ class FunctionPool(ProcessPool[FunctionProcess, RowOutcome]):
         return RowOutcome(*fields)
 
     def lost(self, process: FunctionProcess, *, late: bool) -> RowOutcome:
+        reason, error = "function_failed", "its process ended (a crash, or out of memory)"
         if late:
             more = "" if process.has_answered else _FIRST_CALL
-            found = "timeout", f"it took longer than {self._setup.timeout_s:g} s{more}"
-        else:
-            found = "function_failed", "its process ended (a crash, or out of memory)"
-        reason, error = found
-        return RowOutcome([(None, reason)] * (1 + len(self._setup.keys)), error)
+            reason, error = "timeout", f"it took longer than {self._setup.timeout_s:g} s{more}"
+        return RowOutcome.without(reason, error, self._setup.keys)
 
 
 # --- The pools of this process --------------------------------------------------------

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from ..process_pool import batches, receive, reply, send
 from ..workers import end_group, exit_with_parent
@@ -31,10 +31,19 @@ CONCURRENT = 32
 _MOST_TEXT = 500  # characters of an error's message
 _MOST_KEYS = 100  # of a dict that was returned
 
-GradedValues: TypeAlias = list[tuple[float | None, str | None]]
-"""For the score and each further key: the value, or why there is none."""
-FunctionAnswer: TypeAlias = tuple[GradedValues, str, list[str]]
-"""The values of a row, what is wrong with them, and, where a key is not there, those that are."""
+
+class RowOutcome(NamedTuple):
+    """What became of a row."""
+
+    # for the score and each further key: the value, or why there is none
+    values: Sequence[tuple[float | None, str | None]]
+    error: str = ""
+    keys: Sequence[str] = ()  # of the dict that was returned, where it lacks one that is wanted
+
+    @classmethod
+    def without(cls, reason: str, error: str, keys: Sequence[str]) -> RowOutcome:
+        """Of a row without a score, or one of these further keys."""
+        return cls([(None, reason)] * (1 + len(keys)), error)
 
 
 # --- The function ---------------------------------------------------------------------
@@ -100,7 +109,7 @@ def is_async(function: Any) -> bool:
 # --- Values ---------------------------------------------------------------------------
 
 
-def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
     """Return the values in what a function has returned for one row, and what is wrong with it.
 
     Args:
@@ -113,11 +122,11 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
             [result] = result
         except (TypeError, ValueError):
             wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
+            return RowOutcome.without("not_a_number", wrong, keys)
     if isinstance(result, Mapping):
         if "score" not in result:
             wrong = f"it returned a dict without 'score': {_shown(result)}"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
+            return RowOutcome.without("not_a_number", wrong, keys)
         values = [result["score"], *(result.get(key) for key in keys)]
     else:
         values = [result, *[None] * len(keys)]
@@ -127,7 +136,7 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
         if reason == "not_a_number":
             wrong = f"it returned {_shown(value)}"
             break
-    return found, wrong, _keys_of(result, keys)
+    return RowOutcome(found, wrong, _keys_of(result, keys))
 
 
 def _keys_of(result: Any, keys: Sequence[str]) -> list[str]:
@@ -212,7 +221,7 @@ class _RowServer:
             for at, arguments in rows:
                 reply(self._link, at, *self._call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
+    def _call(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
             result = self._function(**{**arguments, **self._given})
             if inspect.isawaitable(result):
@@ -230,22 +239,20 @@ class _RowServer:
 
         await asyncio.gather(*(one(*row) for row in rows))
 
-    async def _awaited(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
+    async def _awaited(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
             task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
             done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
             if not done:
                 task.cancel()
-                return self._none("timeout", f"it took longer than {self._timeout_s:g} s")
+                wrong = f"it took longer than {self._timeout_s:g} s"
+                return RowOutcome.without("timeout", wrong, self._keys)
             return graded(task.result(), self._keys, listed=self._listed)
         except BaseException as error:
             return self._failed(error)
 
-    def _failed(self, error: BaseException) -> FunctionAnswer:
-        return self._none("function_failed", described(error, self._file))
-
-    def _none(self, reason: str, error: str) -> FunctionAnswer:
-        return [(None, reason)] * (1 + len(self._keys)), error, []
+    def _failed(self, error: BaseException) -> RowOutcome:
+        return RowOutcome.without("function_failed", described(error, self._file), self._keys)
 
 
 def main(descriptor: int, parent: int) -> None:
