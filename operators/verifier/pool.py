@@ -78,7 +78,10 @@ class _ForkServer(CommandProcess):
         """
         with self._lock:
             try:
-                socket.send_fds(self.link, [SIZE.pack(worker)], descriptors)
+                if descriptors:
+                    socket.send_fds(self.link, [SIZE.pack(worker)], descriptors)
+                else:
+                    self.link.sendall(SIZE.pack(worker))
                 return int(receive(self.link))
             except BaseException:  # Its answer would be taken for the next one.
                 self.close()
