@@ -163,7 +163,7 @@ class PartProcess:
         self.asked = asyncio.get_running_loop().time()
 
 
-class ProcessPool:
+class PartProcesses:
     """The processes of a part, for one event loop; the first one is started when it is needed."""
 
     def __init__(self, part: Flow | Tool, entry: Mapping[str, Any]) -> None:
@@ -274,10 +274,10 @@ class IsolatedFlow(Flow):
     entry: dict[str, Any]
     """Of the recipe."""
 
-    _pool: ProcessPool = PrivateAttr()
+    _pool: PartProcesses = PrivateAttr()
 
     def model_post_init(self, _: Any) -> None:
-        self._pool = ProcessPool(self.flow, self.entry)
+        self._pool = PartProcesses(self.flow, self.entry)
 
     async def run(self, task: Task, play: Play) -> str | None:
         errors = list[RejuiceError]()
@@ -326,10 +326,10 @@ class IsolatedTool(WrappedTool):
     entry: dict[str, Any]
     """Of the recipe."""
 
-    _pool: ProcessPool = PrivateAttr()
+    _pool: PartProcesses = PrivateAttr()
 
     def model_post_init(self, _: Any) -> None:
-        self._pool = ProcessPool(self.tool, self.entry)
+        self._pool = PartProcesses(self.tool, self.entry)
 
     async def functions(self) -> Sequence[ToolFunction]:
         try:

@@ -137,7 +137,7 @@ class FunctionPool(ProcessPool[FunctionProcess, RowOutcome]):
         if late:
             more = "" if process.has_answered else _FIRST_CALL
             reason, error = "timeout", f"it took longer than {self._setup.timeout_s:g} s{more}"
-        return RowOutcome.without(reason, error, self._setup.keys)
+        return RowOutcome.missing(reason, error, self._setup.keys)
 
 
 # --- The pools of this process --------------------------------------------------------

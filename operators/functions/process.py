@@ -41,8 +41,8 @@ class RowOutcome(NamedTuple):
     keys: Sequence[str] = ()  # of the dict that was returned, where it lacks one that is wanted
 
     @classmethod
-    def without(cls, reason: str, error: str, keys: Sequence[str]) -> RowOutcome:
-        """Of a row without a score, or one of these further keys."""
+    def missing(cls, reason: str, error: str, keys: Sequence[str]) -> RowOutcome:
+        """Neither a score nor a value of these further keys."""
         return cls([(None, reason)] * (1 + len(keys)), error)
 
 
@@ -122,11 +122,11 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
             [result] = result
         except (TypeError, ValueError):
             wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
-            return RowOutcome.without("not_a_number", wrong, keys)
+            return RowOutcome.missing("not_a_number", wrong, keys)
     if isinstance(result, Mapping):
         if "score" not in result:
             wrong = f"it returned a dict without 'score': {_shown(result)}"
-            return RowOutcome.without("not_a_number", wrong, keys)
+            return RowOutcome.missing("not_a_number", wrong, keys)
         values = [result["score"], *(result.get(key) for key in keys)]
     else:
         values = [result, *[None] * len(keys)]
@@ -246,13 +246,13 @@ class _RowServer:
             if not done:
                 task.cancel()
                 wrong = f"it took longer than {self._timeout_s:g} s"
-                return RowOutcome.without("timeout", wrong, self._keys)
+                return RowOutcome.missing("timeout", wrong, self._keys)
             return graded(task.result(), self._keys, listed=self._listed)
         except BaseException as error:
             return self._failed(error)
 
     def _failed(self, error: BaseException) -> RowOutcome:
-        return RowOutcome.without("function_failed", described(error, self._file), self._keys)
+        return RowOutcome.missing("function_failed", described(error, self._file), self._keys)
 
 
 def main(descriptor: int, parent: int) -> None:

@@ -58,7 +58,7 @@ class WorkerPoolError(RuntimeError):
     """The pool cannot start its processes."""
 
 
-class _ForkServer(CommandProcess):
+class _VerifierServer(CommandProcess):
     """Forks workers, and ends them. Thread-safe.
 
     Raises:
@@ -95,7 +95,7 @@ class VerifierProcess(WorkerProcess):
         EOFError, OSError: the fork server has ended.
     """
 
-    def __init__(self, server: _ForkServer) -> None:
+    def __init__(self, server: _VerifierServer) -> None:
         self._server = server
         self.exit_code: int | None = None
         self.link, theirs = socket.socketpair()
@@ -114,7 +114,7 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
 
     def __init__(self, size: int, *, spare: int = 0) -> None:
         super().__init__("verifications", size, spare=spare)
-        self._server: _ForkServer | None = None
+        self._server: _VerifierServer | None = None
 
     def run(
         self,
@@ -142,7 +142,7 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
             if self._server is not None:
                 with contextlib.suppress(EOFError, OSError):  # One that was killed is replaced.
                     return VerifierProcess(self._server)
-            self._server = _ForkServer()
+            self._server = _VerifierServer()
             return VerifierProcess(self._server)
         except (EOFError, OSError) as error:
             raise WorkerPoolError(f"cannot start a verifier process: {error}") from error
