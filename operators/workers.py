@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,6 +47,8 @@ def _exit_with(parent: int, group: bool) -> None:
 
 # --- Signals that end a run -----------------------------------------------------------
 
+_AGAIN_S = 0.05
+
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
@@ -53,16 +56,26 @@ def signals_interrupt() -> Iterator[None]:
 
     Outside the main thread, where Python handles no signals, nothing changes.
     """
-    before = {}
+    before, hook = {}, sys.unraisablehook
     if threading.current_thread() is threading.main_thread():
+        sys.unraisablehook = _interrupt_again
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:  # Under nohup it is ignored.
                 before[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interrupt_again(ignored: sys.UnraisableHookArgs) -> None:
+    """Repeat Ctrl-C where Python has ignored it: in a destructor, or as an import ended."""
+    if ignored.exc_type is KeyboardInterrupt:
+        threading.Timer(_AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(ignored)
 
 
 # --- Cores ----------------------------------------------------------------------------

@@ -43,7 +43,7 @@ TABLE = (
     Old("rooms", "packages, layers"),
     Old("the house", "package, layer"),
     Old("cut", "SplitRecipe", r"\bCut(?=[(\[.,:)\]|]| =|\n)"),
-    Old("behind", "post_rollout_steps, after", r"(?<=[._])behind\b|\bbehind(?=_|\(|\[| = )"),
+    Old("behind", "after", r"(?<=[._])behind\b|\bbehind(?=_|\(|\[| = )"),
     Old("steps behind", "steps after"),
     Old("held", "PendingGroups", r"\bHeld\b(?!-out)|\bheld(?= = |\[|\.\w)"),
     Old("asked", "advantage_operator, EngineSpec", r"\b[Aa]sked\("),
@@ -147,7 +147,7 @@ def test_an_allowed_line_is_there():
     [
         ("a()\nis_said = 1", "said", "reported, logged"),
         ("\nThe books are kept.", "books", "audit log, run report"),
-        ("x\nrow.behind + 1", "behind", "post_rollout_steps, after"),
+        ("x\nrow.behind + 1", "behind", "after"),
         ("\ndef cut(self) -> Cut:", "Cut", "SplitRecipe"),
         ("\nheld = {}", "held", "PendingGroups"),
         ("\n# chosen by lot", "by lot", "seeded random"),

@@ -223,6 +223,13 @@ def best(points: Iterable[Point]) -> Point | None:
     return max(known, key=lambda point: point.validation or 0.0, default=None)
 
 
+def collapsed(point: Point, known: Point) -> bool:
+    """Whether the accuracy on the first set is less than half of what it was, beyond chance."""
+    name, value = next(iter(known.validations.items()))
+    now, was = point.interval(name), known.interval(name)
+    return bool(now and was and now[1] < was[0]) and (point.validation or 0.0) < value / 2
+
+
 class Reader:
     """Reads metrics.jsonl while it is written.
 
@@ -256,6 +263,11 @@ def read(folder: Path) -> list[Point]:
     for point in (*_kept(folder), *Reader(folder).fresh()):
         merged.setdefault(point.step, {}).update(point.figures)
     return [Point(step, merged[step]) for step in sorted(merged)]
+
+
+def last_trained(folder: Path) -> int:
+    """Return the last step of a run that was trained; 0: none was."""
+    return max((point.step for point in read(folder) if point.trained), default=0)
 
 
 def keep(folder: Path, until: int) -> None:

@@ -111,6 +111,11 @@ class TrainingRun(NamedTuple):
         """Name of the policy that is trained."""
         return self.config.policy or self.split.rollout.model
 
+    @property
+    def stop_file(self) -> Path:
+        """While it is there, the run saves its last step and ends."""
+        return self.folder / "stop"
+
     def progress(self, step: int) -> float:
         """Return how far training is at a step, from 0 at the first to 1 at the last."""
         return (step - 1) / max(1, self.config.steps - 1)

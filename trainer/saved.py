@@ -39,6 +39,11 @@ def last(run: Path) -> int | None:
     return max(_whole(run), default=None)
 
 
+def is_writing(run: Path) -> bool:
+    """Whether a checkpoint is being written, or was left unfinished."""
+    return max(_folders(run), default=0) > (last(run) or 0)
+
+
 def fix_latest(run: Path) -> None:
     """Rewrite the file that names the newest checkpoint, if it is damaged or out of date."""
     step, path = last(run), run / "checkpoints" / LAST_SAVED

@@ -115,11 +115,6 @@ class SplitRecipe(NamedTuple):
         found = [x.operator for x in self.after if isinstance(x.operator, ReplaySelector)]
         return found[0] if found else None
 
-    @property
-    def post_rollout_steps(self) -> tuple[Step, ...]:
-        """All steps that run on answers or judgements."""
-        return self.after + (self.judging.after if self.judging else ())
-
 
 def split_recipe(recipe: Recipe) -> SplitRecipe:
     """Split a recipe at the step that samples, and at the second one if it has two.
@@ -319,13 +314,6 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
         raise RecipeError(
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
-            where=where,
-        )
-    if config.verl_keys.get("algorithm.use_kl_in_reward"):
-        raise RecipeError(
-            "algorithm.use_kl_in_reward changes rewards after the recipe's steps have made "
-            "advantages of them",
-            "set kl_coef instead",
             where=where,
         )
     ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]

@@ -12,6 +12,7 @@ import gc
 import inspect
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
@@ -41,18 +42,26 @@ class PartSetup(NamedTuple):
         noun: `flow` or `tool`.
         entry: of the recipe.
         files: that define it; none if it is installed.
+        module: of its class; the name of a file's changes with its content.
     """
 
     noun: str
     entry: Mapping[str, Any]
     files: Sequence[str]
+    module: str
 
     def build(self) -> Flow | Tool:
-        """The part, as a recipe builds it."""
+        """The part, as a recipe builds it.
+
+        Raises:
+            RuntimeError: its file was edited.
+        """
         files = [Path(each) for each in self.files]
-        if self.noun == "flow":
-            return build_flow(self.entry, files)
-        return build_tools([self.entry], files)[0]
+        is_flow = self.noun == "flow"
+        part = build_flow(self.entry, files) if is_flow else build_tools([self.entry], files)[0]
+        if type(part).__module__ != self.module:
+            raise RuntimeError(f"{files[0]} was edited since the run began; start it again")
+        return part
 
 
 class RemotePlay:
@@ -80,26 +89,15 @@ class RemotePlay:
     def refuse(self, text: str) -> Any:
         return self._current().ask_now("refuse", text)
 
-    @property
-    def turns(self) -> Any:
-        return self._current().ask_now("turns")
-
-    @property
-    def turns_left(self) -> Any:
-        return self._current().ask_now("turns_left")
-
-    @property
-    def tools(self) -> Any:
-        return self._current().ask_now("tools")
-
-    @property
-    def ended(self) -> Any:
-        return self._current().ask_now("ended")
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # Such as what `copy` looks for.
+            raise AttributeError(name)
+        return self._current().ask_now(name)
 
     def _current(self) -> _PartServer:
         # A task that a flow has left behind must not act in the next trajectory.
         if self._server.done != self._work:
-            raise RuntimeError("the trajectory is over")
+            raise asyncio.CancelledError("the trajectory is over")
         return self._server
 
 
@@ -119,15 +117,20 @@ class _PartServer:
     async def serve(self) -> None:
         """Work until the other side closes the connection."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._link, self._take)
+        loop.add_reader(self._link, self._take_if_there)
         self._tell("ready", 0, os.getpid())
         while (work := await self._todo.get()) is not None:
             kind, value = await self._outcome(*work)
             self._busy, self.done = False, self.done + 1
-            for answer in self._asked.values():  # Nobody gives them any more.
-                answer.cancel()
             self._asked.clear()
-            self._tell(kind, 0, value)
+            if isinstance(self._part, Flow):  # A tool's client may have tasks that last.
+                for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    task.cancel()
+                await asyncio.sleep(0)
+            try:
+                self._tell(kind, 0, value)
+            except Exception as error:  # It cannot be passed on.
+                self._tell("failed", 0, described(error))
         loop.remove_reader(self._link)
         with suppress(BaseException):
             await asyncio.wait_for(self._part.close(), _CLOSE_SECONDS)
@@ -138,7 +141,8 @@ class _PartServer:
         try:
             return await answer
         except asyncio.CancelledError:
-            self._tell("cancel", number, None)
+            if self._asked.pop(number, None) is not None:  # Else the work has ended.
+                self._tell("cancel", number, None)
             raise
 
     def ask_now(self, *asked: Any) -> Any:
@@ -156,6 +160,11 @@ class _PartServer:
 
     def _tell(self, kind: str, number: int, value: Any) -> None:
         send(self._link, pickle.dumps((kind, number, value)))
+
+    def _take_if_there(self) -> None:
+        # What has made the link readable may be taken already, by `ask_now`.
+        if select.select([self._link], [], [], 0)[0]:
+            self._take()
 
     def _take(self) -> None:
         """Take one message, which has come."""
@@ -183,7 +192,7 @@ class _PartServer:
             if isinstance(self._part, Tool):
                 return "result", await self._called(self._part, name, *arguments)
             (task,) = arguments
-            return _answer(await self._part.run(Task(*task), cast(Play, RemotePlay(self))))
+            return "result", await self._part.run(Task(*task), cast(Play, RemotePlay(self)))
         except TrajectoryEnd as end:
             return "end", (end.reason, end.detail)
         except ToolError as error:
@@ -200,12 +209,6 @@ class _PartServer:
         return [passable(each) for each in self._functions.values()]
 
 
-def _answer(found: Any) -> tuple[str, Any]:
-    if found is None or isinstance(found, str):
-        return "result", found
-    return "failed", f"it returned {type(found).__name__}, not text or None"
-
-
 def passable(function: ToolFunction) -> ToolFunction:
     """What another process may know of a function: all but how it is called."""
     return ToolFunction(*function[:3], _elsewhere, revision=function.revision)
@@ -218,14 +221,15 @@ async def _elsewhere(*_: Any) -> Observation:
 # --- The process that forks -----------------------------------------------------------
 
 
-def main(descriptor: int) -> NoReturn:
+def main(descriptor: int, parent: int) -> NoReturn:
     """Fork whenever the parent asks for it; once it is gone, end all children."""
-    part: Flow | Tool | None = None
+    exit_with_parent(parent, group=True)
     children = set[int]()
     with socket.socket(fileno=descriptor) as control:
+        setup: PartSetup = pickle.loads(receive(control))
+        failure = ""
         try:
-            part = pickle.loads(receive(control)).build()
-            failure = ""
+            setup.build()  # For its imports; each child builds its own.
         except BaseException as error:
             failure = described(error)
         gc.freeze()
@@ -234,30 +238,30 @@ def main(descriptor: int) -> NoReturn:
             if len(body) < SIZE.size:
                 break
             (child,) = SIZE.unpack(body)
-            if child:
+            if child in children:
                 _end(child)
                 children.discard(child)
-                continue
-            with socket.socket(fileno=descriptors[0]) as link:
-                if part is None:
-                    send(link, pickle.dumps(("failed", 0, failure)))
-                    continue
-                parent = os.getpid()
-                if (child := os.fork()) == 0:
-                    control.close()
-                    _serve(link, part, parent)
-                children.add(child)
+            for each in descriptors:
+                with socket.socket(fileno=each) as link:
+                    if failure:
+                        send(link, pickle.dumps(("failed", 0, failure)))
+                    elif (child := os.fork()) != 0:
+                        children.add(child)
+                    else:
+                        control.close()
+                        _serve(link, setup)
     _end_all(children)
     os._exit(0)
 
 
-def _serve(link: socket.socket, part: Flow | Tool, parent: int) -> NoReturn:
+def _serve(link: socket.socket, setup: PartSetup) -> NoReturn:
     try:
+        exit_with_parent(os.getppid(), group=True)
         os.setsid()  # So that it ends with the processes that it starts.
-        exit_with_parent(parent, group=True)
         if "numpy" in sys.modules:  # `random` does so itself.
             sys.modules["numpy"].random.seed()
-        asyncio.run(_PartServer(link, part).serve())
+        server = _PartServer(link, setup.build())
+        asyncio.new_event_loop().run_until_complete(server.serve())
     finally:
         end_group()
         os._exit(1)

@@ -21,18 +21,22 @@ import json
 import math
 import os
 import pickle
+import resource
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
+from ..functions.process import described
 from ..process_pool import SIZE, STARTUP_SECONDS, send
 from ..registry import registered
 from ..sampling.tokenizer import Encode
@@ -44,9 +48,17 @@ from .tool import Tool, ToolError, ToolFunction, WrappedTool
 from .trajectory import Budgets, Task
 
 _PER_CORE, _MOST = 32, 512  # processes of a part
-_SHORT_S = 0.2  # see `any_at_work`
-_ENDED = "its process ended (a crash, os._exit, or out of memory)"
-_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import main; main({})"
+_AT_ONCE = 64  # processes that start; a socket holds the orders for some more
+SHORT_S = 0.2
+"""How long the others wait for one that is at work, see `any_at_work`."""
+_ENDED = "its process ended (a crash, an exit, or out of memory)"
+_CLOSE_SECONDS = 4.0
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from {} import main
+main({}, {})
+"""
 _P = TypeVar("_P", Flow, Tool)
 
 
@@ -60,25 +72,39 @@ def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
     kind = type(part)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return part
-    own: dict[str, Any] = {"__module__": __name__}
-    wrapper: Any = IsolatedFlow
-    fields = {name: getattr(part, name, None) for name in Budgets.model_fields}
-    if isinstance(part, Tool):
-        wrapper, fields, own["is_local"] = IsolatedTool, {}, part.is_local
-    # Of the same name, for messages.
-    found: _P = type(kind.__name__, (wrapper,), own)(**{kind.noun: part}, entry=entry, **fields)
+    fields: dict[str, Any] = {}
+    if isinstance(part, Flow):
+        fields = {name: getattr(part, name) for name in Budgets.model_fields}
+    found: _P = _wrapper(kind)(**{kind.noun: part}, entry=entry, **fields)
     return found
+
+
+@cache
+def _wrapper(kind: type[Flow] | type[Tool]) -> Any:
+    """A class of the same name, for messages."""
+    own: dict[str, Any] = {"__module__": __name__}
+    if issubclass(kind, Flow):
+        return type(kind.__name__, (IsolatedFlow,), own)
+    return type(kind.__name__, (IsolatedTool,), {**own, "is_local": kind.is_local})
 
 
 # --- Processes ------------------------------------------------------------------------
 
-_processes: WeakSet[PartProcess] = WeakSet()
+
+class _OfThread(threading.local):
+    """The processes of the event loop of a thread."""
+
+    def __init__(self) -> None:
+        self.processes: WeakSet[PartProcess] = WeakSet()
+
+
+_here = _OfThread()
 
 
 def any_at_work() -> bool:
-    """Whether a process of this one was asked something a moment ago and has not answered."""
+    """Whether a process of this loop was asked something a moment ago and has not answered."""
     now = asyncio.get_running_loop().time()
-    return any(now - each.asked < _SHORT_S for each in _processes)
+    return any(now - each.asked < SHORT_S for each in _here.processes)
 
 
 async def _nothing(*_: Any) -> Any:
@@ -93,7 +119,7 @@ class PartProcess:
         self.pid = 0
         self.asked = -math.inf
         """When it last got something to do, until it answers."""
-        _processes.add(self)
+        _here.processes.add(self)
 
     async def work(
         self, *work: Any, answer: Callable[..., Awaitable[Any]] = _nothing
@@ -113,10 +139,9 @@ class PartProcess:
             while True:
                 kind, number, value = await self.next()
                 if kind == "ask":
-                    task = asyncio.ensure_future(self._answer(number, answer(*value)))
-                    under_way[number] = task
+                    under_way[number] = asyncio.ensure_future(self._answer(number, answer, value))
                 elif kind == "cancel":
-                    under_way[number].cancel()
+                    under_way.pop(number).cancel()
                 else:
                     return kind, value
         finally:
@@ -127,7 +152,7 @@ class PartProcess:
         """The next message.
 
         Raises:
-            EOFError: there is none, as the process has ended, or none that can be read.
+            EOFError: there is none, as the process has ended.
         """
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
@@ -135,10 +160,7 @@ class PartProcess:
         except (EOFError, OSError):
             raise EOFError(_ENDED) from None
         self.asked = -math.inf
-        try:
-            return pickle.loads(body)  # type: ignore[no-any-return]
-        except Exception as error:
-            raise EOFError(f"what it passes is known to its own file only: {error}") from None
+        return pickle.loads(body)  # type: ignore[no-any-return]
 
     @property
     def has_ended(self) -> bool:
@@ -148,13 +170,17 @@ class PartProcess:
     def close(self) -> None:
         """Let it end when it is done."""
         self._writer.close()
-        _processes.discard(self)
+        _here.processes.discard(self)
 
-    async def _answer(self, number: int, answer: Awaitable[Any]) -> None:
+    async def _answer(
+        self, number: int, answer: Callable[..., Awaitable[Any]], asked: Sequence[Any]
+    ) -> None:
         try:
-            kind, value = "answer", await answer
-        except Exception as error:
-            kind, value = "raise", error
+            kind, value = "answer", await answer(*asked)
+        except TrajectoryEnd as end:
+            kind, value = "raise", end
+        except BaseException as error:  # It may be of a type that is known here only.
+            kind, value = "raise", RuntimeError(described(error))
         self._tell(kind, number, value)
 
     def _tell(self, kind: str, number: int, value: Any) -> None:
@@ -170,11 +196,13 @@ class PartProcesses:
         kind = type(part)
         installed = kind.name() in registered(f"rejuice.{kind.noun}s")
         files = [] if installed else [inspect.getfile(kind)]
-        self._setup = PartSetup(kind.noun, entry, files)
+        self._setup = pickle.dumps(PartSetup(kind.noun, entry, files, kind.__module__))
         self._control: socket.socket | None = None
         self._forking: subprocess.Popen[bytes] | None = None
         self._idle = list[PartProcess]()
-        self._free = asyncio.Semaphore(min(_PER_CORE * usable_cores(), _MOST))
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = min(_PER_CORE * usable_cores(), _MOST, descriptors // 8)
+        self._free, self._starting = asyncio.Semaphore(most), asyncio.Semaphore(_AT_ONCE)
 
     @asynccontextmanager
     async def process(
@@ -209,11 +237,14 @@ class PartProcesses:
         for each in self._idle:
             each.close()
         self._idle.clear()
-        if self._control is not None:
+        if self._control is not None and self._forking is not None:
             self._control.close()  # Its process ends, and kills those that have not.
             self._control = None
-            assert self._forking is not None
-            await asyncio.to_thread(self._forking.wait)
+            late = time.monotonic() + _CLOSE_SECONDS
+            while self._forking.poll() is None and time.monotonic() < late:
+                await asyncio.sleep(0.01)
+            self._forking.kill()  # It may still import.
+            self._forking.wait()
 
     async def _taken(self) -> PartProcess:
         while self._idle:
@@ -221,20 +252,30 @@ class PartProcesses:
             if not process.has_ended:
                 return process
             self._kill(process)
+        async with self._starting:
+            return await self._new()
+
+    async def _new(self) -> PartProcess:
         ours, theirs = socket.socketpair()
         with theirs:
-            socket.send_fds(self._started(), [SIZE.pack(0)], [theirs.fileno()])
+            try:
+                socket.send_fds(self._started(), [SIZE.pack(0)], [theirs.fileno()])
+            except OSError:  # The one that forks has ended; the next use starts another.
+                ours.close()
+                await self.close()
+                raise EOFError(_ENDED) from None
         process = PartProcess(*await asyncio.open_connection(sock=ours))
         process.asked = math.inf
         try:
             kind, _, value = await asyncio.wait_for(process.next(), STARTUP_SECONDS)
+            if kind == "failed":
+                raise EOFError(f"its code does not import in a process of its own: {value}")
         except asyncio.TimeoutError:
+            process.close()
             raise EOFError(f"its code is not imported after {STARTUP_SECONDS:g} s") from None
         except BaseException:
             process.close()
             raise
-        if kind == "failed":
-            raise EOFError(f"its code does not import in a process of its own: {value}")
         process.pid = value
         return process
 
@@ -242,18 +283,20 @@ class PartProcesses:
         """The control of the process that forks."""
         if self._control is None:
             self._control, theirs = socket.socketpair()
-            package = __name__.rpartition(".")[0]
-            start = _START.format(f"{package}.isolated_process", theirs.fileno())
+            module = f"{__name__.rpartition('.')[0]}.isolated_process"
+            start = _START.format(module, theirs.fileno(), os.getpid())
             # An editable installation has entries that are no paths.
             path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path]
             with theirs:
                 self._forking = subprocess.Popen(
-                    [sys.executable, "-c", start, json.dumps(path)],
+                    [sys.executable, "-u", "-c", start, json.dumps(path)],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # Ctrl-C is for the run, which ends its processes.
+                    # A file that looks for a GPU when it is imported leaves it to the forks.
+                    env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
                 )
-            send(self._control, pickle.dumps(self._setup))
+            send(self._control, self._setup)
         return self._control
 
     def _kill(self, process: PartProcess) -> None:
@@ -272,7 +315,7 @@ class IsolatedFlow(Flow):
     flow: Flow
     """The flow itself."""
     entry: dict[str, Any]
-    """Of the recipe."""
+    """Its name with its fields, as in the recipe."""
 
     _pool: PartProcesses = PrivateAttr()
 
@@ -299,8 +342,10 @@ class IsolatedFlow(Flow):
             kind, value = "failed", str(error)
         if errors:  # Whatever the flow made of it.
             raise errors[0]
-        if kind != "result":
-            raise TrajectoryEnd(*(value if kind == "end" else ("flow_failed", value)))
+        if kind == "failed":
+            raise TrajectoryEnd("flow_failed", f"{self.name()}: {value}")
+        if kind == "end":
+            raise TrajectoryEnd(*value)
         answered: str | None = value
         return answered
 
@@ -324,7 +369,7 @@ class IsolatedTool(WrappedTool):
     """A tool of a user's, whose calls run in processes of its own."""
 
     entry: dict[str, Any]
-    """Of the recipe."""
+    """Its name with its fields, as in the recipe."""
 
     _pool: PartProcesses = PrivateAttr()
 

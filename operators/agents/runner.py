@@ -39,7 +39,7 @@ from ..sampling.protocol import (
 from ..sampling.tokenizer import Encode, Messages
 from ..servers.concurrency import LoopThread, RefillRequest, work_on_demand
 from .flow import Flow
-from .isolation import any_at_work
+from .isolation import SHORT_S, any_at_work
 from .model import ModelError
 from .play import Limits, Model, Play, TimeLimit, TrajectoryEnd, TurnSampler
 from .tool import Tool, ToolError, ToolFunction, close_all
@@ -212,12 +212,14 @@ class EngineSampler:
 
     async def _quiet(self) -> None:
         """Let everything run that can, so that the wave is as full as possible."""
-        size, passes = len(self._waiting), 0
+        size, passes, now = len(self._waiting), 0, asyncio.get_running_loop().time
+        late = now() + SHORT_S
         while passes < _QUIET_PASSES:
-            busy = any_at_work()
+            busy = any_at_work() and now() < late  # One that is always at work is not waited for.
             await asyncio.sleep(_PAUSE_S if busy else 0)
-            passes = 0 if busy or len(self._waiting) != size else passes + 1
-            size = len(self._waiting)
+            passes = 0 if busy else passes + 1
+            if len(self._waiting) != size:
+                size, passes, late = len(self._waiting), 0, now() + SHORT_S
 
     def _sample_wave(self, wave: Sequence[_WaitingTurn], loop: asyncio.AbstractEventLoop) -> None:
         """Sample a wave, in the thread."""
@@ -253,7 +255,7 @@ def _deliver(turn: _WaitingTurn, found: Group | Failure) -> None:
 
 # --- Trajectories ---------------------------------------------------------------------
 
-_Outcome: TypeAlias = tuple[int, TrajectoryGroup | Failure]
+_TaskGroup: TypeAlias = tuple[int, TrajectoryGroup | Failure]
 _first_failures = FirstFailures(logger(__name__).warning)
 
 
@@ -354,7 +356,7 @@ class AgentRunner:
         self._toolbox: Toolbox | None = None
         self._thread: LoopThread | None = None
 
-    def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_Outcome]:
+    def run(self, tasks: Iterable[SeededTask], n: int) -> Iterator[_TaskGroup]:
         """Yield groups as they finish, each with the index of its task; every index exactly once.
 
         Sampled tokens are reported to `protocol.token_listener()`.
@@ -469,21 +471,22 @@ def _answer(flow: Flow, done: asyncio.Future[str | None], play: Play) -> str | N
         raise play.broken
     if done.cancelled():
         if play.ended is None:
-            play.end("flow_failed", "it cancelled itself")
+            play.end("flow_failed", f"{flow.name()}: it cancelled itself")
         return None
     error = done.exception()
     if error is None:
         answer = done.result()
         if answer is None or isinstance(answer, str):
             return answer
-        play.end("flow_failed", f"it returned {type(answer).__name__}, not text or None")
+        returned = f"{flow.name()}: it returned {type(answer).__name__}, not text or None"
+        play.end("flow_failed", returned)
     elif isinstance(error, TrajectoryEnd):
         play.end(error.reason, error.detail)
     elif isinstance(error, RejuiceError):
         raise error
     else:
         own = getattr(sys.modules.get(type(flow).__module__), "__file__", None)
-        play.end("flow_failed", described(error, own))
+        play.end("flow_failed", f"{flow.name()}: {described(error, own)}")
     return None
 
 

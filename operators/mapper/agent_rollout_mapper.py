@@ -178,7 +178,7 @@ class AgentRolloutMapper(RolloutMapper):
 
     @model_validator(mode="after")
     def _has_its_parts(self) -> Self:
-        self.open_flow()
+        self._flow()
         for tool in self._tools():
             try:
                 if self.engine != "recorded":  # Then no tool is called.
@@ -191,13 +191,16 @@ class AgentRolloutMapper(RolloutMapper):
 
     def open_flow(self) -> Flow:
         """Return the flow, in processes of its own if it is a user's; whoever uses it closes it."""
-        return isolated(build_flow(self.flow, self.custom_operator_paths), self.flow)
+        return isolated(self._flow(), self.flow)
 
     def open_tools(self) -> tuple[Tool, ...]:
         """Return the tools likewise, behind their cache; whoever uses them closes them."""
         tools = zip(self._tools(), self.tools, strict=True)
         path = self.tool_cache_path or user_cache()
         return cached([isolated(*each) for each in tools], self.tool_cache, path)
+
+    def _flow(self) -> Flow:
+        return build_flow(self.flow, self.custom_operator_paths)
 
     def _tools(self) -> tuple[Tool, ...]:
         return build_tools(self.tools, self.custom_operator_paths)
@@ -219,7 +222,7 @@ class AgentRolloutMapper(RolloutMapper):
     def largest_result(self) -> tuple[int, int]:
         if self.engine == "recorded":
             return super().largest_result()
-        flow = self.open_flow()
+        flow = self._flow()
         tokens = min(flow.trajectory_tokens or math.inf, flow.max_turns * self.max_tokens)
         seen = flow.max_turns * flow.max_observation
         # Texts; and token ids of all that came before each turn, of which a column holds as many.
@@ -235,7 +238,7 @@ class AgentRolloutMapper(RolloutMapper):
 
     def cache_key_fields(self) -> Mapping[str, Any]:
         fields = {k: v for k, v in super().cache_key_fields().items() if k not in _NOT_IN_KEY}
-        flow, tools = self.open_flow(), self._tools()
+        flow, tools = self._flow(), self._tools()
         return {
             **fields,
             "flow": {flow.name(): flow.cache_key_fields()},
@@ -282,7 +285,7 @@ class AgentRolloutMapper(RolloutMapper):
             EngineError: it does not, or they are not.
             RecipeError: a server lacks something that a tool names.
         """
-        flow = self.open_flow()
+        flow = self._flow()
         flow.check(encode)
         for model in flow.models().values():
             if isinstance(model, FrozenModel):
@@ -294,7 +297,7 @@ class AgentRolloutMapper(RolloutMapper):
         """Return the columns that tools and the flow read, each with the first of them."""
         if self.engine == "recorded":
             return {}
-        parts: list[Flow | Tool] = [self.open_flow(), *reversed(self._tools())]
+        parts: list[Flow | Tool] = [self._flow(), *reversed(self._tools())]
         return {name: f"the {part.noun} {part.name()}" for part in parts for name in part.reads()}
 
     def _results(

@@ -14,7 +14,7 @@ from pydantic import field_validator, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import Chats, chats_of, fill, nest_messages, prompt_ids, user_roles
+from ..chats import Chats, Message, chats_of, fill, prompt_ids, prompts_of
 from ..columns import (
     as_text,
     at_path,
@@ -26,7 +26,6 @@ from ..columns import (
     listed_answers,
 )
 from ..errors import DataError
-from ..groups import Array
 from ..operator import Change, Columns, Operator, drop
 
 _ESCAPES = {"\a": "a", "\b": "b", "\v": "v", "\f": "f", "\r": "r", "\x1b": "e"}
@@ -196,11 +195,12 @@ class PromptTemplateMapper(Operator):
         )
 
     def _from_text(self, questions: pa.Array) -> pa.Array:
-        present_N = np.asarray(
-            pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
+        present_N = pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(questions), ""), False)
+        texts = fill(self.template, {"{question}": pc.if_else(present_N, questions, None)})
+        head = [] if self.system is None else [("system", self.system)]
+        return prompts_of(
+            [[] if text is None else [*head, ("user", text)] for text in texts.to_pylist()]
         )
-        text = fill(self.template, {"{question}": questions.filter(pa.array(present_N))})
-        return self._with_system(user_roles(len(text)), text, present_N.astype(np.int64))
 
     def _from_chat(self, chats: Chats, questions: pa.Array) -> pa.Array:
         if self.template != "{question}":
@@ -214,40 +214,31 @@ class PromptTemplateMapper(Operator):
                 f"{found}, which the policy would not see: {_excerpt(questions[row].as_py())}",
                 "leave such rows out, or set other_fields: leave_out",
             )
-        without = chats.without_last_of("assistant")
-        if self.final_message == "fail" and (shorter_N := without.sizes_N < chats.sizes_N).any():
-            row = int(np.flatnonzero(shorter_N)[0])
-            found = f"a chat in column '{self.question}' ends with the assistant's message"
-            raise DataError(
-                f"{found}, which the policy would not continue: {_excerpt(questions[row].as_py())}",
-                "set final_message: response to leave it out of the prompt",
-            )
-        if (nobody_M := np.flatnonzero(np.asarray(without.roles.is_null()))).size:
-            row = int(np.searchsorted(np.cumsum(without.sizes_N), nobody_M[0], side="right"))
+        return prompts_of(
+            [self._asked(chat, questions[row]) for row, chat in enumerate(chats.chats)]
+        )
+
+    def _asked(self, chat: list[Message], question: pa.Scalar) -> list[tuple[str, str | None]]:
+        """Roles and contents of a prompt; none where only the system says something, or nobody."""
+        if chat and chat[-1].role == "assistant":
+            if self.final_message == "fail":
+                found = f"a chat in column '{self.question}' ends with the assistant's message"
+                raise DataError(
+                    f"{found}, which the policy would not continue: {_excerpt(question.as_py())}",
+                    "set final_message: response to leave it out of the prompt",
+                )
+            chat = chat[:-1]
+        asked = [(each.role, each.content) for each in chat if each.role is not None]
+        if len(asked) < len(chat):
             found = f"a message in column '{self.question}' has no role"
             raise DataError(
-                f"{found}: {_excerpt(questions[row].as_py())}",
+                f"{found}: {_excerpt(question.as_py())}",
                 "give each message a role and its content",
             )
-        asking = without.that_ask()
-        return self._with_system(asking.roles, asking.contents, asking.sizes_N)
-
-    def _with_system(self, roles: pa.Array, contents: pa.Array, sizes_N: Array) -> pa.Array:
-        """Lists of messages from flat ones; the system message is prepended if there is none."""
-        if self.system is None:
-            return nest_messages(roles, contents, sizes_N)
-        full_N = np.flatnonzero(sizes_N)
-        starts = (np.cumsum(sizes_N) - sizes_N)[full_N]
-        has_system = pc.fill_null(pc.equal(roles.take(pa.array(starts)), "system"), False)
-        lacks_system = ~np.asarray(has_system)
-        take = pa.array(np.insert(np.arange(len(roles)), starts[lacks_system], len(roles)))
-        sizes_N = sizes_N.copy()
-        sizes_N[full_N[lacks_system]] += 1
-        return nest_messages(
-            pa.concat_arrays([roles, pa.array(["system"])]).take(take),
-            pa.concat_arrays([contents, pa.array([self.system], pa.string())]).take(take),
-            sizes_N,
-        )
+        if not any(role != "system" and (content or "").strip() for role, content in asked):
+            return []
+        has_system = self.system is None or asked[0][0] == "system"
+        return asked if has_system else [("system", self.system), *asked]
 
     def _references(self, column: pa.Array) -> pa.Array:
         return pa.array([text or None for text in self._found(column)], pa.string())

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import Chats, chats_of, responses_in, texts_of_contents
+from ..chats import Chats, chats_of, last_of, responses_in, texts_of_contents
 from ..columns import ROW_CONTRACT, at_path, columns_of, content_ids, field_at, is_list, is_text
 from ..errors import DataError, suggest
 from ..groups import Groups
@@ -148,7 +148,8 @@ class RecordedRolloutMapper(Operator):
             cells = pc.list_flatten(cells)
             chats = self._chats(cells)
         if chats is not None:
-            columns = {"row": rows, "response": chats.last_of("assistant")}
+            given = [last_of(chat, "assistant") for chat in chats.chats]
+            columns = {"row": rows, "response": pa.array(given, pa.string())}
             cells = pa.nulls(len(cells))
         else:
             columns = {"row": rows, "response": self._text(name, cells)}
@@ -170,11 +171,11 @@ class RecordedRolloutMapper(Operator):
         if self.keep_fields or self.text not in (None, "content", "value"):
             return None
         chats = None if is_text_or_texts(cells.type) else chats_of(cells)
-        if chats is None or not pc.all(pc.equal(chats.roles, "assistant")).as_py():
+        if chats is None or any(m.role != "assistant" for chat in chats.chats for m in chat):
             return chats
         if self.text is not None:
             return None
-        if chats.sizes_N.max(initial=0) > 1:
+        if any(len(chat) > 1 for chat in chats.chats):
             found = "a list of messages that are all the assistant's is one response or several"
             raise DataError(found, "set text: content if each message is a response")
         return chats

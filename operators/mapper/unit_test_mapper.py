@@ -24,8 +24,8 @@ class UnitTestMapper(Mapper):
     """Run the tests of a problem on the program in the response, and write the verdict.
 
     The program is the last fenced block that is labelled as Python, else the last block, else the
-    whole response. Earlier blocks that it needs belong to it, and a block that is only an example
-    of the use of one before it is no program. Each test runs in a process of its own, confined:
+    whole response; a block of comments alone is none. So all of a program has to be in one block,
+    and an example of its use in none after it. Each test runs in a process of its own, confined:
     without files, network, other processes or threads. Programs have the standard library, and no
     other packages.
 

@@ -206,11 +206,6 @@ JUDGE_SECONDS = 10.0
 MOST_ROUNDS = 32
 """Times that a test may ask for calls that were not planned."""
 _JUDGE_OUTPUT = 64 * 2**20
-_OVER_LIMIT: dict[str, CaseVerdict] = {
-    "timeout": "timeout",
-    "memory": "memory",
-    "output": "output",
-}
 
 
 class Program(NamedTuple):
@@ -266,7 +261,8 @@ class AssertRunner:
                 return outcome
             else:
                 # The test ended where the program did, or else the test itself did not end well.
-                return _OVER_LIMIT.get((done if outcome == "ended" else judged).status, "error")
+                status = (done if outcome == "ended" else judged).status
+                return "error" if status == "ok" else status
         return "timeout"
 
     def _judge(self, case: AssertCase, calls: list[Any], answers: list[Any]) -> Execution:

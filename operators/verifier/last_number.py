@@ -95,7 +95,6 @@ _TOKEN = re.compile(
     r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<comma>,)|(?P<other>.)",
     re.DOTALL,
 )
-_PARTNER = {"(": ")", "[": "]", "{": "}"}
 
 
 def last_number(text: str) -> str | None:

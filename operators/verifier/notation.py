@@ -134,7 +134,6 @@ _SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z]
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
 _SPACES = re.compile(r"\s+")
-_PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 
 def plain(span: str) -> str:

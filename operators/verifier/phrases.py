@@ -240,11 +240,6 @@ def _phrase(language: Language, noun: str) -> str:
     return f"{bounded(noun, language)}{adj}{_GAP}(?:{link})"
 
 
-def has_foreign_letters(text: str) -> bool:
-    """Return whether there are letters beyond ASCII."""
-    return bool(_FOREIGN.search(text))
-
-
 def has_foreign_words(text: str) -> bool:
     """Return whether there are words with letters beyond ASCII; one Greek letter is a symbol."""
     return any(is_foreign(word) for word in _WORD.findall(text))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import io
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -338,15 +340,19 @@ def main() -> NoReturn:
                 traceback.print_exception(error)
             named = "" if error.filename is None else f"{error.filename!s:.200}: "
             typer.echo(f"rejuice: {named}{first_line(error.strerror or str(error))}", err=True)
-        except SystemExit as end:
-            if end.code == _INTERRUPTED:
-                resumes = sys.argv[1:2] in (["run"], ["eval"])
-                again = "; run it again to continue where it stopped" if resumes else ""
-                typer.echo(f"rejuice: stopped{again}", err=True)
-            raise
+        except (SystemExit, KeyboardInterrupt) as end:  # The second before Click handles it.
+            if getattr(end, "code", _INTERRUPTED) != _INTERRUPTED:
+                raise
+            resumes = sys.argv[1:2] in (["run"], ["eval"])
+            again = "; run it again to continue where it stopped" if resumes else ""
+            typer.echo(f"rejuice: stopped{again}", err=True)
+            sys.exit(_INTERRUPTED)
         except Exception:
             traceback.print_exc()  # Here, and not by the interpreter: no secret may be in it.
             sys.exit(1)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):  # All is done, but for the unloading.
+                atexit.register(signal.signal, number, signal.SIG_IGN)
         sys.exit(2)
 
 

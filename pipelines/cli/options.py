@@ -154,7 +154,6 @@ def warn(line: str) -> None:
 
 def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bool = False) -> None:
     """Warn of what is rarely meant, and of what the first failed call would end."""
-    from ..engine.trial import unmatched_warnings
     from ..recipe.columns import group_warnings
     from ..recipe.steps import (
         age_warnings,
@@ -168,7 +167,9 @@ def warn_of_steps(recipe: Recipe, columns: Collection[str] = (), *, training: bo
     steps = recipe.steps
     lines = [*weight_warnings(steps, where), *server_warnings(steps, where)]
     lines += group_warnings(recipe, columns, training=training)
-    if train is None or train.replay is None:
+    if (train is None or train.replay is None) and any(step.operator.where for step in steps):
+        from ..engine.trial import unmatched_warnings
+
         lines += unmatched_warnings(recipe)
     if train is not None:
         lines += [*age_warnings(steps, train), *observation_warnings(steps, where, train)]

@@ -329,6 +329,8 @@ def _show_finished(run: TrainingRun, folder: Path, console: Console) -> bool:
     step = finished_at(run)
     if step is None:
         return False
+    if not (run.folder / "curves.png").exists():
+        training.finish(run, quiet=console.quiet)  # A signal has stopped it.
     console.print(
         f"nothing to do: {path_text(folder)} has trained {step} steps; "
         "--steps with --resume trains more, another --output starts anew",
@@ -366,12 +368,15 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
 
 
 def _how_to_resume(folder: Path) -> str:
+    from ...trainer import metrics
     from ...trainer.launch.checkpoints import last
 
     step, command = last(folder), f"`rejuice train {shlex.quote(str(folder))} --resume`"
     if step is None:
         return f"no checkpoint was saved; {command} starts over"
-    return f"{command} resumes from step {step}"
+    lost = metrics.last_trained(folder) - step
+    again = f", and repeats {lost} that {'was' if lost == 1 else 'were'} not saved"
+    return f"{command} resumes from step {step}{again if lost > 0 else ''}"
 
 
 def _need_for(config: Train) -> None:

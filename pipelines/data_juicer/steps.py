@@ -18,6 +18,7 @@ from pydantic import ConfigDict
 
 from ...operators import ALL, Change, Columns, Kind, Operator, RecipeError, Scope, build
 from ...operators.cache_key import cache_key_json
+from ...operators.columns import find_path
 from ...operators.operator import CALL_FAILED, COMMON_FIELDS
 from ..dataset.write import META, STATS
 from . import catalogue
@@ -160,8 +161,14 @@ class ForeignOperator(Operator):
         has_statistics = writes_statistics(self.found)
         seen = without_own(table, self.kind, self.fields, has_statistics=has_statistics)
         numbered = seen.append_column(ROW, pa.array(np.arange(table.num_rows)))
+        key = str(self.fields.get("text_key", ""))
+        text = find_path(table, key) if key not in table.column_names else None
+        if text is not None:  # Data-Juicer finds `meta.text` among columns, but not within `meta`.
+            numbered = numbered.append_column(key, text)
         out, failures = run_operator(self.found, cache_key_json(self), self.fields, numbered)
         out = put_back(table, seen, out, has_statistics=has_statistics)
+        if text is not None and self.kind is not Kind.MAPPER:
+            out = out.drop_columns([key])
         slug, failed = self.name().lower(), np.array(sorted(failures.failed), np.int64)
         if len(failed) and self.kind is Kind.FILTER:
             made = change_without(table, out, slug, failed)

@@ -401,6 +401,8 @@ def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, s
 _FIRST_BYTES = 1 << 20
 _FIRST_ROWS = 1_000
 _FIRST_FILES = 8
+_SMALL = 8 << 20
+"""Bytes of a file all rows of which are read: a prompt may come up again anywhere."""
 
 
 class Dataset:
@@ -447,6 +449,12 @@ class Dataset:
         if self.spec.cache is None:
             raise DataError(f"{part} is no file", "download it by `rejuice download`")
         return [part.path.file(self.spec.cache)]
+
+    def is_small(self) -> bool:
+        """Whether it is a single file that is there, all rows of which are quickly read."""
+        if not self.spec.exists() or self.spec.max_rows is not None:
+            return False
+        return len(self.files) == 1 and self.files[0].size <= _SMALL
 
     @cached_property
     def first_rows(self) -> pa.Table:

@@ -41,8 +41,6 @@ _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain"
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
 _WRITTEN = 100
-_SMALL = 8 << 20
-"""Bytes of a file all rows of which are read: a prompt may come up again anywhere."""
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
@@ -60,7 +58,7 @@ def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
                 lines += _of_references(recipe, applied.step, applied.before.table(), frame)
                 lines += identity_lines(recipe, applied.step, applied.before, frame)
         if any(step.operator.scope is not Scope.ROW for step in recipe.steps):
-            whole = is_small(dataset)
+            whole = dataset.is_small()
             made = apply_steps(steps, Frame.of(dataset.table())) if whole else frame
             check_prompts(recipe, [GroupStarts.of(made, 0)], lambda row: _place(dataset, row))
     except RejuiceError as error:
@@ -75,17 +73,10 @@ def _is_tried(step: Step) -> bool:
     return isinstance(step.operator, tried)
 
 
-def is_small(dataset: Dataset) -> bool:
-    """Whether it is a single file that is there, all rows of which are quickly read."""
-    if not dataset.spec.exists() or dataset.spec.max_rows is not None:
-        return False
-    return len(dataset.files) == 1 and dataset.files[0].size <= _SMALL
-
-
 def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
     """Lines about steps whose `where` no row of a small dataset matches, by its columns alone."""
     dataset, written = recipe.opened(), set[str]()
-    if not (any(step.operator.where for step in recipe.steps) and is_small(dataset)):
+    if not (any(step.operator.where for step in recipe.steps) and dataset.is_small()):
         return
     frame = Frame.of(dataset.table())
     for step in recipe.steps:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -118,14 +119,19 @@ class LocalWorkers:
         return self._threads.submit
 
     def _submit_to_process(self, work: Callable[[int], T], item: int) -> Future[T]:
-        if self._processes is None:
-            self._processes = _start_processes(self._count, self._files)
+        resource_tracker.ensure_running()  # Whoever starts it unblocks the signal.
+        # Workers, which are started below, inherit the mask: Ctrl-C is the parent's to handle.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            if self._processes is None:
+                self._processes = _start_processes(self._count, self._files)
             future: Future[T] = self._processes.submit(work, item)
         except BrokenExecutor:  # A worker has died, and the others were ended.
             self._processes.shutdown(wait=True, kill_workers=True)
             self._processes = _start_processes(self._count, self._files)
             future = self._processes.submit(work, item)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return future
 
 
@@ -157,7 +163,6 @@ def _start_processes(count: int, files: Sequence[Path]) -> Any:
 
 
 def _start_worker(parent: int, cores: int, files: Sequence[Path]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
     exit_with_parent(parent)
     limit_cores(cores)
     # Unpickling an operator of a custom file needs the file to be loaded under the same name.

@@ -22,6 +22,7 @@ from ...operators import (
     PromptTemplateMapper,
     RecipeError,
     RecordedRolloutMapper,
+    ResumableOperator,
     build,
     installed,
 )
@@ -36,7 +37,6 @@ from ...operators.operator import COMMON_FIELDS
 from ...operators.registry import find
 from ...operators.sampling.rollout import RolloutMapper
 from ...operators.schedule import WeightSchedule
-from ...operators.servers.scoring_mapper import ScoringMapper
 from ..data_juicer import catalogue
 from ..data_juicer.settings import passed_on
 from ..data_juicer.steps import step as foreign_step
@@ -512,7 +512,7 @@ def server_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
     lines, asked = list[str](), dict[str, str]()
     for step in steps:
         operator = step.operator
-        if isinstance(operator, ScoringMapper) or operator.asks_server:
+        if isinstance(operator, ResumableOperator) or operator.asks_server:
             asked.update(dict.fromkeys(operator.writes(), step.name))
         found = [asked[name] for name in operator.reads() if name in asked]
         if found and getattr(operator, "on_missing", None) == "fail":

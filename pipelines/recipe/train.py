@@ -425,8 +425,7 @@ class Train(Config):
         return found
 
     def saves(self, step: int) -> bool:
-        """Whether a step that is not the last one saves a checkpoint, if any does."""
-        # A step that is validated may be the best one, or training may end there.
+        """Whether a step saves one, besides the last: also where it may be the best or the end."""
         decides = self.keep == "best" or self.stop.at or self.stop.validations_without_gain
         validated = step % (self.validate_every or self.steps) == 0
         return step % self.save_every == 0 or bool(decides and validated)

@@ -346,6 +346,7 @@ class Trainer:
             set_loss_fn=self.losses.append, compute_log_prob=self._compute_log_prob
         )
         self.tokenizer = SimpleNamespace(eos_token_id=2)
+        self.train_dataloader = SimpleNamespace(state_dict=dict)
         self.log_ratio, self.ended = 0.0, 0
         self.config = SimpleNamespace(
             actor_rollout_ref=SimpleNamespace(rollout=rollout, actor=actor),

@@ -135,23 +135,6 @@ def test_a_recipe_that_does_not_grade_is_refused(parts):
         grading_steps(parts(ungraded).after)
 
 
-@pytest.mark.parametrize(
-    "written",
-    [{"algorithm.use_kl_in_reward": True}, {"algorithm": {"use_kl_in_reward": True}}],
-)
-def test_a_penalty_within_rewards_is_refused(parts, written):
-    """The advantage would not know of it."""
-    for process in (PLAIN, AGENTS):
-        with pytest.raises(RecipeError) as caught:
-            check_section(parts(process), Train(verl=written), "recipe.yaml")
-        assert str(caught.value) == (
-            "recipe.yaml: algorithm.use_kl_in_reward changes rewards after the recipe's steps have "
-            "made advantages of them; set kl_coef instead"
-        )
-        without = Train(verl={"algorithm.use_kl_in_reward": False})
-        check_section(parts(process), without, "recipe.yaml")
-
-
 def test_a_mean_over_turns_is_for_agents(parts):
     found = parts(PLAIN)
     assert loss_agg_mode(found, Train()) == "token-mean"

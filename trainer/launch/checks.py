@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import takewhile
@@ -26,11 +26,10 @@ from ...operators.sampling.tokenizer import chat_encoder
 from ...pipelines.dataset.read import Dataset
 from ...pipelines.ray_session import LOCAL, connected_to_ray
 from ...pipelines.recipe.columns import checked_schema
-from ...pipelines.recipe.train import Loss
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .foreseen import foreseen
-from .verl_config import ADDRESS, AGENT_LOOPS, SERVERS_MANAGER, own_overrides, ray_address
+from .verl_config import ADDRESS, defaults, own_overrides, ray_address
 
 
 def check_training(
@@ -141,88 +140,93 @@ def _of_file(path: Path) -> dict[str, Any]:
 
 
 # --- Keys of `train.verl` that cannot work beside the recipe --------------------------
-# verl would accept them, and the run would be another one than the recipe says, or ignore them. One
-# with the value that it has anyway is not refused.
+# verl would accept them, and the run would be another one than the recipe says, or ignore them.
 
-_ROLLOUT = "actor_rollout_ref.rollout"
+_ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
-_LEAVE_OUT = "leave it out"
-_HARMLESS = frozenset({"reward.num_workers", "reward_model.num_workers"})
-"""Below a key that is refused, but only a number of processes."""
-
-
-class _Restriction(NamedTuple):
-    """Why a key cannot have other values."""
-
-    key: str  # of verl; it stands for all keys below it, too
-    reason: str  # completes "it cannot be so: "
-    right: str = _LEAVE_OUT  # what to do instead
-    allowed: Collection[Any] = ()  # values that work
-
-
-_MODE = "train.mode says when responses are sampled, and on what"
-_OTHER_MODE = "set train.mode"
-_OWN_LOOPS = "the recipe says what is sampled, and agent loops of rejuice sample it"
-_OWN_REWARDS = "rewards are those of the recipe, and verl's own would be ignored or replace them"
-_RULES = (
-    _Restriction(
-        "trainer.use_v1", "only verl's v1 trainer runs the steps of the recipe", allowed=[True]
-    ),
-    _Restriction(
-        "trainer.v1.sampler", "the steps of the recipe run in the place of verl's sampler"
-    ),
-    _Restriction("trainer.v1", _MODE, _OTHER_MODE),
-    _Restriction("actor_rollout_ref.hybrid_engine", _MODE, _OTHER_MODE, allowed=[True]),
-    _Restriction(
-        f"{_ROLLOUT}.agent.agent_loop_manager_class", _OWN_LOOPS, allowed=[SERVERS_MANAGER]
-    ),
-    _Restriction(
-        f"{_ROLLOUT}.agent.default_agent_loop", _OWN_LOOPS, allowed=["rejuice", "rejuice_agent"]
-    ),
-    _Restriction(
-        f"{_ROLLOUT}.agent.agent_loop_config_path", _OWN_LOOPS, allowed=[str(AGENT_LOOPS)]
-    ),
-    _Restriction(
-        f"{_ROLLOUT}.multi_turn.enable", _OWN_LOOPS, "sample with agent_rollout_mapper", [False]
-    ),
-    _Restriction(
-        f"{_ROLLOUT}.calculate_log_probs",
-        "responses are stored with their log-probabilities",
-        allowed=[True],
-    ),
-    *(
-        _Restriction(key, _OWN_REWARDS, "add a step that gives the reward")
-        for key in ("reward", "reward_model", "custom_reward_function", "sandbox_fusion")
-    ),
-    _Restriction(
-        "algorithm.adv_estimator",
-        "the advantage is the recipe's",
-        f"set the fields of {GrpoAdvantageMapper.name()}, or write the column `advantage`",
-    ),
-    _Restriction(
-        "algorithm.filter_groups.enable",
-        "verl's filter of groups does not run beside the recipe",
-        "drop groups by a step of the recipe, and set train.refill",
-        [False],
-    ),
-    _Restriction(
-        "data.val_batch_size",
-        "each validation set is reported as a whole, and it would be validated on in parts",
-        allowed=[None],
-    ),
-    _Restriction(
+_ROLLOUT = "actor_rollout_ref.rollout"
+_INSTEAD = {
+    "dataset_path": ["data.train_files"],
+    "train.validation_path": ["data.val_files"],
+    # Each prompt of a validation set has its own settings, which are obeyed instead of verl's.
+    "train.validation": [
+        f"{_ROLLOUT}.val_kwargs.n",
+        f"{_ROLLOUT}.val_kwargs.temperature",
+        f"{_ROLLOUT}.val_kwargs.top_p",
+        f"{_ROLLOUT}.val_kwargs.do_sample",
+    ],
+    "{step}.n": [f"{_ROLLOUT}.n"],
+    "{step}.temperature": [f"{_ROLLOUT}.temperature"],
+    "{step}.top_p": [f"{_ROLLOUT}.top_p"],
+    "{step}.max_tokens": ["data.max_response_length", f"{_ROLLOUT}.response_length"],
+    "{step}.chat_template_kwargs": ["data.apply_chat_template_kwargs"],
+    "train.policy": [f"{_MODEL}.path"],
+    "train.lora": [
+        f"{_MODEL}.lora_rank",
+        f"{_MODEL}.lora_alpha",
+        f"{_MODEL}.target_modules",
         f"{_MODEL}.lora.rank",
-        "checkpoints would be exported without such an adapter",
-        "set train.lora, with train.gpu.strategy fsdp2",
-        [0],
-    ),
-    _Restriction("critic.enable", "GRPO has no critic", allowed=[False, None]),
-    _Restriction(
-        "trainer.critic_warmup",
-        "GRPO has no critic to warm up: steps would update nothing",
-        allowed=[0],
-    ),
-)
+    ],
+    "train.prompts_per_step": ["data.train_batch_size"],
+    "train.refill": ["data.gen_batch_size", "algorithm.filter_groups.enable"],
+    "train.max_prompt_tokens": ["data.max_prompt_length", f"{_ROLLOUT}.prompt_length"],
+    "train.updates_per_step": [f"{_ACTOR}.ppo_mini_batch_size"],
+    "train.learning_rate": [f"{_ACTOR}.optim.lr"],
+    "train.warmup_steps": [f"{_ACTOR}.optim.lr_warmup_steps"],
+    "train.weight_decay": [f"{_ACTOR}.optim.weight_decay"],
+    "train.max_grad_norm": [f"{_ACTOR}.optim.clip_grad", f"{_ACTOR}.grad_clip"],
+    "train.kl_coef": [
+        f"{_ACTOR}.use_kl_loss",
+        f"{_ACTOR}.kl_loss_coef",
+        "algorithm.use_kl_in_reward",
+    ],
+    "train.entropy_coef": [f"{_ACTOR}.entropy_coeff"],
+    "train.loss": [
+        f"{_ACTOR}.policy_loss.loss_mode",
+        f"{_ACTOR}.loss_agg_mode",
+        f"{_ACTOR}.clip_ratio",
+        f"{_ACTOR}.clip_ratio_low",
+        f"{_ACTOR}.clip_ratio_high",
+    ],
+    "train.seed": ["data.seed", f"{_ROLLOUT}.seed", f"{_ACTOR}.data_loader_seed"],
+    "train.mode": ["trainer.v1", "trainer.use_v1", "actor_rollout_ref.hybrid_engine"],
+    "train.steps": ["trainer.total_training_steps", "trainer.total_epochs"],
+    "train.save_every": ["trainer.save_freq"],
+    "train.validate_every": ["trainer.test_freq", "trainer.val_before_train"],
+    "train.keep_checkpoints": ["trainer.max_actor_ckpt_to_keep"],
+    "train.loggers": ["trainer.logger"],
+    "--output": ["trainer.default_local_dir"],
+    "--resume": ["trainer.resume_mode", "trainer.resume_from_path"],
+    "{advantage}.normalise": ["algorithm.norm_adv_by_std_in_grpo"],
+    "{advantage}, or a step that writes `advantage`,": ["algorithm.adv_estimator"],
+    "a step that writes a reward": [
+        "reward.custom_reward_function",
+        "reward.reward_manager",
+        "reward.reward_model",
+        "reward.sandbox_fusion",
+        "custom_reward_function",
+        "reward_model",
+        "sandbox_fusion",
+    ],
+    "agent_rollout_mapper": [f"{_ROLLOUT}.multi_turn.enable"],
+    "{gpu}.nodes": ["trainer.nnodes"],
+    "{gpu}.gpus": ["trainer.n_gpus_per_node"],
+    "{gpu}.rollout": [f"{_ROLLOUT}.name"],
+    "{gpu}.strategy": [
+        "model_engine",
+        f"{_ACTOR}.strategy",
+        "actor_rollout_ref.ref.strategy",
+    ],
+    "{gpu}.tensor_parallel": [f"{_ROLLOUT}.tensor_model_parallel_size"],
+    "train.{profile}.gradient_checkpointing": [f"{_MODEL}.enable_gradient_checkpointing"],
+}
+"""What to give in place of keys of verl."""
+_RIGHT = {
+    "trainer.device": "choose profile gpu",
+    "ray_kwargs.ray_init.address": "choose profile gpu",
+    f"{_ROLLOUT}.full_determinism": "set train.gpu.reproducible, too",
+}
+"""What to do where a run sets a key to a value of its own."""
 
 
 def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
@@ -231,163 +235,31 @@ def check_user_keys(run: TrainingRun, *, resume: bool) -> None:
     Raises:
         RecipeError: one does.
     """
-    fields, rules = _fields(run), list(_rules(run))
+    ours = {name.lstrip("+"): value for name, value in own_overrides(run, resume).items()}
+    free = {name.lstrip("+") for name in defaults(run)} - ours.keys()
+    profile = run.config.profile
+    named = {
+        "step": run.split.rollout.name(),
+        "advantage": GrpoAdvantageMapper.name(),
+        "profile": profile,
+        "gpu": "train.gpu" if profile == "gpu" else "profile gpu and train.gpu",
+    }
+    fields = {key: field.format(**named) for field, keys in _INSTEAD.items() for key in keys}
     for key, value in run.config.verl_keys.items():
-        found = _conflict(key, value, fields, rules)
-        if found is not None and not _is_ours(run, resume, key, value):
-            raise RecipeError(*found, where="train.verl")
-
-
-def _conflict(
-    key: str, value: Any, fields: Mapping[str, str], rules: Collection[_Restriction]
-) -> tuple[str, str] | None:
-    """Return what is wrong with a key, and what would be right."""
-    if key in _HARMLESS:
-        return None
-    for other, field in fields.items():
-        if _overlap(key, other):
-            return f"'{key}' would contradict {field}", f"give {field} instead"
-    for rule in rules:
-        if _overlap(key, rule.key) and value not in rule.allowed:
-            return f"'{key}' cannot be {value!r}: {rule.reason}", rule.right
-    if key == "trainer.logger" and "file" not in (value or ()):
-        return f"'{key}' lacks 'file', which writes metrics.jsonl", "give train.loggers instead"
-    return None
-
-
-def _is_ours(run: TrainingRun, resume: bool, key: str, value: Any) -> bool:
-    ours = {name.lstrip("+"): each for name, each in own_overrides(run, resume).items()}
-    return key in ours and ours[key] == value
+        others = [other for other in {**fields, **ours} if _overlap(key, other)]
+        if not others or key in free or (key in ours and ours[key] == value):
+            continue
+        if others[0] in fields:
+            found, right = "the recipe decides it", f"give {fields[others[0]]} instead"
+        else:
+            found = f"'{others[0]}' is {ours[others[0]]!r} in such a run"
+            right = _RIGHT.get(key, "leave it out")
+        raise RecipeError(f"'{key}' cannot be {value!r}: {found}", right, where="train.verl")
 
 
 def _overlap(key: str, other: str) -> bool:
     """Return whether they are one key, or one is above the other."""
     return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
-
-
-def _fields(run: TrainingRun) -> Mapping[str, str]:
-    """Return keys that fields set, and that are read from these fields, too."""
-    step, actor = run.split.rollout.name(), "actor_rollout_ref.actor"
-    return {
-        "data.train_files": "dataset_path",
-        "data.val_files": "train.validation_path",
-        "data.train_batch_size": "train.prompts_per_step",
-        "data.gen_batch_size": "train.refill",
-        "data.max_prompt_length": "train.max_prompt_tokens",
-        "data.max_response_length": f"{step}.max_tokens",
-        "data.apply_chat_template_kwargs": f"{step}.chat_template_kwargs",
-        f"{_ROLLOUT}.prompt_length": "train.max_prompt_tokens",
-        f"{_ROLLOUT}.response_length": f"{step}.max_tokens",
-        f"{_ROLLOUT}.n": f"{step}.n",
-        f"{_ROLLOUT}.temperature": f"{step}.temperature",
-        f"{_ROLLOUT}.top_p": f"{step}.top_p",
-        f"{_ROLLOUT}.seed": "train.seed",
-        # Each prompt of a validation set has its own, which are obeyed instead of verl's.
-        **{
-            f"{_ROLLOUT}.val_kwargs.{name}": "train.validation"
-            for name in ("n", "temperature", "top_p", "do_sample")
-        },
-        f"{_MODEL}.path": "train.policy",
-        **(
-            {f"{_MODEL}.enable_gradient_checkpointing": "train.cpu.gradient_checkpointing"}
-            if run.config.profile == "cpu"
-            else {}
-        ),
-        **(
-            {}
-            if run.config.loss == Loss()  # Recipes without the section may set these by themselves.
-            else {
-                f"{actor}.policy_loss.loss_mode": "train.loss.policy",
-                f"{actor}.clip_ratio": "train.loss.clip",
-                f"{actor}.clip_ratio_low": "train.loss.clip",
-                f"{actor}.clip_ratio_high": "train.loss.clip",
-                f"{actor}.loss_agg_mode": "train.loss.aggregate",
-            }
-        ),
-        f"{_MODEL}.lora_rank": "train.lora",  # The exported policy has the adapter by the field.
-        f"{_MODEL}.lora_alpha": "train.lora",
-        f"{_MODEL}.target_modules": "train.lora",
-        f"{actor}.ppo_mini_batch_size": "train.updates_per_step",
-        f"{actor}.grad_clip": "train.max_grad_norm",  # verl reads `optim.clip_grad`.
-        "algorithm.norm_adv_by_std_in_grpo": f"{GrpoAdvantageMapper.name()}.normalise",
-        "trainer.save_freq": "train.save_every",
-        "trainer.max_actor_ckpt_to_keep": "train.keep_checkpoints",
-        "trainer.total_training_steps": "train.steps",
-        "trainer.total_epochs": "train.steps",
-        "trainer.default_local_dir": "--output",
-        "trainer.resume_mode": "--resume",
-        "trainer.resume_from_path": "--resume",
-    }
-
-
-def _rules(run: TrainingRun) -> Iterator[_Restriction]:
-    yield from _RULES
-    yield from _cpu_rules() if run.config.profile == "cpu" else _gpu_rules(run)
-    if run.split.choosing:
-        chosen = f"{run.split.choosing[0].name} chooses among all prompts"
-        yield _Restriction("data.train_max_samples", chosen, allowed=[-1, None])
-        yield _Restriction("data.filter_overlong_prompts", chosen, allowed=[False])
-        yield _Restriction("data.custom_cls", chosen)
-    if run.config.replay is not None:
-        yield _Restriction(
-            "algorithm.rollout_correction.bypass_mode",
-            "the ratios of a replay are relative to the stored log-probabilities",
-            allowed=[True],
-        )
-
-
-def _cpu_rules() -> Iterator[_Restriction]:
-    one = "profile cpu has one engine that trains, and one that samples"
-    yield _Restriction("trainer.device", one, "choose profile gpu")
-    yield _Restriction("model_engine", one, allowed=["dp"])
-    yield _Restriction("actor_rollout_ref.actor.strategy", one)
-    yield _Restriction("actor_rollout_ref.ref.strategy", one)
-    # With vLLM's own settings for a CPU, see docs/design/vllm-on-cpu.md.
-    yield _Restriction(f"{_ROLLOUT}.name", one, allowed=["vllm"])
-    for key in (f"{_ROLLOUT}.top_k", f"{_ROLLOUT}.val_kwargs.top_k"):
-        yield _Restriction(key, "the sampler of profile cpu has no top_k", allowed=[-1])
-    yield _Restriction(
-        ADDRESS,
-        "profile cpu trains on this machine, on a Ray of its own",
-        "leave it out, or choose profile gpu",
-        [LOCAL],
-    )
-    shared = "attention over shared prompts needs it as it is"
-    for name in (
-        "override_config.attn_implementation",
-        "use_remove_padding",
-        "use_fused_kernels",
-        "external_lib",
-    ):
-        yield _Restriction(f"{_MODEL}.{name}", shared)
-
-
-def _gpu_rules(run: TrainingRun) -> Iterator[_Restriction]:
-    gpu = run.config.gpu
-    fsdp = gpu.strategy == "fsdp2"
-    reason = f"train.gpu.strategy is {gpu.strategy}, by which the other keys are chosen"
-    right = "set train.gpu.strategy to fsdp2 or megatron"
-    yield _Restriction("model_engine", reason, right, ["dp"] if fsdp else ["megatron"])
-    for part in ("actor", "ref"):
-        key = f"actor_rollout_ref.{part}.strategy"
-        yield _Restriction(key, reason, right, ["fsdp", "fsdp2"] if fsdp else ["megatron"])
-    yield _Restriction(
-        f"{_ROLLOUT}.name",
-        f"train.gpu.rollout is {gpu.rollout}",
-        "set train.gpu.rollout to vllm or sglang",
-    )
-    if run.config.loss.policy == "geo_mean":
-        yield _Restriction(
-            f"{_MODEL}.external_lib",
-            "train.loss.policy is geo_mean, which the workers find by it",
-        )
-    if not run.config.seeds_requests:
-        yield _Restriction(
-            f"{_ROLLOUT}.full_determinism",
-            "verl would give all responses to a prompt one seed, where requests have none",
-            "set train.gpu.reproducible, too",
-            [False],
-        )
 
 
 # --- Preflight ------------------------------------------------------------------------
@@ -490,6 +362,23 @@ def _sizes(path: Path) -> Mapping[str, int]:
         for file in files
         if "__pycache__" not in file.parts
     }
+
+
+_SOCKET = "/ray/session_2000-01-01_00-00-00_000000_4194304/sockets/plasma_store"
+_LONGEST_SOCKET = 107 - len(_SOCKET)  # bytes that the system leaves for the folder before it
+
+
+def check_temporary_folder(run: TrainingRun) -> None:
+    """Check that Ray's sockets fit in its temporary folder, where the run starts a Ray of its own.
+
+    Raises:
+        RejuiceError: the folder's path is too long.
+    """
+    name = "RAY_TMPDIR" if "RAY_TMPDIR" in os.environ else "TMPDIR"
+    size = len(os.fsencode(os.environ.get(name, "")))
+    if ray_address(run) == LOCAL and size > _LONGEST_SOCKET:
+        found = f"{name} has a path of {size} bytes, which is too long for Ray's sockets"
+        raise RejuiceError(found, f"set it to one of at most {_LONGEST_SOCKET}, such as /tmp")
 
 
 def check_nodes(run: TrainingRun, look: Look = look) -> None:

@@ -26,12 +26,7 @@ _NO_MEMORY = (
     "CUDA out of memory", "OutOfMemoryError", "running low on memory", "Cannot allocate memory",
     "DefaultCPUAllocator: can't allocate memory", "std::bad_alloc",
 )  # fmt: skip
-_OF_RAY = {
-    "AF_UNIX path length cannot exceed": "the temporary folder's path is too long for Ray's"
-    " sockets; set RAY_TMPDIR to a shorter one, such as /tmp",
-    "The current node timed out during startup": "Ray has not started in time: the machine is"
-    " very busy; start again when it is less so",
-}
+_LATE = "The current node timed out during startup"
 
 
 def lines_of(log: str) -> list[str]:
@@ -70,9 +65,8 @@ def cause(log: str, status: int, folder: Path, least_free: int | None = None) ->
         return f"no space left on the disk of {at}"
     if any(word in line for line in lines for word in _NO_MEMORY):
         return _out_of_memory(lines)
-    for words, why in _OF_RAY.items():
-        if any(words in line for line in lines):
-            return why
+    if any(_LATE in line for line in lines):
+        return "Ray has not started in time: the machine is very busy; start again when it is not"
     if least_free is None and folder.is_dir():
         least_free = shutil.disk_usage(folder).free
     if least_free is not None and least_free < _LEAST_SPACE:

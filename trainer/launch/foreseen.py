@@ -11,9 +11,7 @@ from ...operators.filter.ngram_decontamination_filter import found_in
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.tokenizer import content_encoder
 from ...pipelines.dataset.read import Dataset
-from ...pipelines.engine.trial import is_small
 from ...pipelines.recipe.steps import Step
-from ..report.watch import shown_set
 from ..run import TrainingRun
 
 
@@ -23,12 +21,13 @@ def foreseen(run: TrainingRun) -> list[str]:
     Raises:
         RejuiceError: there are none or too few, all are too long, or a stage has none.
     """
-    from .prompts import write_prompts
-
     datasets = [run.recipe.in_training().opened(), *(Dataset(each.path) for each in run.held_out)]
     steps = [*run.split.before, *(step for each in run.held_out for step in each.steps)]
-    if run.config.replay or not (all(map(_is_quick, steps)) and all(map(is_small, datasets))):
+    quick = all(map(_is_quick, steps)) and not run.config.replay
+    if not (quick and all(map(Dataset.is_small, datasets))):
         return []
+    from .prompts import write_prompts
+
     with TemporaryDirectory(prefix="rejuice-") as folder:
         made = run._replace(folder=Path(folder))
         write_prompts(made, by=content_encoder(policy_path(run.policy)))
@@ -43,6 +42,8 @@ def _is_quick(step: Step) -> bool:
 
 def shared_prompts(run: TrainingRun) -> Iterator[str]:
     """A line for each validation set with prompts that train, of those that are written."""
+    from ..report.watch import shown_set
+
     for held_out in run.held_out:
         texts, prompts = (run.prompts(split)["prompt"] for split in ("train", held_out.split))
         if known := found_in(texts, prompts):

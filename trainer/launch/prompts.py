@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from ...operators.groups import Array, Groups, hash_each
 from ...operators.sampling.engines import policy_path
 from ...operators.sampling.protocol import Settings
 from ...operators.sampling.tokenizer import Encode, chat_encoder
-from ...pipelines.dataset.read import read_all
+from ...pipelines.dataset.read import Dataset, fingerprint, read_all
 from ...pipelines.dataset.remote import AnyPath
 from ...pipelines.dataset.spec import DatasetSpec
 from ...pipelines.engine.frame import Frame
@@ -193,6 +193,7 @@ def make_prompts(
         right = "change the steps before sampling, or the dataset"
         raise DataError(f"{dataset} gives no prompt ({why})", right)
     _check_enough(dataset, table.num_rows, least)
+    (folder / f"{name}.hash").write_text(_content_hash(dataset) or "")
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
     pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
     return PromptCounts(table.num_rows, curated.decisions.num_rows)
@@ -227,6 +228,22 @@ def prompts_of(
             found = f"no prompt of {dataset} fits train.max_prompt_tokens, {longest:,}"
             raise DataError(found, f"set it higher: the longest has {most:,} tokens or more")
     return short
+
+
+def _content_hash(dataset: AnyPath | DatasetSpec) -> str | None:
+    """Hash of the files of a dataset; None if they are not all on this machine."""
+    spec = DatasetSpec.of(dataset)
+    there = len(spec.paths) == len(spec.parts) and all(isinstance(p, Path) for p in spec.paths)
+    return fingerprint(Dataset(spec).files) if there and spec.exists() else None
+
+
+def changed_datasets(run: TrainingRun) -> Iterator[str]:
+    """Yield the names of the sets of prompts whose files are not those that they were made of."""
+    datasets = {"train": run.config.replay or run.recipe.head.dataset_spec}
+    for name, dataset in {**datasets, **{each.split: each.path for each in run.held_out}}.items():
+        made = run.folder / "prompts" / f"{name}.hash"
+        if made.exists() and _content_hash(dataset) not in (None, made.read_text()):
+            yield name
 
 
 def draw_prompts(prompts: pa.Table, most: int | None) -> Array:
@@ -299,6 +316,7 @@ def make_replay(
     feather.write_feather(table, folder / "replay.arrow", compression="uncompressed")
     feather.write_feather(first_rows, folder / "train.arrow", compression="uncompressed")
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
+    (folder / "train.hash").write_text(_content_hash(dataset) or "")
     pq.write_table(_for_verl(first_rows, source, "train"), folder / "train.parquet")
     return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
 

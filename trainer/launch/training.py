@@ -7,9 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -29,7 +32,7 @@ from ...pipelines.console import Console, path_text
 from ...pipelines.recipe.recipe import Recipe, dump
 from .. import metrics
 from ..cpu.fork_server import PYTHON, PreloadServer, is_given
-from ..metrics import BEST, BEST_STEP
+from ..metrics import BEST, BEST_STEP, Point
 from ..report.curves import draw
 from ..report.watch import figures, left_out_lines, spell, validation_figures
 from ..run import (
@@ -43,11 +46,11 @@ from ..run import (
     early_end,
     is_prepared,
 )
-from ..saved import folder_of
+from ..saved import folder_of, is_writing
 from . import checkpoints, verl_config
-from .checks import check_training
+from .checks import check_temporary_folder, check_training
 from .foreseen import shared_prompts
-from .prompts import write_prompts
+from .prompts import changed_datasets, write_prompts
 from .resumed import changed_lines
 from .verl_config import environment, overrides
 
@@ -59,6 +62,9 @@ _OUTPUTS = (
 )  # fmt: skip
 """What a run writes; last the folder by which `is_prepared` recognises a run."""
 _POLL_S = 0.25
+_SAVE_S = 4.0  # in which the saving of a step begins after Ctrl-C
+_WRITE_S = 12.0  # in which it ends, once begun
+_SURE = 10  # right responses to be expected: that none is right is no chance
 
 
 def prepare(
@@ -86,6 +92,7 @@ def prepare(
     run = TrainingRun.of(folder.resolve(), recipe)
     check_training(run, resume=resume)
     _check_folder(run, resume)
+    check_temporary_folder(run)
     preflight(run)
     replayed = run.config.replay is not None
     held_out = [each.path for each in run.held_out]
@@ -100,8 +107,9 @@ def prepare(
             before = yaml.safe_load((run.folder / "recipe.yaml").read_text("utf-8"))
             for line in changed_lines(before, yaml.safe_load(document)):
                 tell(line)
-            if _has_newer_data(run):
-                tell("the dataset is newer than the prompts of the run, which stay as they are")
+            for name in changed_datasets(run):
+                made = f"prompts/{name}.parquet"
+                tell(f"the dataset has changed since {made} was made of it, which stays as it is")
         (run.folder / "recipe.yaml").write_text(document, "utf-8")
         run = TrainingRun.open(run.folder)  # As its processes will read it.
         write_prompts(run, overwrite=not resume)
@@ -135,8 +143,8 @@ def finished_at(run: TrainingRun) -> int | None:
     """
     if not is_prepared(run.folder):
         return None
-    trained = [point.step for point in metrics.read(run.folder) if point.trained]
-    step = checkpoints.last(run.folder) if run.config.save_every else max(trained, default=None)
+    trained = metrics.last_trained(run.folder)
+    step = checkpoints.last(run.folder) if run.config.save_every else trained
     end = early_end(run.folder)
     ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
     if step is None or not (step >= run.config.steps or ended) or not trained:
@@ -149,17 +157,7 @@ def finished_at(run: TrainingRun) -> int | None:
         stored["train"]["steps"] = given["train"]["steps"]
     except (OSError, yaml.YAMLError, TypeError, KeyError):
         return None
-    return step if stored == given and not _has_newer_data(run) else None
-
-
-def _has_newer_data(run: TrainingRun) -> bool:
-    """Whether files of the dataset were written after the prompts of the run were made of them."""
-    found = run.recipe.head.dataset_path
-    paths = found if isinstance(found, (list, tuple)) else [found]
-    made = (run.folder / "prompts" / "train.parquet").stat().st_mtime
-    return any(
-        isinstance(path, Path) and path.is_file() and path.stat().st_mtime > made for path in paths
-    )
+    return step if stored == given and not any(changed_datasets(run)) else None
 
 
 def command(run: TrainingRun) -> list[str]:
@@ -223,8 +221,8 @@ def launch(
     """
     verl_config.write_config(run.folder, overrides(run, resume))
     (run.folder / "command.txt").write_text(shell_command(run) + "\n", "utf-8")
-    for name in (ERROR_FILE, ENDED_FILE):
-        (run.folder / name).unlink(missing_ok=True)
+    for path in (run.folder / ERROR_FILE, run.folder / ENDED_FILE, run.stop_file):
+        path.unlink(missing_ok=True)
     _remove_weights(run)  # Of a process that was killed, they may be newer than its checkpoint.
     shared = run.config.profile == "cpu" and is_given()
     python = PYTHON if fork_server is not None or shared else [sys.executable]
@@ -247,6 +245,9 @@ def launch(
                 if not status:  # Its last checkpoint has them.
                     shutil.rmtree(run.folder / AHEAD_FOLDER, ignore_errors=True)
                 return status
+        except KeyboardInterrupt:
+            _save_last_step(run, child)
+            raise
         finally:
             if child.poll() is None:
                 child.terminate()  # Ray ends its processes then.
@@ -254,6 +255,17 @@ def launch(
             child.wait()
             _remove_weights(run)
             checkpoints.prune(run.folder, run.config, run.config.keep_checkpoints)
+
+
+def _save_last_step(run: TrainingRun, child: subprocess.Popen[bytes]) -> None:
+    """Have the last step saved, if no checkpoint has it and that takes a few seconds at most."""
+    last, begin = checkpoints.last(run.folder) or 0, time.monotonic()
+    if run.config.save_every and metrics.last_trained(run.folder) > last:
+        run.stop_file.touch()
+        while child.poll() is None and (checkpoints.last(run.folder) or 0) <= last:
+            if time.monotonic() > begin + (_WRITE_S if is_writing(run.folder) else _SAVE_S):
+                return
+            time.sleep(_POLL_S)
 
 
 def _remove_weights(run: TrainingRun) -> None:
@@ -289,8 +301,7 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
 
 def _is_begun(folder: Path) -> bool:
     """Return whether a step was trained, so that replacing the run would lose something."""
-    done = any(point.trained for point in metrics.read(folder))
-    return done or checkpoints.last(folder) is not None
+    return metrics.last_trained(folder) > 0 or checkpoints.last(folder) is not None
 
 
 def _clear(folder: Path) -> None:
@@ -354,7 +365,7 @@ def _found(policy: str) -> str:
 # If the process that started them is killed, Ray's processes outlive it, and then have no parent
 # that would show to which run they belong.
 
-_PATIENCE_S = 8.0  # Ray takes some seconds to end its workers.
+_PATIENCE_S = 2.0  # Ray takes some seconds to end its workers.
 
 
 def of_run(folder: Path) -> list[Any]:
@@ -381,20 +392,13 @@ def end_all(folder: Path, *, but: int | None = None) -> None:
     try:
         _, left = psutil.wait_procs(found(), timeout=_PATIENCE_S)
         for process in left:
-            _send(process.terminate)
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
         psutil.wait_procs(left, timeout=_PATIENCE_S)
     finally:
         for process in found():
-            _send(process.kill)
-
-
-def _send(signal: Any) -> None:
-    import psutil
-
-    try:
-        signal()
-    except psutil.NoSuchProcess:
-        return
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 # --- The end of a run: write its policy and curves, and print a short table -----------
@@ -410,6 +414,7 @@ def finish(
         OSError: there is no space left.
     """
     policy = run.folder / "policy"
+    (run.folder / "curves.png").unlink(missing_ok=True)  # Written last: with it, all is there.
     if checkpoints.last(run.folder) is not None:
         shutil.rmtree(policy, ignore_errors=True)  # It was written before a resume.
         with Console(stderr=True, quiet=quiet).status("writing the policy"):
@@ -420,7 +425,8 @@ def finish(
 
 def failure(folder: Path) -> str | None:
     """Return why a run that has ended is no success; None: it is one."""
-    trained = [point for point in metrics.read(folder) if point.trained]
+    points = metrics.read(folder)
+    trained = [point for point in points if point.trained]
     if not trained:
         return None
     last = trained[-1]
@@ -428,7 +434,27 @@ def failure(folder: Path) -> str | None:
         return f"step {last.step}: the gradient or the loss is nan or infinite at the last step"
     if all(point.idle for point in trained):
         return f"step {last.step}: no group of any step had a signal, so nothing was trained"
+    if last.idle and (lost := _collapse(points)):
+        return f"{lost}; learning_rate may be too large, or the reward may pay for something else"
     return None
+
+
+def _collapse(points: Sequence[Point]) -> str | None:
+    """Where a run whose last step had no signal lost its accuracy, and has not won it back."""
+    validated = [point for point in points if point.validation is not None]
+    highest = metrics.best(validated)
+    if highest and metrics.collapsed(validated[-1], highest):
+        later = (point for point in validated if point.step > highest.step)
+        at = next(point for point in later if metrics.collapsed(point, highest))
+        was = f"{highest.validation:.3f} at step {highest.step}"
+        return f"step {at.step}: the validation has collapsed to {at.validation:.3f}, from {was}"
+    trained = [point for point in points if point.trained]
+    wrong = [*takewhile(lambda point: point.idle and not point.pass_rate, reversed(trained))]
+    share = fmean(point.pass_rate or 0.0 for point in trained[: len(trained) - len(wrong)])
+    expected = share * sum(point.sampled for point in wrong)
+    if expected < _SURE or "rejuice/choice/eligible" in trained[-1].figures:  # Perhaps of others.
+        return None
+    return f"step {wrong[-1].step}: no response is right any more, of which {share:.0%} were before"
 
 
 def show(folder: Path, name: str, console: Console) -> None:

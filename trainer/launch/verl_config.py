@@ -27,7 +27,7 @@ from ...operators.sampling.processes import DEFAULT_ENVIRONMENT
 from ...operators.sampling.vllm_engine import without_flashinfer
 from ...operators.workers import usable_cores
 from ...pipelines.ray_session import AUTO, LOCAL
-from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu
+from ...pipelines.recipe.train import TURN_MEAN, Cpu, Gpu, Loss
 from ..cpu.fork_server import PYTHON
 from ..run import AHEAD_VARIABLE, ESTIMATOR, GEO_MEAN, RUN_VARIABLE, TrainingRun
 from ..split import loss_agg_mode
@@ -42,20 +42,52 @@ AGENT_LOOPS = Path(__file__).parents[1] / "verl" / "agent_loops.yaml"
 SERVERS_MANAGER = "rejuice.trainer.verl.watched_manager.WatchedManager"
 """Samples from verl's own servers."""
 _PLUGIN = "rejuice.trainer.verl.plugin"
-_LIBRARY = "actor_rollout_ref.model.external_lib"  # what workers import before they load a model
+_WORKERS = "rejuice.trainer.verl.workers"
+LIBRARY = "actor_rollout_ref.model.external_lib"  # what workers import before they load a model
 _MANAGER = f"+{_ROLLOUT}.agent.agent_loop_manager_class"
 
 
 def overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
     """Return keys of verl and their values; a key that verl's defaults lack begins with `+`.
 
-    The user's keys in `train.verl` come last and win; `check_user_keys` refuses what must not.
+    The user's keys in `train.verl` come last and win; `check_user_keys` refuses those that
+    `own_overrides` has, too. Only a library of the user's own is imported after ours.
     """
-    return {**own_overrides(run, resume), **run.config.verl}
+    ours, mine = {**defaults(run), **own_overrides(run, resume)}, run.config.verl.get(LIBRARY)
+    libraries = [ours[LIBRARY], mine] if mine else ours[LIBRARY]
+    return {**ours, **run.config.verl, LIBRARY: libraries}
+
+
+def defaults(run: TrainingRun) -> dict[str, Any]:
+    """Keys that say nothing about the recipe: the user may set them otherwise."""
+    found = {
+        "data.shuffle": True,
+        "data.filter_overlong_prompts": False,  # Done earlier, with decisions.
+        "data.dataloader_num_workers": 0,
+        f"{_ACTOR}.ppo_epochs": 1,
+        # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
+        # a forward pass.
+        f"{_ACTOR}.loss_scale_factor": run.split.rollout.max_tokens,
+        f"{_ACTOR}.kl_loss_type": "low_var_kl",
+        # Otherwise the updates of a step take the prompts in the order of the dataset, and the last
+        # update takes the remainder.
+        f"{_ACTOR}.shuffle": run.config.updates_per_step > 1,
+        "trainer.project_name": "rejuice",
+        "trainer.experiment_name": run.folder.name,
+        # By default Hydra writes to a folder `outputs` in the current directory.
+        "hydra.run.dir": str(run.folder),
+        "hydra.output_subdir": "verl",
+        "hydra/job_logging": "stdout",
+        **(_cpu_defaults(run) if run.config.profile == "cpu" else _gpu_defaults(run)),
+    }
+    if run.config.samples_ahead:
+        found["algorithm.rollout_correction.bypass_mode"] = True
+    # Recipes without `train.loss` may set verl's other losses by its keys.
+    return {**found, **(_loss(run) if run.config.loss == Loss() else {})}
 
 
 def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
-    """`overrides` without the user's keys."""
+    """Keys that follow from the recipe, or that training by it needs."""
     hardware = _cpu(run) if run.config.profile == "cpu" else _gpu(run)
     return {
         **_data(run),
@@ -64,7 +96,7 @@ def own_overrides(run: TrainingRun, resume: bool) -> dict[str, Any]:
         **_lora(run),
         **_trainer(run, resume),
         **hardware,
-        f"+{ADDRESS}": default_ray_address(run),
+        **({} if run.config.loss == Loss() else _loss(run)),
         **(_replay(hardware[_MANAGER]) if run.config.replay else {}),
     }
 
@@ -80,32 +112,31 @@ def _data(run: TrainingRun) -> dict[str, Any]:
         "data.train_batch_size": config.prompts_per_step,
         "data.max_prompt_length": config.max_prompt_tokens,
         "data.max_response_length": run.split.rollout.max_tokens,
-        "data.filter_overlong_prompts": False,  # Done earlier, with decisions.
-        "data.shuffle": True,
+        "data.val_batch_size": None,  # Each validation set is reported as a whole.
         "data.seed": config.seed,
-        "data.dataloader_num_workers": 0,
         # One by one if a step may request some more.
         "data.gen_batch_size": 1 if config.refill else None,
         **{
             f"+data.apply_chat_template_kwargs.{key}": value
             for key, value in run.split.rollout.chat_template_kwargs.items()
         },
+        # The recipe chooses among all prompts.
+        **(
+            {
+                "data.train_max_samples": -1,
+                "data.filter_overlong_prompts": False,
+                "data.custom_cls.path": None,
+            }
+            if run.split.choosing
+            else {}
+        ),
     }
 
 
-def _grpo(run: TrainingRun) -> dict[str, Any]:
-    config = run.config
-    losses, policy = loss_agg_mode(run.split, config), config.loss.policy
-    clip_low, clip_high = config.clip
+def _loss(run: TrainingRun) -> dict[str, Any]:
+    losses, policy = loss_agg_mode(run.split, run.config), run.config.loss.policy
+    clip_low, clip_high = run.config.clip
     return {
-        "algorithm.adv_estimator": ESTIMATOR,
-        "algorithm.use_kl_in_reward": False,
-        f"{_ACTOR}.optim.lr": config.learning_rate,
-        f"{_ACTOR}.optim.lr_warmup_steps": config.warmup_steps or -1,
-        f"{_ACTOR}.optim.weight_decay": config.weight_decay,
-        f"{_ACTOR}.optim.clip_grad": config.max_grad_norm,
-        f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step // config.updates_per_step,
-        f"{_ACTOR}.ppo_epochs": 1,
         f"{_ACTOR}.policy_loss.loss_mode": GEO_MEAN if policy == "geo_mean" else policy,
         f"{_ACTOR}.clip_ratio": clip_low,
         f"{_ACTOR}.clip_ratio_low": clip_low,
@@ -114,16 +145,25 @@ def _grpo(run: TrainingRun) -> dict[str, Any]:
         # `advantage.trajectory_loss`). It still aggregates the entropy of the old policy, for the
         # loggers.
         f"{_ACTOR}.loss_agg_mode": "token-mean" if losses == TURN_MEAN else losses,
-        # seq-mean-token-sum-norm divides by it; by default it divides by the longest response of
-        # a forward pass.
-        f"{_ACTOR}.loss_scale_factor": run.split.rollout.max_tokens,
+    }
+
+
+def _grpo(run: TrainingRun) -> dict[str, Any]:
+    config = run.config
+    return {
+        "algorithm.adv_estimator": ESTIMATOR,
+        "algorithm.use_kl_in_reward": False,
+        "algorithm.filter_groups.enable": False,
+        "critic.enable": False,
+        "trainer.critic_warmup": 0,
+        f"{_ACTOR}.optim.lr": config.learning_rate,
+        f"{_ACTOR}.optim.lr_warmup_steps": config.warmup_steps or -1,
+        f"{_ACTOR}.optim.weight_decay": config.weight_decay,
+        f"{_ACTOR}.optim.clip_grad": config.max_grad_norm,
+        f"{_ACTOR}.ppo_mini_batch_size": config.prompts_per_step // config.updates_per_step,
         f"{_ACTOR}.use_kl_loss": config.kl_coef > 0,
         f"{_ACTOR}.kl_loss_coef": config.kl_coef,
-        f"{_ACTOR}.kl_loss_type": "low_var_kl",
         f"{_ACTOR}.entropy_coeff": config.entropy_coef,
-        # Otherwise the updates of a step take the prompts in the order of the dataset, and the last
-        # update takes the remainder.
-        f"{_ACTOR}.shuffle": config.updates_per_step > 1,
         f"{_ACTOR}.data_loader_seed": config.seed,
     }
 
@@ -132,6 +172,7 @@ def _rollout(run: TrainingRun) -> dict[str, Any]:
     rollout = run.split.rollout
     # Each prompt of a validation set has its own settings, which are obeyed instead of these.
     validation = run.held_out[0].settings if run.held_out else rollout
+    loop = "rejuice" if run.split.agents is None else "rejuice_agent"
     return {
         "actor_rollout_ref.model.path": policy_path(run.policy),
         f"{_ROLLOUT}.n": rollout.n,
@@ -141,6 +182,9 @@ def _rollout(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.response_length": rollout.max_tokens,
         f"{_ROLLOUT}.seed": run.config.seed,
         f"{_ROLLOUT}.calculate_log_probs": True,
+        f"{_ROLLOUT}.multi_turn.enable": False,
+        f"{_ROLLOUT}.agent.default_agent_loop": loop,
+        f"{_ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),
         f"{_ROLLOUT}.val_kwargs.n": run.held_out[0].settings.n if run.held_out else 1,
         f"{_ROLLOUT}.val_kwargs.do_sample": True,
         f"{_ROLLOUT}.val_kwargs.temperature": validation.temperature,
@@ -173,8 +217,8 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
     every = config.validate_every or config.steps
     begun = (checkpoints.last(run.folder) if resume else None) or 0
     return {
-        "trainer.project_name": "rejuice",
-        "trainer.experiment_name": run.folder.name,
+        "trainer.use_v1": True,
+        "actor_rollout_ref.hybrid_engine": True,
         "trainer.total_training_steps": config.steps,
         "trainer.total_epochs": 1_000_000,  # The number of steps ends the run.
         "trainer.test_freq": every if validates else -1,
@@ -189,10 +233,6 @@ def _trainer(run: TrainingRun, resume: bool) -> dict[str, Any]:
         "trainer.v1.sampler.custom_sampler.name": "RecipeBuffer",
         f"+{_SAMPLER}.run": str(run.folder),
         f"+{_SAMPLER}.seeds_requests": config.seeds_requests,
-        # By default Hydra writes to a folder `outputs` in the current directory.
-        "hydra.run.dir": str(run.folder),
-        "hydra.output_subdir": "verl",
-        "hydra/job_logging": "stdout",
     }
 
 
@@ -208,7 +248,6 @@ def _mode(run: TrainingRun, begun: int) -> dict[str, Any]:
         f"trainer.v1.{mode}.num_warmup_batches": min(config.max_age, config.steps - begun),
         # What is too old is dropped by a step of the recipe.
         "trainer.v1.sampler.max_off_policy_threshold": None,
-        "algorithm.rollout_correction.bypass_mode": True,
     }
     if mode != "separate_async":
         return found
@@ -241,21 +280,24 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
     longest = config.max_prompt_tokens + rollout.max_tokens
     tokens = max(longest, config.cpu.tokens or tokens_per_pass(run.policy, config.cpu))
     manager = "GroupManager" if run.split.agents is None else "AgentManager"
+    # With vLLM's own settings for a CPU, see docs/design/vllm-on-cpu.md.
+    of_vllm = config.verl_keys.get(f"{_ROLLOUT}.name") == "vllm"
     return {
+        f"+{ADDRESS}": LOCAL,
         "trainer.device": "cpu",
         "trainer.nnodes": 1,
         "trainer.n_gpus_per_node": 1,
         # Slots, not devices: verl requests more cores of Ray than a laptop has.
-        "ray_kwargs.ray_init.num_cpus": max(32, usable_cores()),
+        "ray_kwargs.ray_init.num_cpus": max(32, os.cpu_count() or 1),
         "+ray_kwargs.ray_init.num_gpus": 1,
         "+ray_kwargs.ray_init.include_dashboard": False,
         # Workers are forked by the server that `rejuice train` has started, if it has.
         "+ray_kwargs.ray_init.runtime_env.py_executable": shlex.join(PYTHON),
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-        "reward.num_workers": 1,
-        f"{_ROLLOUT}.agent.num_workers": 1,
-        f"{_ROLLOUT}.name": "rejuice",
-        _MANAGER: f"rejuice.trainer.cpu.rollout.{manager}",
+        f"{_ROLLOUT}.name": "vllm" if of_vllm else "rejuice",
+        _MANAGER: SERVERS_MANAGER if of_vllm else f"rejuice.trainer.cpu.rollout.{manager}",
+        f"{_ROLLOUT}.top_k": -1,
+        f"{_ROLLOUT}.val_kwargs.top_k": -1,
         **{
             f"+{_ROLLOUT}.engine_kwargs.rejuice.{key}": value
             for key, value in rollout.chat_template_kwargs.items()
@@ -264,19 +306,13 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
         f"{_ROLLOUT}.free_cache_engine": False,
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": tokens,
-        _LIBRARY: "rejuice.trainer.cpu.workers",
+        LIBRARY: "rejuice.trainer.cpu.workers",
         "+actor_rollout_ref.model.override_config.attn_implementation": "rejuice_training",
         "actor_rollout_ref.model.use_remove_padding": True,
         # Without it verl computes the log-probability of each token by a separate call.
         "actor_rollout_ref.model.use_fused_kernels": True,
         "actor_rollout_ref.model.fused_kernel_options.impl_backend": "torch",
         "actor_rollout_ref.model.enable_gradient_checkpointing": config.cpu.gradient_checkpointing,
-        # The sampler computes in float32, as the trainer does: its log-probabilities equal the old
-        # ones to 1e-5, and need not be computed again. The update still reports the entropy.
-        # This holds at temperature 1 only: verl divides logits by the temperature, the sampler's
-        # log-probabilities are those of the policy itself.
-        "algorithm.rollout_correction.bypass_mode": rollout.temperature == 1.0,
-        f"{_ACTOR}.calculate_entropy": True,
         f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": tokens,
@@ -293,30 +329,57 @@ def _cpu(run: TrainingRun) -> dict[str, Any]:
     }
 
 
+def _cpu_defaults(run: TrainingRun) -> dict[str, Any]:
+    return {
+        "reward.num_workers": 1,
+        f"{_ROLLOUT}.agent.num_workers": 1,
+        # The sampler computes in float32, as the trainer does: its log-probabilities equal the old
+        # ones to 1e-5, and need not be computed again. The update still reports the entropy.
+        # This holds at temperature 1 only: verl divides logits by the temperature, the sampler's
+        # log-probabilities are those of the policy itself.
+        "algorithm.rollout_correction.bypass_mode": run.split.rollout.temperature == 1.0,
+        f"{_ACTOR}.calculate_entropy": True,
+    }
+
+
 def _gpu(run: TrainingRun) -> dict[str, Any]:
     """verl's own rollouts and engines, in bfloat16."""
-    config, gpu, max_tokens = run.config, run.config.gpu, run.split.rollout.max_tokens
+    config, gpu = run.config, run.config.gpu
     # On a Ray cluster that is running already, processes do not inherit our variables.
     variables = {**environment(run), RUN_VARIABLE: str(run.folder)}
-    loop = "rejuice" if run.split.agents is None else "rejuice_agent"
-    # verl always leaves SGLang one token less than fits.
-    spare = 1 if gpu.rollout == "sglang" else 0
     return {
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{k}": v for k, v in variables.items()},
         "trainer.nnodes": gpu.nodes,
         "trainer.n_gpus_per_node": gpu.gpus,
         f"{_ROLLOUT}.name": gpu.rollout,
         _MANAGER: SERVERS_MANAGER,
-        f"{_ROLLOUT}.agent.default_agent_loop": loop,
-        f"{_ROLLOUT}.agent.agent_loop_config_path": str(AGENT_LOOPS),
         f"{_ROLLOUT}.tensor_model_parallel_size": gpu.tensor_parallel,
+        # verl would give all responses to a prompt one seed, where requests have none.
+        **({} if config.seeds_requests else {f"{_ROLLOUT}.full_determinism": False}),
+        **(
+            {f"{_ACTOR}.strategy": "fsdp2", "actor_rollout_ref.ref.strategy": "fsdp2"}
+            if gpu.strategy == "fsdp2"
+            else {"model_engine": "megatron"}  # Which has the strategy of actor and reference.
+        ),
+    }
+
+
+def _gpu_defaults(run: TrainingRun) -> dict[str, Any]:
+    """What a run needs of memory, and how fast it is."""
+    gpu = run.config.gpu
+    # verl always leaves SGLang one token less than fits.
+    spare = 1 if gpu.rollout == "sglang" else 0
+    return {
+        f"+{ADDRESS}": default_ray_address(run),
         f"{_ROLLOUT}.gpu_memory_utilization": gpu.memory,
         # By default the engine makes room for the longest context of the policy.
-        f"{_ROLLOUT}.max_model_len": config.max_prompt_tokens + max_tokens + spare,
+        f"{_ROLLOUT}.max_model_len": (
+            run.config.max_prompt_tokens + run.split.rollout.max_tokens + spare
+        ),
         f"{_ROLLOUT}.log_prob_use_dynamic_bsz": True,
         f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": 2 * gpu.tokens_per_gpu,
         "actor_rollout_ref.model.use_remove_padding": True,
-        _LIBRARY: "rejuice.trainer.verl.workers",
+        LIBRARY: _WORKERS,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": gpu.tokens_per_gpu,
         "actor_rollout_ref.ref.log_prob_use_dynamic_bsz": True,
@@ -335,10 +398,8 @@ def _fsdp2(gpu: Gpu) -> dict[str, Any]:
     return {
         "+actor_rollout_ref.model.override_config.attn_implementation": attention_of(gpu),
         "actor_rollout_ref.model.enable_gradient_checkpointing": gpu.gradient_checkpointing,
-        f"{_ACTOR}.strategy": "fsdp2",
         f"{_ACTOR}.fsdp_config.param_offload": gpu.offload,
         f"{_ACTOR}.fsdp_config.optimizer_offload": gpu.offload,
-        "actor_rollout_ref.ref.strategy": "fsdp2",
         "actor_rollout_ref.ref.fsdp_config.param_offload": gpu.offload,
     }
 
@@ -349,7 +410,6 @@ def _megatron(gpu: Gpu) -> dict[str, Any]:
     # What verl's own `enable_gradient_checkpointing` is to FSDP.
     recompute = {"granularity": "full", "method": "uniform", "num_layers": 1}
     return {
-        "model_engine": "megatron",  # Which has the strategy of actor and reference.
         **{f"{_ACTOR}.megatron.{name}": size for name, size in sizes.items()},
         f"{_ACTOR}.megatron.param_offload": gpu.offload,
         f"{_ACTOR}.megatron.optimizer_offload": gpu.offload,

@@ -30,7 +30,7 @@ from ...operators import RejuiceError
 from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
-from ..metrics import BEST_STEP, Point, Reader, best, component, read, validation
+from ..metrics import BEST_STEP, Point, Reader, best, collapsed, component, read, validation
 from ..split import RESPONSES
 from .stored import open_training
 
@@ -223,7 +223,7 @@ class Watch:
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
         self._before = len(self._points)
-        self._warned = set[str]()  # of what is said once
+        self._warned = set[str]()  # of what is reported once
         self._seconds: deque[float] = deque(maxlen=_RECENT)
         self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
@@ -289,7 +289,7 @@ class Watch:
         if point.get("rejuice/truncated") == 1.0 and not (point.idle or "cut" in self._warned):
             self._warned.add("cut")
             yield "warning: every response ended at max_tokens, which may be too small"
-        if validated and highest is not None and _has_collapsed(point, highest):
+        if validated and highest is not None and collapsed(point, highest):
             yield (
                 f"warning: the validation has collapsed to {point.validation:.3f}, from "
                 f"{highest.validation:.3f} at step {highest.step}; learning_rate may be too large, "
@@ -380,13 +380,6 @@ class Watch:
                 shown = figure.text(last), f"({figure.text(first)})", trend(values)
                 table.add_row(Text(figure.name), *shown)
         return table
-
-
-def _has_collapsed(point: Point, known: Point) -> bool:
-    """Whether the accuracy on the first set is less than half of what it was, beyond chance."""
-    name, value = next(iter(known.validations.items()))
-    now, was = point.interval(name), known.interval(name)
-    return bool(now and was and now[1] < was[0]) and (point.validation or 0.0) < value / 2
 
 
 def trend(values: Sequence[float]) -> str:

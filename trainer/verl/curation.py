@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...operators import Change, Operator, ResumableOperator, Scope
-from ...operators.columns import flat
+from ...operators.columns import NOT_APPLICABLE, flat
 from ...operators.groups import Array
 from ...operators.json_text import parse_json
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -346,3 +346,24 @@ def recorded_steps(schema: pa.Schema) -> list[RecordedStep | None]:
     """The steps of values.parquet, in order; None for one that made rows, and for all after it."""
     found = parse_json((schema.metadata or {}).get(_STEPS, b"[]"))
     return [None if each is None else RecordedStep(**each) for each in found]
+
+
+_REWARD, _MISSING = "reward_", "_missing"
+
+
+def missing_figures(values: pa.Table) -> dict[str, float]:
+    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
+
+    Rows that a component is not meant for lack nothing.
+    """
+    found = dict[str, float]()
+    for name in filter(_is_reason, values.column_names):
+        component = name.removeprefix(_REWARD).removesuffix(_MISSING)
+        reasons = values[name].filter(pc.not_equal(values[name], NOT_APPLICABLE))
+        for count in reasons.value_counts().to_pylist():
+            found[f"missing/{component}/{count['values']}"] = float(count["counts"])
+    return found
+
+
+def _is_reason(name: str) -> bool:
+    return name.startswith(_REWARD) and name.endswith(_MISSING)

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from ...operators.agents.trajectory import FAILURES, TOOL, TOOL_SECONDS
 from ...operators.arrow_compute import pc
 from ...operators.columns import (
-    NOT_APPLICABLE,
     RIGHT,
     WRONG,
     flat,
@@ -33,7 +32,7 @@ from ...pipelines.recipe.steps import Step
 from ...pipelines.recipe.train import ONE_SET
 from ..run import TrainingRun
 from .credit import has_signal, row_advantages
-from .curation import Curated
+from .curation import Curated, missing_figures
 
 if TYPE_CHECKING:
     from .groups import StepPart
@@ -162,24 +161,6 @@ def figure_name(part: str, name: str) -> str:
         ('rejuice/samples', 'rejuice/verify/samples')
     """
     return "/".join(filter(None, ("rejuice", part, name)))
-
-
-def missing_figures(values: pa.Table) -> dict[str, float]:
-    """How many rows lack a reward component, as `missing/COMPONENT/REASON`; dropped rows count.
-
-    Rows that a component is not meant for lack nothing.
-    """
-    found = dict[str, float]()
-    for name in filter(_is_reason, values.column_names):
-        component = name.removeprefix(_REWARD).removesuffix(_MISSING)
-        reasons = values[name].filter(pc.not_equal(values[name], NOT_APPLICABLE))
-        for count in reasons.value_counts().to_pylist():
-            found[f"missing/{component}/{count['values']}"] = float(count["counts"])
-    return found
-
-
-def _is_reason(name: str) -> bool:
-    return name.startswith(_REWARD) and name.endswith(_MISSING)
 
 
 # --- Sample table ---------------------------------------------------------------------

@@ -20,12 +20,20 @@ from ...operators.operator import Scope
 from ...pipelines.recipe.steps import GROUP_OF_ONE, Step, compares_group
 from .advantage import TrajectoryKey
 from .credit import TokenCredit, is_infinite, masked_rows, row_advantages
-from .curation import Curated, Curation, continued, curate, drop_rows, format_drop_counts
-from .figures import missing_figures
+from .curation import (
+    Curated,
+    Curation,
+    continued,
+    curate,
+    drop_rows,
+    format_drop_counts,
+    missing_figures,
+)
 from .outcome import NO_SIGNAL, Outcome
 from .trajectories import Rollouts, TrainedRows, plain, write
 
 TOKENS = "response_token_ids"
+_NO_ANSWER = {"scorer_timeout", "scorer_busy", "scorer_error", "scorer_unreachable"}  # of a server
 _NO_ROLLOUTS = pa.schema(
     [("prompt_id", pa.string()), ("reward", pa.float64()), (TOKENS, pa.list_(pa.int32()))]
 ).empty_table()
@@ -373,7 +381,7 @@ def _outage(part: StepPart) -> str:
         failed["trajectories failed"] = ends & Counter(dict.fromkeys(FAILURES, rows))
     for name, missing in missing_figures(part.values).items():
         _, component, reason = name.split("/")
-        if reason.startswith("scorer_"):
+        if reason in _NO_ANSWER:
             failed[f"responses have no {component}"][reason] = int(missing)
     for what, counts in failed.items():
         if 2 * counts.total() > rows:
@@ -394,8 +402,10 @@ def _nothing_to_train_on(step: int, parts: Mapping[str, StepPart], sampler: str)
     found = f"step {step}: no group is left to train on"
     judged = parts.get("verify")
     if judged is None:
+        missing = missing_figures(parts[""].values).items()
+        counts = [f"{name.removeprefix('missing/')} {rows:.0f}" for name, rows in missing]
         return DataError(
-            f"{found} ({format_drop_counts(parts[''].curated)})",
+            f"{found} ({', '.join([format_drop_counts(parts[''].curated), *counts])})",
             f"look at the steps after {sampler}, or allow a refill",
         )
     if judged.rollouts.num_rows or judged.groups.failed:

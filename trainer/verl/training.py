@@ -115,7 +115,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._credit = CreditEstimator()
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
-        self.trainer = VerlTrainer(self.refill_fn)
+        self.trainer = VerlTrainer(self.refill_fn, self._is_stopped)
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
         self.trainer.save_by(self._save)
@@ -236,6 +236,12 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         write_early_end(self.run.folder, EarlyEnd(step, self.run.config.steps, why))
         self.trainer.end_after(step)
 
+    def _is_stopped(self) -> bool:
+        """Return whether Ctrl-C has come; then the files of the last step are written."""
+        if stopped := self.run.stop_file.exists():
+            self.files.wait()
+        return stopped
+
     def _replay(self, number: int, batch: _Batch) -> _Batch:
         """Give stored groups the credit of the recipe's steps; what does not train is cleared."""
         meta, figures = batch
@@ -349,6 +355,8 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
                 failed, finished = failed & among, finished & among
             if not failed and not finished:
                 groups.check()
+                if partition == "train" and ahead is None:  # Ahead, verl saves what is under way.
+                    self.trainer.end_if_stopped()
                 time.sleep(poll_interval(time.perf_counter() - start, listing_s))
                 continue
             # Without prompts: one that failed and was cleared comes back, as what is no prompt to

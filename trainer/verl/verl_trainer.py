@@ -7,8 +7,10 @@ trainer, through which the rest is reached: nothing public leads there.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -53,10 +55,11 @@ class VerlTrainer:
 
     Args:
         refill: the trainer's method that verl gives the buffer as `refill_fn`.
+        is_stopped: whether training is to end.
     """
 
-    def __init__(self, refill: Callable[[int], int]) -> None:
-        self._refill = refill
+    def __init__(self, refill: Callable[[int], int], is_stopped: Callable[[], bool] = bool) -> None:
+        self._refill, self._is_stopped = refill, is_stopped
 
     @property
     def _trainer(self) -> Any:
@@ -228,6 +231,8 @@ class VerlTrainer:
         log_rollouts = trainer._log_rollout_data
 
         def step_or_skip(metrics: dict[str, Any], timing_raw: dict[str, float]) -> KVBatchMeta:
+            self._prompts = trainer.train_dataloader.state_dict()
+            self.end_if_stopped()
             try:
                 batch: KVBatchMeta = step(metrics, timing_raw)
             except StepSkippedError as skipped:
@@ -253,6 +258,16 @@ class VerlTrainer:
         # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_a_step_with_nothing_to_train_on_passes_verls_loop
         trainer.step, trainer._compute_metrics = step_or_skip, metrics_of
         trainer._log_rollout_data = log_rollouts_of
+
+    def end_if_stopped(self) -> None:
+        """End training, if it is to, with a checkpoint of the step before the one that begins."""
+        if self._is_stopped():
+            trainer = self._trainer
+            trainer.global_steps -= 1
+            # private: verl==0.9.1, tests/trainer/cpu/test_seams.py::test_verl_saves_checkpoints_by_a_method
+            trainer.train_dataloader = SimpleNamespace(state_dict=lambda: self._prompts)
+            self.save()
+            sys.exit()
 
     def end_after(self, step: int) -> None:
         """Make a step that is being sampled the last one, with its checkpoint and validation."""

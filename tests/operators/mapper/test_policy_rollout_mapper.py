@@ -208,12 +208,12 @@ OTHER_PROMPTS = {
     "no content": (
         [[{"role": "user"}]],
         pa.list_(pa.struct([("role", pa.string())])),
-        "messages in 'prompt' have no 'content'",
+        "column 'prompt' is list<item: struct<role: string>>",
     ),
     "images": (
         [[{"role": "user", "content": [{"type": "text", "text": "a"}]}]],
         None,
-        "'content' of the messages in 'prompt' is list",
+        "column 'prompt' is list<item: struct<role: string, content: list<",
     ),
     "tools": (
         [[{"role": "tool", "content": "3", "tool_call_id": "x"}]],

@@ -188,6 +188,16 @@ def test_the_device_reports_what_is_true_of_processor_cores(verl):
 # --------------------------------------------------------------------------- engine and rollouts
 
 
+def test_verl_imports_several_libraries(verl):
+    from omegaconf import OmegaConf
+    from verl.utils.config import omega_conf_to_dataclass
+    from verl.utils.import_utils import import_external_libs
+
+    named = {"_target_": "types.SimpleNamespace", "external_lib": ["colorsys", "sched"]}
+    import_external_libs(omega_conf_to_dataclass(OmegaConf.create(named)).external_lib)
+    assert {"colorsys", "sched"} <= {*sys.modules}
+
+
 def test_the_engine_and_the_rollouts_are_found(verl, composed):
     from verl.utils.import_utils import import_external_libs
     from verl.workers.engine import EngineRegistry
@@ -357,7 +367,7 @@ def test_verl_logs_figures_of_an_update(verl, composed):
     from rejuice.trainer.verl.verl_trainer import VerlTrainer
 
     class Trainer:
-        config = composed(prompts_per_step=8)
+        config, train_dataloader = composed(prompts_per_step=8), SimpleNamespace(state_dict=dict)
         parameter_sync_step, step, updated = 1, PPOTrainer.step, False
         _compute_metrics = _log_rollout_data = None
 
@@ -391,6 +401,7 @@ def test_a_step_with_nothing_to_train_on_passes_verls_loop(verl, composed):
         parameter_sync_step, total_training_steps, ended, global_steps = 1, 40, 0, 3
         step, _compute_metrics = PPOTrainer.step, PPOTrainer._compute_metrics
         _log_rollout_data = PPOTrainer._log_rollout_data
+        train_dataloader = SimpleNamespace(state_dict=dict)
 
         def refill(self, prompts):
             return prompts

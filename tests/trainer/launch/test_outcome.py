@@ -180,6 +180,35 @@ def test_without_rollouts_on_file_training_ends_as_ever(trained):
     assert console.file.getvalue().splitlines()[-1].startswith("step 1/1: reward")
 
 
+IDLE = {"rejuice/groups_without_signal": 1.0}
+
+
+def of_set(mean):
+    names = {"mean@1": mean, "mean_low": mean - 0.1, "mean_high": mean + 0.1}
+    return {f"rejuice/validation/a/{name}": value for name, value in names.items()}
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([line(1, 0.5, **of_set(0.8)), line(2, 0.5, **of_set(0.2)), line(3, 0.4, **IDLE)],
+         "step 2: the validation has collapsed to 0.200, from 0.800 at step 1"),
+        ([line(1, 0.5, **of_set(0.8)), line(2, 0.5, **of_set(0.2)), line(3, 0.4, **of_set(0.2))], None),
+        ([line(1, 0.5, **of_set(0.2)), line(2, 1.0, **IDLE, **of_set(0.9))], None),
+        ([line(1, 0.5, **of_set(0.8)), line(2, 0.5, **of_set(0.1)), line(3, 1.0, **IDLE, **of_set(0.7))],
+         None),
+        ([line(1, 0.5), line(2, 0.4), line(3, 0.0, **IDLE), line(4, 0.0, **IDLE)],
+         "step 3: no response is right any more, of which 45% were before"),
+        ([line(1, 0.5), line(2, 1.0, **IDLE)], None),
+        ([line(1, 0.01), line(2, 0.0, **IDLE)], None),  # Perhaps by chance.
+        ([line(1, 0.5), line(2, 0.0, **IDLE, **{"rejuice/choice/eligible": 9.0})], None),
+    ],
+)  # fmt: skip
+def test_steps_without_signal_after_a_collapse_are_a_failure(tmp_path, lines, found):
+    reason = failure(write_run(tmp_path / "run", lines))
+    assert reason is None if found is None else reason.startswith(found)
+
+
 @pytest.mark.parametrize(("where", "rows"), [("", 24), ("steps/000002", 12)])
 def test_the_report_of_such_a_run_or_step_ends_with_why(trained, monkeypatch, capsys, where, rows):
     status, out, err = runner(monkeypatch, capsys, trained.parent)("report", trained / where)

@@ -162,13 +162,30 @@ def test_a_field_that_changed_takes_effect_at_a_resume_or_a_line_says_what_does_
         assert found in line_logged
 
 
-def test_a_dataset_that_was_written_since_is_logged_of(make, tmp_path):
+def test_a_dataset_of_other_content_is_logged_of(make, tmp_path):
+    """Whenever it was written: a copy may be as old as what it is a copy of."""
     folder, logged = make().folder, []
-    later = (folder / "prompts" / "train.parquet").stat().st_mtime + 5
-    os.utime(tmp_path / "data.jsonl", (later, later))
-    prepare(load(tmp_path / "recipe.yaml"), folder, resume=True, tell=logged.append)
-    assert len(logged) == 1
-    assert "dataset" in logged[0]
+    recipe, data = load(tmp_path / "recipe.yaml"), tmp_path / "data.jsonl"
+    before = data.stat().st_mtime_ns
+    os.utime(data, ns=(before, before + 10**12))
+    prepare(recipe, folder, resume=True, tell=logged.append)
+    assert logged == []
+    data.write_text(data.read_text().replace("1", "2"))  # Of the same size.
+    os.utime(data, ns=(before, before))
+    prepare(recipe, folder, resume=True, tell=logged.append)
+    (line,) = [line for line in logged if line.startswith("the dataset has changed")]
+    assert "prompts/train.parquet" in line
+
+
+def test_a_temporary_folder_that_is_too_long_for_ray_is_refused_before_it_starts(make, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/" + "t" * 38)
+    make()
+    for name in ("TMPDIR", "RAY_TMPDIR"):  # The second one counts where there are both.
+        monkeypatch.setenv(name, "/" + "t" * 40)
+        assert printed(make) == (
+            f"{name} has a path of 41 bytes, which is too long for Ray's sockets; "
+            "set it to one of at most 39, such as /tmp"
+        )
 
 
 def test_a_run_that_could_not_be_made_is_not_in_the_way(make, tmp_path):

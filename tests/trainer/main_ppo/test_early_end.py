@@ -99,8 +99,8 @@ def test_a_rate_that_destroys_the_policy_is_named_at_the_next_step(home, rejuice
     document["train"] |= {"learning_rate": 1e6, "stop": {"nan_steps": 1}}
     (home / "destroyed.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     words = (home / "destroyed.yaml", "--output", home / "destroyed")
-    said = rejuice("train", *words, status=1)
+    logged = rejuice("train", *words, status=1)
     failed = "rejuice: training failed: step 2: grad_norm is nan or infinite: no update was made"
-    assert failed in said
+    assert failed in logged
     assert saved.steps(home / "destroyed") == [1]
     assert not (home / "destroyed" / "policy").exists()

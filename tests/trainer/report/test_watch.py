@@ -255,7 +255,7 @@ def test_spell(seconds, text):
     assert spell(seconds) == text
 
 
-def test_a_collapse_and_responses_without_an_end_are_said_at_their_step(watch, log):
+def test_a_collapse_and_responses_without_an_end_are_logged_at_their_step(watch, log):
     def of_set(mean, low, high):
         return {f"rejuice/validation/a/{name}": value for name, value in (("mean@1", mean), ("mean_low", low), ("mean_high", high))}  # fmt: skip
 

@@ -52,6 +52,7 @@ def test_a_condition_that_matches_no_row_is_named_in_the_first_step(stage, capsy
     for number in (1, 2):
         here.answer({2 * number: ["1", "0"], 2 * number + 1: ["1", "0"]})
         here.sample(number, 2)
+        here.buffer.in_a_row = number  # as at the end of a step
     lines = [line for line in capsys.readouterr().out.splitlines() if "`where`" in line]
     assert lines == [
         "step 1: warning: loss_weight_mapper: `where` matches none of 4 rows: response is nothing "

@@ -78,5 +78,5 @@ def test_rewards_and_weights_that_are_no_numbers_are_named(stage, after, texts, 
 def test_an_empty_stage_of_a_curriculum_is_named_before_it_begins(stage):
     rows = [{"question": f"{k}?", "answer": "1", "level": str(k % 2)} for k in range(4)]
     stages = {"curriculum_filter": {"column": "level", "stages": {0: "2", 0.5: "1"}}}
-    with pytest.raises(DataError, match="step 1: no prompt is left to sample"):
+    with pytest.raises(DataError, match="the stage from 0 on matches none of 4 rows"):
         stage(PLAIN, choosing=[stages], rows=rows)

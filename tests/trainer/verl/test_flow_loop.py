@@ -213,12 +213,9 @@ def test_a_bug_in_a_flow_fails_its_trajectory_and_is_in_verls_log(here, monkeypa
     agent_loop._first_failures.clear()
     here.worker.sample([0], step=3)
     found = trajectories_of(here)
-    assert [each.finish_reason for each in found.values()] == ["sampling_failed"] * N
-    lines = [line for line in capsys.readouterr().out.splitlines() if "a bug" in line]
-    assert len(lines) == 1
-    assert lines[0].startswith(
-        "a trajectory failed with sampling_failed: OperatorError: flow 'react'"
-    )
+    assert [each.finish_reason for each in found.values()] == ["flow_failed"] * N
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "a bug" in line]
+    assert line.startswith("a trajectory failed with flow_failed: react: ZeroDivisionError: a bug")
 
 
 def test_a_prompt_that_grows_too_long_ends_the_trajectory(made):

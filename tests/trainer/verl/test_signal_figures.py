@@ -12,8 +12,8 @@ from rejuice.pipelines.analysis.rows import stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.steps import number_steps
 from rejuice.trainer.report.stored import open_training
-from rejuice.trainer.verl.curation import curate, values_table
-from rejuice.trainer.verl.figures import missing_figures, signal_figures
+from rejuice.trainer.verl.curation import curate, missing_figures, values_table
+from rejuice.trainer.verl.figures import signal_figures
 
 pytestmark = pytest.mark.slow
 

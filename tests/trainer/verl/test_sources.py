@@ -9,8 +9,8 @@ from rejuice.operators import Mapper, MathVerifyMapper, RewardSumMapper
 from rejuice.operators.mapper.format_reward_mapper import FormatRewardMapper
 from rejuice.pipelines.engine.match_log import unmatched_lines
 from rejuice.pipelines.recipe.steps import number_steps
-from rejuice.trainer.verl.curation import Curation, continued, curate, values_table
-from rejuice.trainer.verl.figures import missing_figures, response_figures, source_figures
+from rejuice.trainer.verl.curation import Curation, continued, curate, missing_figures, values_table
+from rejuice.trainer.verl.figures import response_figures, source_figures
 
 A, B = {"data_source": "a"}, {"data_source": "b"}
 STEPS = number_steps(

@@ -131,6 +131,15 @@ def test_an_outage_from_the_first_step_on_saves_nothing(stage):
     assert saved.last(made.run.folder) is None
 
 
+@pytest.mark.parametrize("reason", ["scorer_malformed", "scorer_refused"])
+def test_a_judge_whose_answers_are_no_verdicts_is_no_outage(stage, reason, capsys):
+    made = stage([PLAIN[0], summed("drop_row"), PLAIN[-1]], trainer=Saves(), validation_path=None)
+    made.answer({1: [reason, reason, "scorer_error"]}, step=1)
+    with pytest.raises(DataError, match=f"step 1: no group is left .*{reason} 2"):
+        made.train(1, 1)
+    assert "the step is left out" not in capsys.readouterr().out
+
+
 SOLVED = ["1"] * 4
 
 
