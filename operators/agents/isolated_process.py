@@ -23,7 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
-from ..functions.process import SIZE, described, receive, send
+from ..functions.process import described
+from ..process_pool import SIZE, receive, send
 from ..sampling.tokenizer import Messages
 from ..workers import end_group, exit_with_parent
 from .flow import Flow, build_flow, build_tools

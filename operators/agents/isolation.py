@@ -36,8 +36,8 @@ from weakref import WeakSet
 from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
-from ..functions.pool import STARTUP_SECONDS
-from ..functions.process import SIZE, described, send
+from ..functions.process import described
+from ..process_pool import SIZE, STARTUP_SECONDS, send
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores
@@ -189,7 +189,7 @@ class PartProcess:
         self.asked = asyncio.get_running_loop().time()
 
 
-class ProcessPool:
+class PartProcesses:
     """The processes of a part, for one event loop; the first one is started when it is needed."""
 
     def __init__(self, part: Flow | Tool, entry: Mapping[str, Any]) -> None:
@@ -317,10 +317,10 @@ class IsolatedFlow(Flow):
     entry: dict[str, Any]
     """Its name with its fields, as in the recipe."""
 
-    _pool: ProcessPool = PrivateAttr()
+    _pool: PartProcesses = PrivateAttr()
 
     def model_post_init(self, _: Any) -> None:
-        self._pool = ProcessPool(self.flow, self.entry)
+        self._pool = PartProcesses(self.flow, self.entry)
 
     async def run(self, task: Task, play: Play) -> str | None:
         errors = list[RejuiceError]()
@@ -371,10 +371,10 @@ class IsolatedTool(WrappedTool):
     entry: dict[str, Any]
     """Its name with its fields, as in the recipe."""
 
-    _pool: ProcessPool = PrivateAttr()
+    _pool: PartProcesses = PrivateAttr()
 
     def model_post_init(self, _: Any) -> None:
-        self._pool = ProcessPool(self.tool, self.entry)
+        self._pool = PartProcesses(self.tool, self.entry)
 
     async def functions(self) -> Sequence[ToolFunction]:
         try:

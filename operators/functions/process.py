@@ -1,10 +1,8 @@
 """What runs in a process of the pool: it loads a user's function and calls it, row by row.
 
-It is started with nothing of rejuice but this file and `workers.py`, so that it is up at once, and
-calls the function in the main thread, where functions that set an alarm of their own work, too.
+It calls the function in the main thread, where functions that set an alarm of their own work, too.
 
-The parent sends one setup, then batches of rows; each row is answered as soon as it is done. What
-the parent sends is pickled (dates and bytes of a dataset), what comes back is JSON.
+The parent sends one setup, then batches of rows; each row is answered as soon as it is done.
 """
 
 from __future__ import annotations
@@ -16,56 +14,36 @@ import itertools
 import json
 import math
 import os
-import pickle
 import socket
-import struct
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from numbers import Real
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
+from ..process_pool import batches, receive, reply, send
 from ..workers import end_group, exit_with_parent
 
-SIZE = struct.Struct("!Q")
 CONCURRENT = 32
 """Rows of an async function that are under way in one process."""
 _MOST_TEXT = 500  # characters of an error's message
 _MOST_KEYS = 100  # of a dict that was returned
 
-GradedValues: TypeAlias = list[tuple[float | None, str | None]]
-"""For the score and each further key: the value, or why there is none."""
-FunctionAnswer: TypeAlias = tuple[GradedValues, str, list[str]]
-"""The values of a row, what is wrong with them, and, where a key is not there, those that are."""
 
+class RowOutcome(NamedTuple):
+    """What became of a row."""
 
-# --- Messages -------------------------------------------------------------------------
+    # for the score and each further key: the value, or why there is none
+    values: Sequence[tuple[float | None, str | None]]
+    error: str = ""
+    keys: Sequence[str] = ()  # of the dict that was returned, where it lacks one that is wanted
 
-
-def send(link: socket.socket, body: bytes) -> None:
-    """Send one message, preceded by its size."""
-    link.sendall(SIZE.pack(len(body)) + body)
-
-
-def receive(link: socket.socket) -> bytes:
-    """Receive one message.
-
-    Raises:
-        EOFError: the other side has closed the connection.
-    """
-    return _exactly(link, SIZE.unpack(_exactly(link, SIZE.size))[0])
-
-
-def _exactly(link: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = link.recv(min(1 << 20, size - len(parts)))
-        if not part:
-            raise EOFError("the other side closed the connection")
-        parts += part
-    return bytes(parts)
+    @classmethod
+    def missing(cls, reason: str, error: str, keys: Sequence[str]) -> RowOutcome:
+        """Neither a score nor a value of these further keys."""
+        return cls([(None, reason)] * (1 + len(keys)), error)
 
 
 # --- The function ---------------------------------------------------------------------
@@ -131,7 +109,7 @@ def is_async(function: Any) -> bool:
 # --- Values ---------------------------------------------------------------------------
 
 
-def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
+def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
     """Return the values in what a function has returned for one row, and what is wrong with it.
 
     Args:
@@ -144,11 +122,11 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
             [result] = result
         except (TypeError, ValueError):
             wrong = f"it returned {_shown(result)} for one completion, not a list of one reward"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
+            return RowOutcome.missing("not_a_number", wrong, keys)
     if isinstance(result, Mapping):
         if "score" not in result:
             wrong = f"it returned a dict without 'score': {_shown(result)}"
-            return [(None, "not_a_number")] * (1 + len(keys)), wrong, []
+            return RowOutcome.missing("not_a_number", wrong, keys)
         values = [result["score"], *(result.get(key) for key in keys)]
     else:
         values = [result, *[None] * len(keys)]
@@ -158,7 +136,7 @@ def graded(result: Any, keys: Sequence[str], *, listed: bool) -> FunctionAnswer:
         if reason == "not_a_number":
             wrong = f"it returned {_shown(value)}"
             break
-    return found, wrong, _keys_of(result, keys)
+    return RowOutcome(found, wrong, _keys_of(result, keys))
 
 
 def _keys_of(result: Any, keys: Sequence[str]) -> list[str]:
@@ -236,18 +214,14 @@ class _RowServer:
 
     def serve(self) -> None:
         """Answer batches until the parent closes the connection."""
-        while True:
-            try:
-                rows = pickle.loads(receive(self._link))
-            except EOFError:
-                return
+        for rows in batches(self._link):
             if self._is_async:
                 self._loop.run_until_complete(self._all(rows))
                 continue
             for at, arguments in rows:
-                self._answer(at, self._call(arguments))
+                reply(self._link, at, *self._call(arguments))
 
-    def _call(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
+    def _call(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
             result = self._function(**{**arguments, **self._given})
             if inspect.isawaitable(result):
@@ -261,29 +235,24 @@ class _RowServer:
 
         async def one(at: int, arguments: Mapping[str, Any]) -> None:
             async with free:
-                self._answer(at, await self._awaited(arguments))
+                reply(self._link, at, *await self._awaited(arguments))
 
         await asyncio.gather(*(one(*row) for row in rows))
 
-    async def _awaited(self, arguments: Mapping[str, Any]) -> FunctionAnswer:
+    async def _awaited(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
             task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
             done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
             if not done:
                 task.cancel()
-                return self._none("timeout", f"it took longer than {self._timeout_s:g} s")
+                wrong = f"it took longer than {self._timeout_s:g} s"
+                return RowOutcome.missing("timeout", wrong, self._keys)
             return graded(task.result(), self._keys, listed=self._listed)
         except BaseException as error:
             return self._failed(error)
 
-    def _failed(self, error: BaseException) -> FunctionAnswer:
-        return self._none("function_failed", described(error, self._file))
-
-    def _none(self, reason: str, error: str) -> FunctionAnswer:
-        return [(None, reason)] * (1 + len(self._keys)), error, []
-
-    def _answer(self, at: int, outcome: FunctionAnswer) -> None:
-        send(self._link, json.dumps([at, *outcome]).encode())
+    def _failed(self, error: BaseException) -> RowOutcome:
+        return RowOutcome.missing("function_failed", described(error, self._file), self._keys)
 
 
 def main(descriptor: int, parent: int) -> None:

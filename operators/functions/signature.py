@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -56,8 +57,8 @@ def signature_of(target: FunctionTarget) -> FunctionSignature:
         found = _in_source(file, target.module, target.name, target.digest())
     if found is not None:
         return found
-    process = FunctionProcess(FunctionSetup(target, target.digest()))
-    process.close()
+    with closing(FunctionProcess(FunctionSetup(target, target.digest()))) as process:
+        process.prepare()
     return _of_parameters(dict(process.parameters))
 
 

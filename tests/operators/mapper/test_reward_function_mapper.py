@@ -335,8 +335,28 @@ def test_a_slow_first_call_is_named_as_one(written, caplog, monkeypatch):
 
 
 @pytest.mark.slow
+def test_what_is_ready_does_not_wait_for_what_is_not(written, monkeypatch, tmp_path):
+    monkeypatch.setattr("rejuice.operators.functions.pool.usable_cores", lambda: 2)
+    source = f"""
+import os, time
+try:
+    os.mkdir({str(tmp_path / "first")!r})
+except FileExistsError:
+    time.sleep(600)
+def compute_score(response): return 1.0
+"""
+    operator = written(source)
+    assert rewards(operator, rows(*"abcdefgh")) == [1.0] * 8
+    close_pools()
+    monkeypatch.setattr("rejuice.operators.process_pool.STARTUP_SECONDS", 0.5)
+    monkeypatch.setattr("rejuice.operators.process_pool._AT_ONCE_S", 0.01)
+    with pytest.raises(NotReadyError, match="is not imported after"):
+        operator.apply(rows("a"))
+
+
+@pytest.mark.slow
 def test_async_functions_wait_together_and_are_late_alone(written, monkeypatch):
-    monkeypatch.setattr("rejuice.operators.functions.pool._GRACE_S", 0.5)
+    monkeypatch.setattr("rejuice.operators.process_pool._GRACE_S", 0.5)
     source = SLOW.format("async ", "await asyncio.sleep(600)")
     table = rows(*["a"] * 5, "sleep", *["a"] * 5, "block", "a")
     expected = [*[1.0] * 5, "timeout", *[1.0] * 5, "timeout", 1.0]

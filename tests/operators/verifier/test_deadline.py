@@ -1,86 +1,70 @@
-"""Deadlines by clocks that the tests advance; none of these waits for a real one."""
+"""The deadlines of a pair: of the processor, and by the wall."""
 
 from __future__ import annotations
 
-import os
+import signal
+import threading
+import time
 
+import psutil
 import pytest
 
-from rejuice.operators.verifier.pool import WALL_FACTOR, Clocks, Deadline, Pool, processor_seconds
+from rejuice.operators.verifier.pool import WALL_FACTOR, GradingOutcome, Pool
 
+pytestmark = pytest.mark.alone
 ENDLESS = r"\int_0^{\infty} e^{-x^x}\sin(x^3)dx"
 EASY = (r"\frac{\sqrt{8}}{2}", r"\sqrt{2}")
 
 
-class Clock:
-    """Seconds that grow by `step` whenever they are read, up to `most`."""
-
-    def __init__(self, step: float = 0.0, most: float = float("inf")) -> None:
-        self.step, self.most, self.now = step, most, 0.0
-
-    def __call__(self, pid: int = 0) -> float:
-        self.now = min(self.now + self.step, self.most) if self.step else self.now
-        return self.now
+@pytest.fixture
+def pool():
+    pool = Pool(1)
+    assert pool.run([EASY], timeout=30, workers=1)[0].slug == "correct"
+    yield pool
+    pool.close()
 
 
-def test_a_process_that_waits_for_a_processor_keeps_its_time() -> None:
-    wall, used = Clock(), Clock()
-    deadline = Deadline(1, 5.0, Clocks(wall, used))
-    wall.now, used.now = 30.0, 1.0
-    assert deadline.remaining() == 4.0
+def worker_of(pool: Pool) -> psutil.Process:
+    assert pool._server is not None
+    (worker,) = psutil.Process(pool._server._process.pid).children()
+    return worker
 
 
-def test_processor_time_ends_the_deadline() -> None:
-    wall, used = Clock(), Clock()
-    used.now = 100.0  # of earlier pairs
-    deadline = Deadline(1, 5.0, Clocks(wall, used))
-    assert deadline.remaining() == 5.0
-    wall.now, used.now = 5.5, 105.0
-    assert deadline.remaining() == 0.0
+def test_a_worker_that_waits_for_a_processor_keeps_its_time(pool: Pool) -> None:
+    timeout = 0.2
+    worker = worker_of(pool)
+    worker.suspend()
+    threading.Timer(2 * timeout, worker.resume).start()
+    begun = time.monotonic()
+    assert pool.run([EASY], timeout=timeout, workers=1)[0].slug == "correct"
+    assert time.monotonic() - begun > timeout
 
 
-def test_a_process_that_does_not_compute_is_ended_by_the_wall() -> None:
-    wall = Clock()
-    deadline = Deadline(1, 5.0, Clocks(wall, Clock()))
-    wall.now = 5.0 * WALL_FACTOR - 1
-    assert deadline.remaining() == 1.0
-    wall.now = 5.0 * WALL_FACTOR
-    assert deadline.remaining() == 0.0
+def test_a_worker_that_does_not_compute_is_ended_by_the_wall(pool: Pool) -> None:
+    worker_of(pool).suspend()
+    outcomes = pool.run([EASY, EASY], timeout=1 / WALL_FACTOR, workers=1)
+    assert [outcome.slug for outcome in outcomes] == ["timeout", "correct"]
 
 
-def test_without_a_clock_of_the_process_the_wall_decides() -> None:
-    def missing(pid: int) -> float:
-        raise OSError(22, "Invalid argument")
-
-    wall = Clock()
-    deadline = Deadline(1, 5.0, Clocks(wall, missing))
-    wall.now = 2.0
-    assert deadline.remaining() == 3.0
+def test_the_processor_time_of_earlier_pairs_does_not_count(pool: Pool) -> None:
+    worker = worker_of(pool)
+    used = sum(worker.cpu_times()[:2])
+    while sum(worker.cpu_times()[:2]) - used < 0.3:
+        assert {each.slug for each in pool.run([EASY] * 99, timeout=0.25, workers=1)} == {"correct"}
+    assert worker_of(pool) == worker
 
 
-def test_the_clock_of_a_process_that_is_not_there() -> None:
-    assert processor_seconds(os.getpid()) > 0
-    with pytest.raises(OSError, match="Invalid argument"):
-        processor_seconds(2**22 + 1)
+def test_an_endless_pair_is_ended_by_the_system(pool: Pool) -> None:
+    # It needs nobody who looks at a clock: no wall time is up by then.
+    worker = worker_of(pool)
+    outcomes = pool.run([(ENDLESS, "42"), EASY], timeout=0.5, workers=1)
+    assert outcomes == [GradingOutcome("timeout", "over the deadline"), GradingOutcome("correct")]
+    assert worker_of(pool) != worker
 
 
-@pytest.mark.alone
-def test_under_load_an_ordinary_pair_is_no_timeout() -> None:
-    # Five times its seconds by the wall, and no processor time.
-    pool = Pool(1, clocks=Clocks(Clock(5.0, most=5.0), Clock()))
-    try:
-        assert pool.run([EASY], timeout=1, workers=1)[0].slug == "correct"
-    finally:
-        pool.close()
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("clocks", [(0.0, 2.0), (20.0, 0.0)], ids=["processor", "wall"])
-def test_an_endless_pair_ends_by_either_clock(clocks: tuple[float, float]) -> None:
-    wall, used = clocks
-    pool = Pool(1, clocks=Clocks(Clock(wall), Clock(used)))
-    try:
-        outcomes = pool.run([(ENDLESS, "42")] * 2, timeout=1, workers=1)
-        assert [outcome.slug for outcome in outcomes] == ["timeout"] * 2
-    finally:
-        pool.close()
+@pytest.mark.parametrize(
+    ("number", "slug"), [(signal.SIGPROF, "timeout"), (signal.SIGSEGV, "verifier_error")]
+)
+def test_how_a_worker_ended_is_its_verdict(pool: Pool, number: int, slug: str) -> None:
+    worker_of(pool).send_signal(number)
+    assert pool.run([EASY], timeout=30, workers=1)[0].slug == slug

@@ -19,13 +19,7 @@ import psutil
 import pytest
 
 from rejuice.operators.verifier import Verdict, verify, verify_batch
-from rejuice.operators.verifier.pool import (
-    Clocks,
-    Pool,
-    WorkerPoolError,
-    close_shared_pool,
-    shared_pool,
-)
+from rejuice.operators.verifier.pool import Pool, shared_pool
 
 # Within every textual limit, and without end: only the deadline stops them.
 pytestmark = pytest.mark.alone
@@ -41,8 +35,8 @@ def pool():
 
 
 def workers_of(pool: Pool) -> list[psutil.Process]:
-    assert pool._fork_server is not None
-    return psutil.Process(pool._fork_server[0].pid).children()
+    assert pool._server is not None
+    return psutil.Process(pool._server._process.pid).children()
 
 
 def test_order_and_verdicts(pool: Pool) -> None:
@@ -93,9 +87,11 @@ def test_an_idle_worker_that_died_costs_one_error(pool: Pool) -> None:
 
 def test_a_dead_fork_server_is_replaced(pool: Pool) -> None:
     pool.run([EASY], timeout=30, workers=1)
-    os.kill(pool._fork_server[0].pid, signal.SIGKILL)
-    pool._fork_server[0].wait()
-    time.sleep(0.2)  # its workers die with it
+    workers = workers_of(pool)
+    os.kill(pool._server._process.pid, signal.SIGKILL)
+    pool._server._process.wait()
+    for worker in workers:
+        worker.kill()
     slugs = [o.slug for o in pool.run([EASY, EASY], timeout=30, workers=1)]
     assert slugs[-1] == "correct"
 
@@ -109,11 +105,13 @@ def test_workers_cannot_exhaust_the_memory_of_the_machine(pool: Pool) -> None:
     assert int(line.split()[3]) == 2 << 30
 
 
-def test_a_closed_pool_is_an_error(pool: Pool) -> None:
-    pool.close()
-    pool.close()
-    with pytest.raises(WorkerPoolError):
-        pool.run([EASY], timeout=1, workers=1)
+def test_a_closed_pool_begins_again(pool: Pool) -> None:
+    for _ in range(2):
+        assert pool.run([EASY], timeout=30, workers=1)[0].slug == "correct"
+        processes = workers_of(pool)
+        pool.close()
+        pool.close()
+        assert not any(each.is_running() for each in processes)
 
 
 def test_many_threads_share_one_pool(pool: Pool) -> None:
@@ -193,7 +191,7 @@ def test_it_works_the_same(place: Callable[[], list[Verdict]]) -> None:
 SCRIPT = """
 from rejuice.operators.verifier import verify
 from rejuice.operators.verifier.pool import shared_pool
-print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}").verdict, shared_pool(1)._fork_server[0].pid)
+print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}").verdict, shared_pool(1)._server._process.pid)
 """
 
 
@@ -221,7 +219,7 @@ def test_a_busy_worker_does_not_outlive_its_parent() -> None:
         f"verify({EASY[0]!r}, {EASY[1]!r})\n"
         f"threading.Thread(target=lambda: verify({ENDLESS!r}, '42', timeout=60), daemon=True).start()\n"
         "time.sleep(0.5)\n"
-        "fork_server = psutil.Process(shared_pool(1)._fork_server[0].pid)\n"
+        "fork_server = psutil.Process(shared_pool(1)._server._process.pid)\n"
         "print(*[p.pid for p in fork_server.children()], flush=True)\n"
         "import os; os.kill(os.getpid(), 9)\n"
     )
@@ -266,24 +264,25 @@ def test_the_first_call_of_a_process_has_a_verdict(first: tuple[str, str], slug:
 
 
 def test_callers_do_not_wait_for_each_other() -> None:
-    used = [0.0]
-    clocks = Clocks(lambda: 0.0, lambda pid: used[0])
-    pool = Pool(1, spare=8, clocks=clocks)
+    pool = Pool(1, spare=8)
     with ThreadPoolExecutor(8) as executor:
         endless = [
-            executor.submit(pool.run, [(ENDLESS, "42")], timeout=0.5, workers=1) for _ in range(8)
+            executor.submit(pool.run, [(ENDLESS, "42")], timeout=60, workers=1) for _ in range(8)
         ]
-        assert [o.slug for o in pool.run([EASY], timeout=0.5, workers=1)] == ["correct"]
+        while len(pool._busy) < 8:
+            time.sleep(0.01)
+        assert [o.slug for o in pool.run([EASY], timeout=60, workers=1)] == ["correct"]
+        assert not pool._idle  # the spare one has ended
         assert not any(each.done() for each in endless)
-        used[0] = 1.0  # seconds of processor time: all of them are late
-        assert [each.result()[0].slug for each in endless] == ["timeout"] * 8
-    assert [o.slug for o in pool.run([EASY], timeout=0.5, workers=1)] == ["correct"]
-    assert pool._started <= 1  # the spare ones have ended
+        for worker in workers_of(pool):
+            worker.kill()
+        assert [each.result()[0].slug for each in endless] == ["verifier_error"] * 8
+    assert [o.slug for o in pool.run([EASY], timeout=60, workers=1)] == ["correct"]
     pool.close()
 
 
-def test_the_shared_pool_grows() -> None:
-    try:
-        assert shared_pool(1) is shared_pool(3)
-    finally:
-        close_shared_pool()  # other files of this process count the workers of one that did not grow
+def test_the_shared_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = shared_pool(1)
+    monkeypatch.setattr(pool, "size", pool.size)
+    assert shared_pool(pool.size + 2) is pool
+    assert shared_pool(1).size == pool.size

@@ -21,6 +21,7 @@ import psutil
 import pytest
 from each import check_each
 
+from rejuice.operators.process_pool import receive, send
 from rejuice.operators.verifier import (
     Slug,
     Verdict,
@@ -109,11 +110,15 @@ def test_the_pool_still_works_afterwards() -> None:
         timeout=TIMEOUT,
     )
     assert [v.verdict for v in verdicts][1::2] == ["correct", "correct"]
-    fork_server = shared_pool(1)._fork_server
-    assert fork_server is not None
-    for process in psutil.Process(fork_server[0].pid).children():
+    for process in psutil.Process(fork_server_of(shared_pool(1))).children():
         if process.status() != psutil.STATUS_ZOMBIE:
             assert process.memory_info().rss < 1 << 30
+
+
+def fork_server_of(pool: Pool) -> int:
+    """The number of its process."""
+    assert pool._server is not None
+    return pool._server._process.pid
 
 
 # --- every caller ---------------------------------------------------------------------
@@ -140,11 +145,10 @@ def damage() -> list[str]:
     found = list[str]()
     if (slug := verify(r"\frac{\sqrt{8}}{2}", r"\sqrt{2}").verdict) != "correct":
         found.append(f"an ordinary pair is {slug}")
-    fork_server = shared_pool(1)._fork_server
-    assert fork_server is not None
+    fork_server = fork_server_of(shared_pool(1))
     deadline = time.monotonic() + 60  # what was killed takes a moment to go
     while time.monotonic() < deadline:
-        workers = psutil.Process(fork_server[0].pid).children()
+        workers = psutil.Process(fork_server).children()
         zombies = [p.pid for p in workers if p.status() == psutil.STATUS_ZOMBIE]
         if len(workers) <= usable_cores() and not zombies:
             return found
@@ -181,9 +185,7 @@ def in_eight_threads() -> list[str]:
 
 def _in_child(queue: multiprocessing.Queue) -> None:
     found = grade_monsters()
-    fork_server = shared_pool(1)._fork_server
-    assert fork_server is not None
-    queue.put((found, fork_server[0].pid))
+    queue.put((found, fork_server_of(shared_pool(1))))
 
 
 def in_a_child(method: str) -> list[str]:
@@ -234,8 +236,7 @@ def test_a_worker_at_its_memory_limit_is_an_error_and_replaced() -> None:
     pool = Pool(1)
     try:
         assert [o.slug for o in pool.run([EASY], timeout=30, workers=1)] == ["correct"]
-        assert pool._fork_server is not None
-        (worker,) = psutil.Process(pool._fork_server[0].pid).children()
+        (worker,) = psutil.Process(fork_server_of(pool)).children()
         limit = worker.memory_info().vms + (2 << 20)  # its own of 2 GiB is the machine's to spare
         worker.rlimit(psutil.RLIMIT_AS, (limit, limit))
         outcomes = pool.run([(HUNGRY, "42"), EASY], timeout=30, workers=1)
@@ -321,10 +322,10 @@ def test_an_answer_that_exhausts_the_memory_is_not_wrong(
     monkeypatch.setattr(worker, "_limit", lambda: 1000)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        worker.send(ours, ["3", "4"])
+        send(ours, pickle.dumps([(0, ("3", "4", "equivalent", 0))]))
         ours.shutdown(socket.SHUT_WR)
         worker.serve(theirs)
-        assert worker.receive(ours)[0] == slug
+        assert json.loads(receive(ours))[1] == slug
 
 
 def fail_with(error: type[Exception], patch: pytest.MonkeyPatch) -> None:
