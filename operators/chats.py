@@ -24,6 +24,7 @@ import pyarrow as pa
 from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
 from .errors import DataError
+from .json_text import as_utf8
 
 # --- What a model wrote after its thoughts, in the forms of all families --------------
 # | family | thought |
@@ -214,21 +215,24 @@ def _are_contents(kind: pa.DataType) -> bool:
 
 def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Message:
     """Read a message, and note what it has beside its text."""
-    pairs = [keys for keys in _KEYS if keys[0] in written] or [_KEYS[0]]
-    role, content = next((keys for keys in pairs if written.get(keys[0]) is not None), pairs[0])
-    others = {name: value for name, value in written.items() if name not in (role, content)}
+    role, content = max(_KEYS, key=lambda keys: (_is_given(written, keys[0]), keys[0] in written))
+    others = [(name, value) for name, value in written.items() if name not in (role, content)]
     parts = written.get(content)
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
-            others |= {name: value for name, value in part.items() if name not in ("type", "text")}
+            others += [(name, part[name]) for name in part if name not in ("type", "text")]
             if part.get("text") is None and part.get("type") not in _TEXT_PARTS:
-                others[str(part["type"])] = True
-    for name, value in others.items():
-        if value is not None and value != [] and value != {}:
+                others.append((str(part["type"]), True))
+    for name, value in others:
+        if value not in (None, [], {}):
             unseen.setdefault(name, row)
-    by = written.get(role)
+    by = as_utf8(written[role]) if _is_given(written, role) else None
     calls = any(written.get(each) for each in _CALLS)
     return Message(by and _ROLES.get(by.lower(), by), _text_of(parts), calls)
+
+
+def _is_given(written: Mapping[str, Any], role: str) -> bool:
+    return isinstance(written.get(role), str)
 
 
 def _text_of(content: Any) -> str | None:
@@ -237,10 +241,12 @@ def _text_of(content: Any) -> str | None:
     Raises:
         DataError: it is neither.
     """
-    if content is None or isinstance(content, str):
-        return content
+    if content is None:
+        return None
+    parts = [{"text": content}] if isinstance(content, str) else content
     try:
-        return "\n".join(part["text"] for part in content if part and part.get("text") is not None)
+        texts = [part["text"] for part in parts if part and part.get("text") is not None]
+        return as_utf8("\n".join(texts))
     except (TypeError, AttributeError):
         found = f"the content of a message is {str(content)[:60]!r}"
         raise DataError(found, "give texts, or lists of parts") from None
@@ -268,7 +274,10 @@ def responses_in(texts: pa.Array) -> pa.Array:
 
 def _response_in(text: str) -> str | None:
     chat = _chat_in(text) if text[:40].lstrip()[:1] == "[" else None
-    messages = [_message(each, 0, {}) for each in chat or ()]
+    try:
+        messages = [_message(each, 0, {}) for each in chat or ()]
+    except DataError:  # Its contents are no texts.
+        return text
     begins = messages[0].role if messages else None
     return last_of(messages, "assistant") if begins in _ASKING else text
 
