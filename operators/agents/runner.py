@@ -497,7 +497,7 @@ def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Message
     """What the policy sees first; None where frozen models, which are not asked, come before it.
 
     Raises:
-        ToolError: a tool cannot say what it has.
+        ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
     """
     loop = LoopThread("a first prompt")
     try:
@@ -543,7 +543,7 @@ class _Silent:
 async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
     seen = _Seen()
     functions = await _functions_of(tools)
-    await play_trajectory(
+    played = await play_trajectory(
         flow,
         Task("", prompt, dict.fromkeys(flow.reads())),
         sampler=seen,
@@ -554,6 +554,8 @@ async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> 
         seed=0,
         index=0,
     )
+    if seen.messages is None and played.finish_reason in ("flow_failed", "time_limit"):
+        raise ToolError(played.detail)
     return seen.messages
 
 
