@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from .arrow_compute import pc
@@ -215,7 +214,7 @@ def _are_contents(kind: pa.DataType) -> bool:
 
 def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Message:
     """Read a message, and note what it has beside its text."""
-    role, content = max(_KEYS, key=lambda keys: (_is_given(written, keys[0]), keys[0] in written))
+    role, content = max(_KEYS, key=lambda k: (isinstance(written.get(k[0]), str), k[0] in written))
     others = [(name, value) for name, value in written.items() if name not in (role, content)]
     parts = written.get(content)
     for part in parts if isinstance(parts, list) else ():
@@ -226,13 +225,9 @@ def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Me
     for name, value in others:
         if value not in (None, [], {}):
             unseen.setdefault(name, row)
-    by = as_utf8(written[role]) if _is_given(written, role) else None
-    calls = any(written.get(each) for each in _CALLS)
-    return Message(by and _ROLES.get(by.lower(), by), _text_of(parts), calls)
-
-
-def _is_given(written: Mapping[str, Any], role: str) -> bool:
-    return isinstance(written.get(role), str)
+    by = written.get(role)
+    by = _ROLES.get(by.lower(), as_utf8(by)) if isinstance(by, str) else None
+    return Message(by, _text_of(parts), any(written.get(each) for each in _CALLS))
 
 
 def _text_of(content: Any) -> str | None:
@@ -333,12 +328,6 @@ def prompt_ids(
     prompts: pa.Array, references: pa.Array | None, others: Sequence[Sequence[Any]] | None = None
 ) -> pa.Array:
     """Ids of prompts, string[N]: content hash of all roles and contents, then the reference."""
-    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0))
-    messages = pc.list_flatten(prompts)
-    roles, contents = (pc.struct_field(messages, name).to_pylist() for name in ("role", "content"))
-    flat = list(chain.from_iterable(zip(roles, contents, strict=True)))
-    ends = 2 * np.cumsum(sizes_N)
-    starts = ends - 2 * sizes_N
     last = [None] * len(prompts) if references is None else references.to_pylist()
     more = (
         [()] * len(prompts)
@@ -346,10 +335,8 @@ def prompt_ids(
         else [(json.dumps(row, sort_keys=True, default=repr),) for row in others]
     )
     return content_ids(
-        (*flat[start:end], reference, *other)
-        for start, end, reference, other in zip(
-            starts.tolist(), ends.tolist(), last, more, strict=True
-        )
+        (*chain.from_iterable((m["role"], m["content"]) for m in prompt or ()), reference, *other)
+        for prompt, reference, other in zip(prompts.to_pylist(), last, more, strict=True)
     )
 
 
@@ -366,11 +353,6 @@ def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
     pieces = [values.get(part, part) for part in parts if part]
     # One array at least, so that the result is an array even without a placeholder.
     return pc.binary_join_element_wise(*pieces, "")
-
-
-def user_messages(texts: pa.Array) -> pa.Array:
-    """Return prompts of one user message each, MESSAGES[N]."""
-    return prompts_of([[("user", text)] for text in texts.to_pylist()])
 
 
 def prompts_of(chats: Sequence[Sequence[tuple[str, str | None]]]) -> pa.Array:
