@@ -11,13 +11,13 @@ def pears(n):
     return {"question": question, "answer": str(n - 8)}
 
 
-def write_recipe(home, parts, agents, train, **datasets):
+def write_recipe(home, parts, agents, section, **datasets):
     """`recipe.yaml` in a folder, with its parts and its datasets.
 
     Args:
         parts: code of the flow and the tools.
         agents: fields of the step that samples.
-        train: keys of the section that differ from case to case.
+        section: keys of `train` that differ from case to case.
         datasets: rows by the name of their file; `train` is the one of the recipe.
     """
     for name, rows in datasets.items():
@@ -35,6 +35,6 @@ def write_recipe(home, parts, agents, train, **datasets):
             {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
             {"grpo_advantage_mapper": {"std_floor": 0.1}},
         ],
-        "train": {"learning_rate": 1e-4, "max_prompt_tokens": 128, "loggers": [], **train},
+        "train": {"learning_rate": 1e-4, "max_prompt_tokens": 128, "loggers": [], **section},
     }
     (home / "recipe.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
