@@ -55,9 +55,6 @@ def _outdented(block: re.Match[str]) -> str:
 
 def _own_turn(text: str) -> str:
     """A text up to its end token; one within a block that is closed is the program's."""
-
-    def hidden(block: re.Match[str]) -> str:
-        return block[0] if block["end"] is None else "x" * len(block[0])
-
+    hidden = _BLOCK.sub(lambda b: b[0] if b["end"] is None else "x" * len(b[0]), text)
     # In one line `own_text` finds no question, which may be a comment `# Problem: ...` here.
-    return text[: len(own_text(_BLOCK.sub(hidden, text).replace("\n", " ")))]
+    return text[: len(own_text(hidden.replace("\n", " ")))]

@@ -114,8 +114,8 @@ class Mcp(Tool):
                 right = suggest(name, names) or f"it has {', '.join(names) or 'none'}"
                 raise RecipeError(f"mcp: the server has no tool '{name}'", right)
         allowed = [each for each in found if self.allow is None or each.name in self.allow]
-        for number, each in enumerate(allowed):
-            if each.name in names[:number]:
+        for each in allowed:
+            if names.count(each.name) > 1:
                 raise self._bad(each, "is there twice")
         return [self._function(self._link, each) for each in allowed]
 
@@ -188,12 +188,8 @@ class Mcp(Tool):
         Raises:
             ToolError: see `functions`.
         """
-
-        async def all_pages(client: Client) -> list[ServerTool]:
-            return await wait_for(_all_pages(client), self.start_s)
-
         try:
-            return await link.ask(all_pages, again=True)
+            return await link.ask(lambda each: wait_for(_all_pages(each), self.start_s), again=True)
         except TooLateError:
             found = f"no answer in {self.start_s:g} s"
         except Exception as error:  # Those of several libraries.
