@@ -18,12 +18,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from .arrow_compute import pc
 from .columns import MESSAGES, content_ids, is_list, is_text
 from .errors import DataError
+from .json_text import as_utf8
 
 # --- What a model wrote after its thoughts, in the forms of all families --------------
 # | family | thought |
@@ -214,21 +214,20 @@ def _are_contents(kind: pa.DataType) -> bool:
 
 def _message(written: Mapping[str, Any], row: int, unseen: dict[str, int]) -> Message:
     """Read a message, and note what it has beside its text."""
-    pairs = [keys for keys in _KEYS if keys[0] in written] or [_KEYS[0]]
-    role, content = next((keys for keys in pairs if written.get(keys[0]) is not None), pairs[0])
-    others = {name: value for name, value in written.items() if name not in (role, content)}
+    role, content = max(_KEYS, key=lambda k: (isinstance(written.get(k[0]), str), k[0] in written))
+    others = [(name, value) for name, value in written.items() if name not in (role, content)]
     parts = written.get(content)
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
-            others |= {name: value for name, value in part.items() if name not in ("type", "text")}
+            others += [(name, part[name]) for name in part if name not in ("type", "text")]
             if part.get("text") is None and part.get("type") not in _TEXT_PARTS:
-                others[str(part["type"])] = True
-    for name, value in others.items():
-        if value is not None and value != [] and value != {}:
+                others.append((str(part["type"]), True))
+    for name, value in others:
+        if value not in (None, [], {}):
             unseen.setdefault(name, row)
     by = written.get(role)
-    calls = any(written.get(each) for each in _CALLS)
-    return Message(by and _ROLES.get(by.lower(), by), _text_of(parts), calls)
+    by = _ROLES.get(by.lower(), as_utf8(by)) if isinstance(by, str) else None
+    return Message(by, _text_of(parts), any(written.get(each) for each in _CALLS))
 
 
 def _text_of(content: Any) -> str | None:
@@ -237,10 +236,12 @@ def _text_of(content: Any) -> str | None:
     Raises:
         DataError: it is neither.
     """
-    if content is None or isinstance(content, str):
-        return content
+    if content is None:
+        return None
+    parts = [{"text": content}] if isinstance(content, str) else content
     try:
-        return "\n".join(part["text"] for part in content if part and part.get("text") is not None)
+        texts = [part["text"] for part in parts if part and part.get("text") is not None]
+        return as_utf8("\n".join(texts))
     except (TypeError, AttributeError):
         found = f"the content of a message is {str(content)[:60]!r}"
         raise DataError(found, "give texts, or lists of parts") from None
@@ -268,7 +269,10 @@ def responses_in(texts: pa.Array) -> pa.Array:
 
 def _response_in(text: str) -> str | None:
     chat = _chat_in(text) if text[:40].lstrip()[:1] == "[" else None
-    messages = [_message(each, 0, {}) for each in chat or ()]
+    try:
+        messages = [_message(each, 0, {}) for each in chat or ()]
+    except DataError:  # Its contents are no texts.
+        return text
     begins = messages[0].role if messages else None
     return last_of(messages, "assistant") if begins in _ASKING else text
 
@@ -324,12 +328,6 @@ def prompt_ids(
     prompts: pa.Array, references: pa.Array | None, others: Sequence[Sequence[Any]] | None = None
 ) -> pa.Array:
     """Ids of prompts, string[N]: content hash of all roles and contents, then the reference."""
-    sizes_N = np.asarray(pc.fill_null(pc.list_value_length(prompts), 0))
-    messages = pc.list_flatten(prompts)
-    roles, contents = (pc.struct_field(messages, name).to_pylist() for name in ("role", "content"))
-    flat = list(chain.from_iterable(zip(roles, contents, strict=True)))
-    ends = 2 * np.cumsum(sizes_N)
-    starts = ends - 2 * sizes_N
     last = [None] * len(prompts) if references is None else references.to_pylist()
     more = (
         [()] * len(prompts)
@@ -337,10 +335,8 @@ def prompt_ids(
         else [(json.dumps(row, sort_keys=True, default=repr),) for row in others]
     )
     return content_ids(
-        (*flat[start:end], reference, *other)
-        for start, end, reference, other in zip(
-            starts.tolist(), ends.tolist(), last, more, strict=True
-        )
+        (*chain.from_iterable((m["role"], m["content"]) for m in prompt or ()), reference, *other)
+        for prompt, reference, other in zip(prompts.to_pylist(), last, more, strict=True)
     )
 
 
@@ -357,11 +353,6 @@ def fill(template: str, values: Mapping[str, pa.Array]) -> pa.Array:
     pieces = [values.get(part, part) for part in parts if part]
     # One array at least, so that the result is an array even without a placeholder.
     return pc.binary_join_element_wise(*pieces, "")
-
-
-def user_messages(texts: pa.Array) -> pa.Array:
-    """Return prompts of one user message each, MESSAGES[N]."""
-    return prompts_of([[("user", text)] for text in texts.to_pylist()])
 
 
 def prompts_of(chats: Sequence[Sequence[tuple[str, str | None]]]) -> pa.Array:

@@ -19,7 +19,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import EngineError, FirstFailures, RejuiceError
@@ -497,14 +497,10 @@ def first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Message
     """What the policy sees first; None where frozen models, which are not asked, come before it.
 
     Raises:
-        ToolError: a tool cannot say what it has.
+        ToolError: a tool cannot say what it has, or the flow fails before it asks the policy.
     """
-    loop = LoopThread("a first prompt")
-    try:
+    with closing(LoopThread("a first prompt")) as loop:
         return loop.run(_first_prompt(flow, tools, prompt))
-    finally:
-        loop.run(flow.close())
-        loop.close()
 
 
 def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
@@ -513,11 +509,8 @@ def functions_of(tools: Sequence[Tool]) -> list[ToolFunction]:
     Raises:
         ToolError: a tool cannot say what it has.
     """
-    loop = LoopThread("descriptions of tools")
-    try:
+    with closing(LoopThread("descriptions of tools")) as loop:
         return loop.run(_functions_of(tools))
-    finally:
-        loop.close()
 
 
 class _Seen:
@@ -543,17 +536,22 @@ class _Silent:
 async def _first_prompt(flow: Flow, tools: Sequence[Tool], prompt: Messages) -> Messages | None:
     seen = _Seen()
     functions = await _functions_of(tools)
-    await play_trajectory(
-        flow,
-        Task("", prompt, dict.fromkeys(flow.reads())),
-        sampler=seen,
-        encode=None,
-        toolbox=Toolbox(functions),
-        models=dict.fromkeys(flow.models(), _Silent()),
-        limits=Limits(1, None),
-        seed=0,
-        index=0,
-    )
+    try:
+        played = await play_trajectory(
+            flow,
+            Task("", prompt, dict.fromkeys(flow.reads())),
+            sampler=seen,
+            encode=None,
+            toolbox=Toolbox(functions),
+            models=dict.fromkeys(flow.models(), _Silent()),
+            limits=Limits(1, None),
+            seed=0,
+            index=0,
+        )
+    finally:
+        await flow.close()
+    if seen.messages is None and played.finish_reason in ("flow_failed", "time_limit"):
+        raise ToolError(played.detail)
     return seen.messages
 
 

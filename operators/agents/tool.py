@@ -231,8 +231,8 @@ def _function_of(tool: Tool) -> ToolFunction:
         except ValueError as error:
             return Observation(str(error), "error")
         except (TypeError, LookupError, ArithmeticError) as error:
-            if _frames_below(error) != 1:
-                raise  # Of a library that the tool uses, not of what the policy passed.
+            if len(list(walk_tb(error.__traceback__))) != 2:
+                raise  # Below `call`: of a library that it uses, not of what the policy passed.
             return Observation(f"{type(error).__name__}: {error}", "error")
         if isinstance(found, str):
             return Observation(found)
@@ -247,11 +247,6 @@ def _function_of(tool: Tool) -> ToolFunction:
         each.pop("title", None)
     text = inspect.cleandoc(type(tool).__doc__ or "").partition("\n\n")[0]
     return ToolFunction(tool.name(), " ".join(text.split()), schema, call, refuse)
-
-
-def _frames_below(error: BaseException) -> int:
-    """Frames between the caller and the place that raised: 1 is the tool's own `call`."""
-    return sum(1 for _ in walk_tb(error.__traceback__)) - 1
 
 
 @cache

@@ -159,8 +159,8 @@ def _spaced(texts: pa.Array) -> pa.Array:
 
 
 def _formula(text: str) -> str:
-    """The numbers and signs of a text, in their order."""
-    return f" {' '.join(_FORMULA.findall(text))} "
+    """The numbers and signs of a text, in their order, with a space before and after each."""
+    return " ".join(["", *_FORMULA.findall(text), ""])
 
 
 # --- Runs of words that are in a question ---------------------------------------------

@@ -376,7 +376,7 @@ class AgentRolloutMapper(RolloutMapper):
                 arguments = ", ".join(each.parameters.get("properties", {}))
                 lines[f"tool {each.name}({arguments})"] = each.description
         except ToolError as error:
-            return {"the tools cannot be used": str(error)}
+            return {"the flow or a tool cannot be used": str(error)}
         if chat is not None:
             lines = {"the policy sees a message": rendered_chat(self._engine_spec(), chat), **lines}
         return lines

@@ -14,7 +14,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 from typing_extensions import Self
 
 from ..arrow_compute import pc
-from ..chats import fill, last_user_message, prompt_ids, user_messages
+from ..chats import fill, last_user_message, prompt_ids, prompts_of
 from ..columns import MESSAGES, ROW_CONTRACT, content_ids
 from ..groups import Array, Groups, hash_each, mix, uniform_N, uniform_of
 from ..judgements import JUDGED_COLUMN, Mode, same_text
@@ -232,7 +232,8 @@ class SelfVerificationMapper(Operator):
                 judged[text].combine_chunks().cast(pa.string())
             ),
         }
-        prompts = user_messages(fill(template, values))
+        asked = fill(template, values).to_pylist()
+        prompts = prompts_of([[("user", text)] for text in asked])
         labels = pa.array(["No", "Yes"], pa.string())
         label = labels.take(pa.array(chosen.graded, mask=chosen.graded == _UNGRADED))
         # The judged prompt's id is part of the new id: two prompts may contain the same question.

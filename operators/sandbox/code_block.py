@@ -10,15 +10,15 @@ from ..verifier.end_of_turn import own_text
 # A fence may be behind the tag that ends a thought, and before an end token. One that is indented
 # by four or more closes no block: it is one in a docstring.
 _BLOCK = re.compile(
-    r"(?:^|(?<=>))(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[^\s`]*)[^\n`]*\n"
+    r"(?:^|(?<=>))(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,}(?!~))(?P<info>[^\n`]{0,100})\n"
     r"(?P<code>.*?)(?:(?P<end>^(?:(?P=indent))? {0,3}(?P=fence)[`~]*[ \t\r]*(?=$|[<\[]))|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-_PYTHON = frozenset({"python", "python3", "py", "py3"})
-_STATEMENT = re.compile(r"^\s*[^#\s]", re.MULTILINE)
+_PYTHON = (["python"], ["python3"], ["py"], ["py3"])
+_STATEMENT = re.compile(r"^[^\S\n]*[^#\s]", re.MULTILINE)
 _TAGS = re.compile(
     r"\A\s*(?:(?:<answer>|<code>|\[PYTHON\])(?:[ \t\r]*\n)?)+"
-    r"|(?:(?:</answer>|</code>|\[/PYTHON\])\s*)+\Z"
+    r"|(?:(?:</answer>|</code>|\[/PYTHON\])\s*){1,2}\Z"
 )
 """What may be around a response as a whole."""
 
@@ -42,9 +42,9 @@ def extract_code(response: str, *, whole: bool = True) -> str | None:
     blocks = list(_BLOCK.finditer(text))
     if not blocks:
         return text if whole and text.strip() else None
-    python = [block for block in blocks if block["language"].lower() in _PYTHON]
-    programs = [block for block in python or blocks if _STATEMENT.search(block["code"])]
-    return _outdented(programs[-1]) if programs else None
+    programs = [block for block in blocks if _STATEMENT.search(block["code"])]
+    python = [block for block in programs if block["info"].lower().split()[:1] in _PYTHON]
+    return _outdented((python or programs)[-1]) if programs else None
 
 
 def _outdented(block: re.Match[str]) -> str:
@@ -55,9 +55,6 @@ def _outdented(block: re.Match[str]) -> str:
 
 def _own_turn(text: str) -> str:
     """A text up to its end token; one within a block that is closed is the program's."""
-
-    def hidden(block: re.Match[str]) -> str:
-        return block[0] if block["end"] is None else "x" * len(block[0])
-
+    hidden = _BLOCK.sub(lambda b: b[0] if b["end"] is None else "x" * len(b[0]), text)
     # In one line `own_text` finds no question, which may be a comment `# Problem: ...` here.
-    return text[: len(own_text(_BLOCK.sub(hidden, text).replace("\n", " ")))]
+    return text[: len(own_text(hidden.replace("\n", " ")))]

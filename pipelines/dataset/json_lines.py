@@ -50,7 +50,7 @@ _OBJECTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENCODER = msgspec.json.Encoder()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
-_KEY = re.compile(rb'"([^"\\]{1,200})"\s*:')
+_KEY = re.compile(rb'"([^"\\]{0,200}(?:\\.[^"\\]{0,200}){0,9})"\s*:')
 _PIECES, _PIECE = 128, 1 << 12
 """How many pieces of a block are looked at for keys, and their bytes."""
 _MANY_KEYS = 300

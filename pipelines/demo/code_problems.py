@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 from .problems import (
@@ -93,9 +94,8 @@ def code_problems(seed: int, split: Split, n: int) -> Iterator[CodeProblem]:
         RejuiceError: there is no such split, or there are fewer problems.
     """
     check_asked(split, LEVELS)
-    return distinct(
-        lambda i: _problem(seed, split, i), n, "problems", key=lambda made: made.question
-    )
+    made = partial(_problem, seed, split)
+    return distinct(made, n, "problems", lambda each: each.question)
 
 
 def programs(problem: CodeProblem, seed: int, n: int) -> Iterator[tuple[str, Programmer]]:

@@ -132,9 +132,7 @@ _DATASETS: Mapping[Name, _Demo] = {
         pa.schema({"data_source": _TEXT, "question": _TEXT, "answer": _TEXT, "test_list": _TEXTS,
                    "responses": _RESPONSES}),
     ),
-    "trajectories": _Demo(
-        _trajectories, pa.schema([(name, ROW_CONTRACT[name]) for name in _PLAYED])
-    ),
+    "trajectories": _Demo(_trajectories, pa.schema([(n, ROW_CONTRACT[n]) for n in _PLAYED])),
 }  # fmt: skip
 
 

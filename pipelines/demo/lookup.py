@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from .problems import LEVELS, NAMES, WORDS, Split, calculate, check_asked, distinct, pick, seeded
@@ -39,9 +40,6 @@ DOCUMENTS = {
     "visit": "{A} shops at the {shop}.",
 }
 """The sentences of documents, each of which is one."""
-
-DOCUMENT_COUNT = 13
-"""Documents of a task: five counts, five prices, three shops."""
 
 _COUNTS, _PRICES, _TIMES = range(10, 100), range(10, 61), range(2, 10)
 _Item = TypeVar("_Item")
@@ -86,12 +84,8 @@ def lookup_tasks(seed: int, split: Split, n: int) -> Iterator[LookupTask]:
     Raises:
         RejuiceError: there are fewer different tasks.
     """
-    return distinct(
-        lambda i: lookup_task(seed, split, i),
-        n,
-        "look-up tasks",
-        key=lambda task: f"{task.question} {task.answer}",
-    )
+    made = partial(lookup_task, seed, split)
+    return distinct(made, n, "look-up tasks", lambda task: f"{task.question} {task.answer}")
 
 
 def make_task(rng: random.Random, people: Sequence[str]) -> LookupTask:

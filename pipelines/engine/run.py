@@ -185,11 +185,8 @@ class Run:
         source = self.plan.source
         check_chunk_rows([s.operator for s in self.plan.steps], max(source.rows, default=0))
         of_groups = group_warnings(self.recipe, source.schema.names)
-        of_steps = (
-            line
-            for warnings in (weight_warnings, server_warnings)
-            for line in warnings(self.recipe.steps, self.recipe.where)
-        )
+        steps, where = self.recipe.steps, self.recipe.where
+        of_steps = [*weight_warnings(steps, where), *server_warnings(steps, where)]
         settings = self.recipe.setting_warnings()
         for line in (*settings, *of_steps, *of_groups, *unmatched_warnings(self.recipe)):
             self.warn(line)

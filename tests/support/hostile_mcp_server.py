@@ -28,7 +28,7 @@ def tools(cursor: str | None) -> dict[str, Any]:
         case "same_cursor":
             return {"tools": [{**TOOL, "name": f"act{at}"}], "nextCursor": "7"}
         case "same_name":
-            return {"tools": [TOOL, TOOL]}
+            return {"tools": [{**TOOL, "name": "other"}, TOOL, TOOL]}
         case "escape_in_name":
             return {"tools": [{**TOOL, "name": "act\x1b[31m"}]}
         case "long_description":

@@ -91,13 +91,12 @@ class Mcp(Tool):
             raise RecipeError(found, "install it, or give its path")
 
     def preflight(self) -> None:
-        from ...servers.concurrency import LoopThread
+        from ..runner import functions_of
 
-        thread = LoopThread("check of an MCP server")
         try:
-            thread.run(self._checked())
-        finally:
-            thread.close()
+            functions_of([self])
+        except ToolError as error:
+            raise EngineError(str(error), "is the server right?") from None
 
     async def functions(self) -> Sequence[ToolFunction]:
         """Those of the server's tools that are allowed.
@@ -108,7 +107,17 @@ class Mcp(Tool):
         """
         if self._link is None:
             self._link = McpLink(self._client, self.start_s)
-        return await self._functions_of(self._link)
+        found = await self._listed(self._link)
+        names = [each.name for each in found]
+        for name in self.allow or ():
+            if name not in names:
+                right = suggest(name, names) or f"it has {', '.join(names) or 'none'}"
+                raise RecipeError(f"mcp: the server has no tool '{name}'", right)
+        allowed = [each for each in found if self.allow is None or each.name in self.allow]
+        for each in allowed:
+            if names.count(each.name) > 1:
+                raise self._bad(each, "is there twice")
+        return [self._function(self._link, each) for each in allowed]
 
     async def close(self) -> None:
         if self._link is not None:
@@ -149,28 +158,6 @@ class Mcp(Tool):
         ):
             yield client
 
-    async def _checked(self) -> None:
-        link = McpLink(self._client, self.start_s)
-        try:
-            await self._functions_of(link)
-        except ToolError as error:
-            raise EngineError(str(error), "is the server right?") from None
-        finally:
-            await link.close()
-
-    async def _functions_of(self, link: McpLink) -> Sequence[ToolFunction]:
-        found = await self._listed(link)
-        names = [each.name for each in found]
-        for name in self.allow or ():
-            if name not in names:
-                right = suggest(name, names) or f"it has {', '.join(names) or 'none'}"
-                raise RecipeError(f"mcp: the server has no tool '{name}'", right)
-        allowed = [each for each in found if self.allow is None or each.name in self.allow]
-        for number, each in enumerate(allowed):
-            if each.name in names[:number]:
-                raise self._bad(each, "is there twice")
-        return [self._function(link, each) for each in allowed]
-
     def _function(self, link: McpLink, tool: ServerTool) -> ToolFunction:
         """
         Raises:
@@ -201,12 +188,8 @@ class Mcp(Tool):
         Raises:
             ToolError: see `functions`.
         """
-
-        async def all_pages(client: Client) -> list[ServerTool]:
-            return await wait_for(_all_pages(client), self.start_s)
-
         try:
-            return await link.ask(all_pages, again=True)
+            return await link.ask(lambda each: wait_for(_all_pages(each), self.start_s), again=True)
         except TooLateError:
             found = f"no answer in {self.start_s:g} s"
         except Exception as error:  # Those of several libraries.

@@ -142,6 +142,7 @@ LONG = "Tom buys {} red apples and {} green pears at the market, how much fruit 
         (LONG.format(3, 4), LONG.format(3, 4).upper(), 1),
         (f"Think. {LONG.format(3, 4)}", LONG.format(3, 4), 1),
         (LONG.format(3, 4), LONG.format(3, 5), 0),
+        (f"Question 5. {LONG.format('the', 'the')}", LONG.format("the", "the"), 1),
     ],
 )
 def test_problems_that_differ_in_numbers_or_signs_are_different(trained, question, known):

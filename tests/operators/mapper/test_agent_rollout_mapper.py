@@ -42,6 +42,10 @@ class Read(Flow):
             verb, _, rest = action.text.partition(" ")
             if verb == "answer": return rest
             seen = (await play.call("pages", {"word": rest})).text
+
+class Broken(Flow):
+    async def run(self, task, play):
+        return task.columns["page"]
 '''
 
 
@@ -336,6 +340,12 @@ def test_the_step_is_explained_with_its_tools(scripted):
     lines = scripted().explain()
     assert lines["the policy sees a message"].count("{prompt}") == 1
     assert lines["tool pages(word)"] == "Read the pages."
+
+
+def test_a_flow_that_fails_at_once_is_explained_by_its_failure(scripted):
+    lines = scripted(flow="broken").explain()
+    found = lines["the flow or a tool cannot be used"]
+    assert found.startswith("broken: KeyError: 'page' (mine.py, line ")
 
 
 def test_a_row_is_explained_turn_by_turn(scripted):

@@ -288,14 +288,14 @@ def test_a_chat_is_read_however_it_is_written(column):
 def test_what_a_policy_would_not_see_is_refused():
     call = [*CHAT, {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}]
     image = [{"role": "user", "content": [{"type": "image", "text": None, "image": "a.png"}]}]
-    for chats, name in (([call], "tool_calls"), ([image], "image")):
+    asked = [{"role": "user", "content": [*image[0]["content"], {"type": "text", "text": "x?"}]}]
+    for chats, name in (([call], "tool_calls"), ([image], "image"), ([asked], "image")):
         with pytest.raises(DataError) as raised:
             template(chats)
         found = str(raised.value)
         assert found.startswith(f"messages in column 'question' have a field '{name}', which the")
         assert found.endswith("leave such rows out, or set other_fields: leave_out")
     assert template([call], other_fields="leave_out") == [READ]
-    asked = [{"role": "user", "content": [*image[0]["content"], {"type": "text", "text": "x?"}]}]
     assert template([asked], other_fields="leave_out") == [[("user", "x?")]]
     bare = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "x?"}]}]
     with pytest.raises(DataError, match="have a field 'image', which the policy would not see"):
@@ -319,11 +319,16 @@ def test_a_chat_in_which_nobody_asks_is_no_question(chat):
         template([chat])
 
 
+def test_half_a_character_in_a_chat_as_json_is_a_question_mark():
+    assert template([r'[{"role": "user", "content": "x\ud83d"}]']) == [[("user", "x?")]]
+
+
 def test_roles_are_read_however_they_are_written():
     chat = [{"role": "System", "content": "s"}, {"role": "human", "content": "x?"}]
     assert template([chat]) == [[("system", "s"), ("user", "x?")]]
-    with pytest.raises(DataError, match="a message in column 'question' has no role"):
-        template([chat, [{"role": None, "content": "x?"}]])
+    for nobody in ({"role": None, "content": "x?"}, {"role": None, "content": "x?", "from": 5}):
+        with pytest.raises(DataError, match="a message in column 'question' has no role"):
+            template([chat, [nobody]], other_fields="leave_out")
 
 
 def test_messages_of_two_forms_are_read_each_by_its_own():

@@ -240,7 +240,8 @@ def test_of_a_chat_the_final_message_is_the_response():
     assert responses([json.dumps(one), "5", json.dumps(without)])[0] == ["4", "5", None]
     assert responses([[json.dumps(one)]])[0] == ["4"]
     assert responses([str(one)])[0] == ["4"]
-    for other in (json.dumps(several), json.dumps([{"role": 1}]), '["a", "b"]', "[1, 2]"):
+    numbers = ('[{"from": "A", "value": 12}]', '[{"role": "user", "content": [5]}]')
+    for other in (json.dumps(several), '[{"role": 1}]', '["a", "b"]', "[1, 2]", *numbers):
         assert responses([other])[0] == [other], "a response may be JSON"
 
 

@@ -66,6 +66,7 @@ def test_a_block_of_comments_is_no_program():
     usage = "```python\n# example: input 2\n\n# prints 4\n```"
     assert extract_code(f"```python\n{READS}\n```\nUsage:\n{usage}") == f"{READS}\n"
     assert extract_code(usage) is None
+    assert extract_code(f"{usage}\n```\n{READS}\n```") == f"{READS}\n"
 
 
 NEXT_TURN = "<|im_end|>\n<|im_start|>user\nTriple it.<|im_end|>\n<|im_start|>assistant\n"
@@ -132,3 +133,12 @@ def test_many_blocks():
     assert extract_code(f"```python\n{CODE}```\n" * 5000) == CODE
     assert extract_code("a </s>" * 5000) == "a "
     assert extract_code("```\n    ```x" * 5000) is not None
+
+
+@pytest.mark.parametrize("text", ["~" * 9000, "</answer> " * 9000 + "x", f"```py{' ' * 9000}"])
+def test_a_policy_that_repeats_itself_is_read_at_once(text):
+    assert extract_code(text) == text
+
+
+def test_empty_lines_are_no_program():
+    assert extract_code("```py\n" + "\n" * 90_000) is None

@@ -136,7 +136,8 @@ def test_columns_that_are_left_out_are_not_looked_at(tmp_path):
         Dataset(selected(path, "question")).table()
 
 
-def test_dictionaries_by_token_are_refused_before_they_take_memory(tmp_path):
+@pytest.mark.parametrize("before", ["", "\u0120"], ids=["plain", "escaped"])
+def test_dictionaries_by_token_are_refused_before_they_take_memory(tmp_path, before):
     path = tmp_path / "data.jsonl"
     few = [{"n": n, "odd": {f"key{n % 900}": n}} for n in range(2000)]
     path.write_text(lines(*few))
@@ -144,19 +145,19 @@ def test_dictionaries_by_token_are_refused_before_they_take_memory(tmp_path):
     many = [
         {
             "q": f"{n}?",
-            "outputs": [{"logprobs": [{f"{n * 50 + k}": {"rank": 1}} for k in range(50)]}],
+            "outputs": [{"logprobs": [{f"{before}{n * 50 + k}": {"rank": 1}} for k in range(50)]}],
         }
         for n in range(3000)
     ]
     path.write_text(lines(*many))
     tracemalloc.start()
-    before = pa.total_allocated_bytes()
+    allocated = pa.total_allocated_bytes()
     found = message(path)
     assert found == (
         "data.jsonl, line 21: the objects in column 'outputs.logprobs' have more than 1,000 different "
         "keys; write lists of objects, or text, or leave the column out by `columns`"
     )
-    assert pa.total_allocated_bytes() - before < 1 << 26
+    assert pa.total_allocated_bytes() - allocated < 1 << 26
     assert tracemalloc.get_traced_memory()[1] < 1 << 28
     tracemalloc.stop()
     assert Dataset(selected(path, "q")).table().num_rows == 3000

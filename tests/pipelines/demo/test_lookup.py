@@ -12,7 +12,7 @@ from rejuice.operators import RejuiceError
 from rejuice.operators.agents.toolbox import Toolbox
 from rejuice.operators.agents.tools.calculator import Calculator
 from rejuice.operators.agents.tools.search import Search
-from rejuice.pipelines.demo.lookup import DOCUMENT_COUNT, KINDS, lookup_task, lookup_tasks
+from rejuice.pipelines.demo.lookup import KINDS, lookup_task, lookup_tasks
 from rejuice.pipelines.demo.problems import NAMES, SPLITS
 
 seeds = st.integers(0, 2**32)
@@ -74,7 +74,7 @@ def test_documents_are_thirteen_and_say_thirteen_things(seed, split, i):
     documents = lookup_task(seed, split, i).documents
     counts, prices, visited = read(documents)
     assert (len(counts), len(prices), len(visited)) == (5, 5, 3)
-    assert len(documents) == len(set(documents)) == DOCUMENT_COUNT
+    assert len(documents) == len(set(documents)) == 13
     assert len(set(counts.values())) == len(set(prices.values())) == 5
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rejuice.operators import DataError, RejuiceError
 from rejuice.pipelines import run
 from rejuice.pipelines.analysis.funnel import show_sources
-from rejuice.pipelines.engine.trial import tried
+from rejuice.pipelines.engine.trial import tried, unmatched_warnings
 from rejuice.pipelines.recipe.recipe import Recipe
 
 RECORDED = {"recorded_rollout_mapper": {"columns": ["samples"]}}
@@ -139,3 +139,13 @@ def test_no_column_of_sources_to_name(lines):
     assert lines(process, [row("a", source=1), row("b", source=2)]) == []
     both = [{**each, "data_source": "z"} for each in two]
     assert lines(process, both) == []
+
+
+def test_a_where_of_another_type_is_refused_in_its_file(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps(row("a", level=1)))
+    graded = {"math_verify_mapper": {"where": {"level": "1"}}}
+    process = ["prompt_template_mapper", RECORDED, graded]
+    recipe = Recipe(process, str(path), export_path=str(tmp_path / "out.parquet"))
+    with pytest.raises(DataError, match=r"a.jsonl, step 3 math_verify_mapper: where compares"):
+        list(unmatched_warnings(recipe))

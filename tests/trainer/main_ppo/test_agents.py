@@ -3,7 +3,6 @@
 Three steps from the embedded policy, with a divergence from the reference and a validation.
 """
 
-import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlparse
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-import yaml
+from agent_recipe import pears, write_recipe
 from exact import written
 from killed_run import killed_while_saving
 from rounding import LOG_PROBS
@@ -93,41 +92,18 @@ def home(tmp_path_factory):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Desk)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for name, numbers in (("train", range(16, 16 + STEPS * PROMPTS)), ("held-out", range(84, 88))):
-        rows = [
-            {
-                "question": f"Ivy has {n} pears. Leo has 8 fewer than Ivy. "
-                "How many pears does Leo have?",
-                "answer": str(n - 8),
-            }
-            for n in numbers
-        ]
-        (home / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (home / "parts.py").write_text(PARTS)
     agents = {
-        "n": N, "max_tokens": 40, "flow": {"ask_around": {"seconds": 12}},
+        "n": N, "flow": {"ask_around": {"seconds": 12}},
         "tools": [{"desk": {"url": f"http://127.0.0.1:{server.server_port}/"}}],
     }  # fmt: skip
-    document = {
-        "project_name": "agents",
-        "dataset_path": str(home / "train.jsonl"),
-        "export_path": str(home / "curated.parquet"),
-        "custom_operator_paths": [str(home / "parts.py")],
-        "process": [
-            {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
-            {"agent_rollout_mapper": agents},
-            {"math_verify_mapper": None},
-            {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
-            {"grpo_advantage_mapper": {"std_floor": 0.1}},
-        ],
-        "train": {
-            "steps": STEPS, "prompts_per_step": PROMPTS, "learning_rate": 1e-4, "kl_coef": 0.01,
-            "max_prompt_tokens": 128, "save_every": 1, "keep_checkpoints": 5,
-            "validate_every": STEPS, "validation_path": str(home / "held-out.jsonl"),
-            "loggers": [], "verl": {"data.shuffle": False},
-        },
+    train = {
+        "steps": STEPS, "prompts_per_step": PROMPTS, "kl_coef": 0.01, "save_every": 1,
+        "keep_checkpoints": 5, "validate_every": STEPS,
+        "validation_path": str(home / "held_out.jsonl"), "verl": {"data.shuffle": False},
     }  # fmt: skip
-    (home / "recipe.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    asked = list(map(pears, range(16, 16 + STEPS * PROMPTS)))
+    held_out = list(map(pears, range(84, 88)))
+    write_recipe(home, PARTS, agents, train, train=asked, held_out=held_out)
     yield home
     Desk.closing.set()
     server.shutdown()

@@ -1,9 +1,7 @@
 """Flows and tools that hang, exit, raise or crash, under the real `main_ppo`: one step."""
 
-import json
-
 import pytest
-import yaml
+from agent_recipe import pears, write_recipe
 from user_ways import FLOW_WAYS, MINE, TOOL_WAYS
 
 pytestmark = pytest.mark.slow
@@ -20,32 +18,10 @@ WAYS = {f"tool {way}": TOOL_WAYS[way][0] for way in (
 def run(tmp_path_factory, rejuice, ended):
     home = tmp_path_factory.mktemp("user-code")
     rows = [{"question": way, "answer": "1"} for way in WAYS]
-    rows += [
-        {"question": f"Ivy has {n} pears. Leo has 8 fewer than Ivy. How many pears does Leo have?",
-         "answer": str(n - 8)}
-        for n in range(16, 16 + FINE)
-    ]  # fmt: skip
-    (home / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (home / "mine.py").write_text(MINE)
-    agents = {"n": N, "max_tokens": 40, "flow": {"acts": {"seconds": 3}}, "tools": ["ways"]}
-    document = {
-        "project_name": "user-code",
-        "dataset_path": str(home / "train.jsonl"),
-        "export_path": str(home / "curated.parquet"),
-        "custom_operator_paths": [str(home / "mine.py")],
-        "process": [
-            {"prompt_template_mapper": {"question": "question", "reference": "answer"}},
-            {"agent_rollout_mapper": agents},
-            {"math_verify_mapper": None},
-            {"reward_sum_mapper": {"weights": {"accuracy": 1.0}, "on_missing": "drop_row"}},
-            {"grpo_advantage_mapper": {"std_floor": 0.1}},
-        ],
-        "train": {
-            "steps": 1, "prompts_per_step": len(rows), "learning_rate": 1e-4,
-            "max_prompt_tokens": 128, "save_every": 0, "validate_every": 0, "loggers": [],
-        },
-    }  # fmt: skip
-    (home / "recipe.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    rows += map(pears, range(16, 16 + FINE))
+    agents = {"n": N, "flow": {"acts": {"seconds": 3}}, "tools": ["ways"]}
+    train = {"steps": 1, "prompts_per_step": len(rows), "save_every": 0, "validate_every": 0}
+    write_recipe(home, MINE, agents, train, train=rows)
     rejuice("train", home / "recipe.yaml", "--output", home / "run", "--quiet")
     return ended(home / "run")
 
