@@ -98,7 +98,10 @@ class TrainingRun(NamedTuple):
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
         parts = split_recipe(recipe)
-        check_section(parts, config, where)
+        try:
+            check_section(parts, config)
+        except RecipeError as error:
+            raise error.at(where) from None
         return cls(folder, recipe, config, parts, held_out_sets(parts, config, where))
 
     @classmethod
