@@ -190,12 +190,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("responses failed", lambda p: p.failed_responses or None, ",d"),
         Figure("trajectories failed", lambda p: p.failed_trajectories or None, ",d"),
     ]
-    agents = ("turns", "tool calls", "tool errors", "trajectories failed")
-    failures = ("judge failures", "prompts failed", "responses failed")
-    signal = ("groups without signal", "judgement accuracy", "judgements without signal")
-    rare = ("not worked out", "gradient norm", *signal, *failures, *agents)
-    known = {f.name for f in found if any(f.of(point) is not None for point in points)}
-    return [f for f in found if f.name in known or f.name not in rare]
+    return [f for f in found if any(f.of(point) is not None for point in points)]
 
 
 class Watch:
