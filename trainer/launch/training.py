@@ -269,7 +269,6 @@ def _save_last_step(run: TrainingRun, child: subprocess.Popen[bytes]) -> None:
 
 
 def _remove_weights(run: TrainingRun) -> None:
-    """Remove what the sampler of a run has loaded."""
     for weights in Weights.all_in(run.folder):
         weights.file.unlink(missing_ok=True)
 
@@ -305,7 +304,6 @@ def _is_begun(folder: Path) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    """Remove the files of a run that never trained a step."""
     if not is_prepared(folder):
         return
     for name in _OUTPUTS:

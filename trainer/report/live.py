@@ -43,7 +43,6 @@ class RunSoFar:
         return f"{whole[-1].parent.name if whole else 'start'}-{size}"
 
     def page(self, version: str) -> bytes:
-        """Return the page of the run so far."""
         data = page_of_stored(self._folder, open_so_far(self._folder))
         return page_bytes(data, version, most_bytes=self._most_bytes)
 

@@ -250,7 +250,6 @@ class Watch:
             self._live.stop()
 
     def poll(self) -> None:
-        """Read and show what was logged since the last call."""
         self._look_at_log()
         for point in self._reader.fresh():
             validated = point.validation is not None and point.step != self._validated

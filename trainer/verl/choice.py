@@ -155,7 +155,6 @@ class PromptChoice:
 
     @property
     def left(self) -> int:
-        """How many more it can take."""
         return len(self._left)
 
     def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:

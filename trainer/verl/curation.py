@@ -95,7 +95,6 @@ class Curation:
                 part.result()
 
     def close(self, order: pa.Array) -> Curated:
-        """Return the outcome, once everything is added."""
         parts = [future.result() for future in self._parts]
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
         last = _Part.of(self._from_barrier, _ordered(table, order))

@@ -39,7 +39,6 @@ class StoredGroups(NamedTuple):
 
     @classmethod
     def open(cls, run: TrainingRun) -> StoredGroups:
-        """Return those of a run."""
         table = feather.read_table(run.folder / "prompts" / "replay.arrow")
         starts_G = Groups.of(table).starts_G
         names = table["prompt_id"].take(starts_G).to_pylist()
@@ -125,7 +124,6 @@ class ReplayManager:
             put(groups, batch.partition, batch.step, rewards)
 
     def _stored(self, slot: Slot) -> list[dict[str, Any]]:
-        """Return the rows of a prompt."""
         first, end = self._rows[slot.prompt_id]
         rows: list[dict[str, Any]] = self._table.slice(first, end - first).to_pylist()
         return rows

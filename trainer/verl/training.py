@@ -158,7 +158,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return batch, figures
 
     def _choose(self, step: int, prompts: int) -> list[int]:
-        """Return the rows of the prompts that verl submits now."""
         assert self.choice is not None
         with errors_recorded(self.run.folder):
             begins = self.ahead is not None and self.choice.step != step
@@ -231,7 +230,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._end(step, f"{outcome.why}{in_a_row}")
 
     def _end(self, step: int, why: str) -> None:
-        """Make the step the last one."""
         print(f"step {step}: {why}, so training ends here")
         write_early_end(self.run.folder, EarlyEnd(step, self.run.config.steps, why))
         self.trainer.end_after(step)
@@ -313,7 +311,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return self._new_groups(number)
 
     def _new_groups(self, number: int) -> PendingGroups:
-        """Return the groups of answers of a step, of which there are none yet."""
         run, (grading, _) = self.run, self.steps_at(number)
         step = None if self.ahead is None else number
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
@@ -430,7 +427,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         )
 
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
-        """Return the groups of a validation set, of which there are none yet."""
         prompts, steps = self.run.prompts(held_out.split), grading_steps(self.run.split.after)
         n, temperature, top_p, _ = held_out.settings
         return self.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
@@ -650,7 +646,6 @@ class TrainingStep:
         self._add(REPLAYED, part, {**replayed_figures(part, trained), "seconds": seconds})
 
     def _verification_prompts(self) -> VerificationPrompts:
-        """Return prompts to judge the queued answers."""
         assert self._run.split.judging is not None
         prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
         with self._clock("ask"):
@@ -726,7 +721,6 @@ class TrainingStep:
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=failed)
 
     def all_figures(self) -> dict[str, float]:
-        """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
         sampled = {name: part for name, part in self.parts.items() if name != REPLAYED}
         of_groups = signal_figures(sampled)
