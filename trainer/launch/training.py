@@ -162,11 +162,7 @@ def finished_at(run: TrainingRun) -> int | None:
 
 def command(run: TrainingRun) -> list[str]:
     """Return the command line that trains, once `verl.yaml` is in the folder of the run."""
-    return [sys.executable, *_arguments(run)]
-
-
-def _arguments(run: TrainingRun) -> list[str]:
-    return [*_MAIN, *verl_config.arguments(run.folder)]
+    return [sys.executable, *_MAIN, *verl_config.arguments(run.folder)]
 
 
 def process_environment(
@@ -228,7 +224,7 @@ def launch(
     python = PYTHON if fork_server is not None or shared else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, signals_interrupt():
         child = subprocess.Popen(
-            [*python, *_arguments(run)],
+            [*python, *command(run)[1:]],
             env={**os.environ, **process_environment(run, fork_server)},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -292,15 +288,11 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
         raise RejuiceError(
             f"{folder} has trained its {run.config.steps} steps", "give --steps to train more"
         )
-    if not resume and there and _is_begun(folder):
+    begun = metrics.last_trained(folder) > 0 or checkpoints.last(folder) is not None
+    if not resume and there and begun:  # To replace it would lose something.
         raise RejuiceError(
             f"{folder} holds a run already", "give --resume to continue it, or another --output"
         )
-
-
-def _is_begun(folder: Path) -> bool:
-    """Return whether a step was trained, so that replacing the run would lose something."""
-    return metrics.last_trained(folder) > 0 or checkpoints.last(folder) is not None
 
 
 def _clear(folder: Path) -> None:

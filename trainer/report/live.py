@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...pipelines.analysis.page.build import page_bytes
@@ -50,11 +50,7 @@ class RunSoFar:
         """Return whether the run has processes here, or has written within the last minute."""
         if self._processes(self._folder):
             return True
-        written = max(self._times(), default=0.0)
+        names = ("metrics.jsonl", "verl.log", "recipe.yaml", "steps")
+        there = [path for name in names if (path := self._folder / name).exists()]
+        written = max((path.stat().st_mtime for path in there), default=0.0)
         return self._now() - written < _QUIET_S
-
-    def _times(self) -> Iterator[float]:
-        for name in ("metrics.jsonl", "verl.log", "recipe.yaml", "steps"):
-            path = self._folder / name
-            if path.exists():
-                yield path.stat().st_mtime

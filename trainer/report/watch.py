@@ -156,14 +156,10 @@ def validation_figures(points: Sequence[Point]) -> list[Figure]:
     found = list[Figure]()
     for name in {name: None for point in points for name in point.validations}:
         title = "validation accuracy" if name == ONE_SET else f"validation {name}"
-        found.append(Figure(title, validation(name), interval=partial(_interval, name)))
+        found.append(Figure(title, validation(name), interval=partial(Point.interval, name=name)))
         kinds = {kind: None for point in points for kind in point.votes(name)}
         found += [Figure(f"  {kind}", validation(name, kind)) for kind in kinds]
     return found
-
-
-def _interval(name: str, point: Point) -> tuple[float, float] | None:
-    return point.interval(name)
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:

@@ -98,7 +98,7 @@ class PromptChoice:
         own = prompts.select(sorted({"prompt_id"} | (needed & {*prompts.column_names})))
         self.prompts = own.append_column(PROMPT_ROW, pa.array(np.arange(len(self._names))))
         self._visits, self._known = self._of_prompts(read_earlier(run)), 0
-        self._step, self._progress = 0, 0.0
+        self.step, self._progress = 0, 0.0  # of the step that has taken prompts last
         self._taken, self._left = list[int](), np.zeros(0, np.int64)
         self._order: PromptOrder | None = None
         self._ahead: tuple[int, float, PromptOrder] | None = None
@@ -115,13 +115,13 @@ class PromptChoice:
             RejuiceError: what a step raised, with its name; the history of a step is missing; or no
                 prompt is left, and none is sampled already.
         """
-        if step != self._step:
+        if step != self.step:
             self._progress, found = self._ordered(step)
             if not len(found.rows) and not without:
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
                 raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)
-            self._order, self._step, self._taken = found, step, []
+            self._order, self.step, self._taken = found, step, []
             self._left = found.rows
             if without:
                 self._left = self._left[~np.isin(self._left, np.array(without))]
@@ -142,11 +142,6 @@ class PromptChoice:
             found = order(self.prompts, self._steps(context), context)
             self._ahead = step, context.progress, found
         return self._ahead[1:]
-
-    @property
-    def step(self) -> int:
-        """The step that has taken prompts last."""
-        return self._step
 
     @property
     def taken(self) -> int:
