@@ -17,6 +17,7 @@ from ..operators.json_text import parse_json
 from ..pipelines.recipe.train import ONE_SET
 from .run import UPDATE
 
+LOGGED, EARLIER = "metrics.jsonl", "metrics.earlier.jsonl"
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
@@ -196,14 +197,14 @@ def collapsed(point: Point, known: Point) -> bool:
 
 
 class Reader:
-    """Reads metrics.jsonl while it is written.
+    """Reads a file of metrics while it is written.
 
     Args:
-        folder: of the run.
+        path: of the file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "metrics.jsonl"
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._at = 0
 
     def fresh(self) -> list[Point]:
@@ -225,8 +226,9 @@ class Reader:
 def read(folder: Path) -> list[Point]:
     """Return all points of a run, by step."""
     merged: dict[int, dict[str, float]] = {}
-    for point in (*_kept(folder), *Reader(folder).fresh()):
-        merged.setdefault(point.step, {}).update(point.figures)
+    for name in (EARLIER, LOGGED):
+        for point in Reader(folder / name).fresh():
+            merged.setdefault(point.step, {}).update(point.figures)
     return [Point(step, merged[step]) for step in sorted(merged)]
 
 
@@ -239,10 +241,10 @@ def keep(folder: Path, until: int) -> None:
     """Before verl starts again: set aside the metrics of the steps that it will not repeat."""
     points = [point for point in read(folder) if point.step <= until]
     lines = [json.dumps({"step": p.step, "data": json_figures(p)}) + "\n" for p in points]
-    beside = folder / "metrics.earlier.jsonl.new"
+    beside = folder / f"{EARLIER}.new"
     beside.write_text("".join(lines), "utf-8")
-    beside.replace(folder / "metrics.earlier.jsonl")
-    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    beside.replace(folder / EARLIER)
+    (folder / LOGGED).unlink(missing_ok=True)
 
 
 def json_figures(point: Point) -> dict[str, float | None]:
@@ -250,19 +252,7 @@ def json_figures(point: Point) -> dict[str, float | None]:
     return {name: v if math.isfinite(v) else None for name, v in point.figures.items()}
 
 
-def _kept(folder: Path) -> Iterable[Point]:
-    path = folder / "metrics.earlier.jsonl"
-    if path.exists():
-        for line in path.read_text("utf-8").splitlines():
-            yield _point(line, path)
-
-
-def _point(text: str | bytes, path: Path) -> Point:
-    """Return the point of a line.
-
-    Raises:
-        DataError: the line is damaged.
-    """
+def _point(text: bytes, path: Path) -> Point:
     try:
         line = parse_json(text)
         # verl writes null for what is nan or infinite.

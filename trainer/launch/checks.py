@@ -417,16 +417,12 @@ def _too_few(wanted: int, found: int) -> RejuiceError:
             "no Ray cluster runs on this machine, and the run is to join one",
             "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
         )
-    if not found:
-        return RejuiceError(
-            f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",
-            "start Ray on all nodes, or lower train.gpu.nodes",
-        )
-    counted = f"{found} node{'' if found == 1 else 's'}"
-    return RejuiceError(
-        f"train.gpu.nodes is {wanted}, and the Ray cluster has {counted}",
-        "add nodes to it, or lower train.gpu.nodes",
-    )
+    there, right = "no Ray cluster runs on this machine", "start Ray on all nodes"
+    if found:
+        there = f"the Ray cluster has {found} node{'' if found == 1 else 's'}"
+        right = "add nodes to it"
+    what = f"train.gpu.nodes is {wanted}, and {there}"
+    return RejuiceError(what, f"{right}, or lower train.gpu.nodes")
 
 
 def _check_folder(node: str, view: NodeView, token: Path) -> None:

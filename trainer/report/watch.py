@@ -30,7 +30,7 @@ from ...operators import RejuiceError
 from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
-from ..metrics import BEST_STEP, Point, Reader, best, collapsed, component, read, validation
+from ..metrics import BEST_STEP, LOGGED, Point, Reader, best, collapsed, component, read, validation
 from ..split import RESPONSES
 from .stored import open_training
 
@@ -205,7 +205,7 @@ class Watch:
     ) -> None:
         self._folder, self._name, self._steps = folder, name, steps
         self._console, self._quiet = console, quiet
-        self._reader = Reader(folder)
+        self._reader = Reader(folder / LOGGED)
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
         earlier = read(folder)  # From before a resume.
