@@ -639,28 +639,20 @@ def answers_only(recipe: Recipe) -> SplitRecipe:
             judges its own answers.
     """
     parts = split_recipe(recipe)
+    found, right, where = "", "", str(recipe.path)
     if parts.agents is not None:
-        raise RecipeError(
-            f"{parts.agents.name()} samples trajectories, and to train on them is what only "
-            "`rejuice train` does",
-            f"sample one response to each prompt, by {PolicyRolloutMapper.name()}",
-            where=str(recipe.path),
-        )
-    if parts.judging is not None:
-        raise RecipeError(
-            "the policy judges its own answers, which only `rejuice train` does",
-            f"leave out {SelfVerificationMapper.name()} and what follows it",
-            where=str(recipe.path),
-        )
-    if parts.replay_selector is not None:
-        raise RecipeError(
-            f"{ReplaySelector.name()} replays groups of earlier training steps, which only "
-            "`rejuice train` does",
-            "leave it out",
-            where=str(recipe.path),
-        )
-    for step in parts.choosing[:1]:
-        what = f"{step.name} chooses prompts at each training step, which only `rejuice train` does"
+        found = f"{parts.agents.name()} samples trajectories to train on"
+        right = f"sample one response to each prompt, by {PolicyRolloutMapper.name()}"
+    elif parts.judging is not None:
+        found = "the policy judges its own answers"
+        right = f"leave out {SelfVerificationMapper.name()} and what follows it"
+    elif parts.replay_selector is not None:
+        found = f"{ReplaySelector.name()} replays groups of earlier training steps"
+        right = "leave it out"
+    elif parts.choosing:
+        found = f"{parts.choosing[0].name} chooses prompts at each training step"
         right = "leave out what chooses prompts before the sampling"
-        raise RecipeError(what, right, where=_where(recipe, step))
+        where = _where(recipe, parts.choosing[0])
+    if found:
+        raise RecipeError(f"{found}, which only `rejuice train` does", right, where=where)
     return parts

@@ -143,13 +143,11 @@ def finished_at(run: TrainingRun) -> int | None:
     """
     if not is_prepared(run.folder):
         return None
-    trained = metrics.last_trained(run.folder)
-    step = checkpoints.last(run.folder) if run.config.save_every else trained
-    end = early_end(run.folder)
-    ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
-    if step is None or not (step >= run.config.steps or ended) or not trained:
-        return None
-    if failure(run.folder) is not None:
+    trained, wanted = metrics.last_trained(run.folder), run.config.steps
+    step = (checkpoints.last(run.folder) or 0) if run.config.save_every else trained
+    if (end := early_end(run.folder)) is not None and end.steps >= wanted:
+        wanted = min(wanted, end.step)
+    if not trained or step < wanted or failure(run.folder) is not None:
         return None
     given = yaml.safe_load(dump(_absolute(run.recipe)))
     try:
