@@ -203,10 +203,7 @@ class PromptChoice:
     def figures(self) -> dict[str, float]:
         """Return the figures of the choice: how many prompts were left, and what was dropped."""
         assert self._order is not None
-        curated, found = self._order.curated, {"eligible": float(len(self._order.rows))}
-        for count in curated.decisions["reason"].value_counts().to_pylist():
-            found[f"dropped/{count['values']}"] = float(count["counts"])
-        found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+        found = {"eligible": float(len(self._order.rows)), **self._order.curated.figures}
         return {f"choice/{name}": value for name, value in found.items()}
 
 

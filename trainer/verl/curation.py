@@ -57,6 +57,13 @@ class Curated(NamedTuple):
     written: tuple[StepValues, ...] = ()  # what steps wrote, to dropped rows too; of responses only
     matches: Mapping[str, MatchLog] = {}  # by step, what its condition matches
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """For the loggers: how many rows were dropped, `dropped/REASON`, and `note/STEP/NOTE`."""
+        counts = self.decisions["reason"].value_counts().to_pylist()
+        dropped = {f"dropped/{each['values']}": float(each["counts"]) for each in counts}
+        return dropped | {f"note/{name}": float(n) for name, n in self.notes.items()}
+
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
     """The steps as they are at `progress` in [0, 1] of training: weights follow their schedules."""

@@ -67,11 +67,8 @@ def response_figures(
         found["truncated"] = float(cut_N.mean())
     found["rows_sampled"] = rollouts.num_rows
     found["rows_trained"] = table.num_rows
-    for count in curated.decisions["reason"].value_counts().to_pylist():
-        found[f"dropped/{count['values']}"] = count["counts"]
     found.update(missing_figures(values))
-    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
-    return found | source_figures(rollouts, values)
+    return found | curated.figures | source_figures(rollouts, values)
 
 
 def _mean(table: pa.Table, name: str) -> float | None:
