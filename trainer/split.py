@@ -14,7 +14,7 @@ judging.after     ──> runs on the judgements
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -339,7 +339,8 @@ def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[S
     at = next((number for number, found in enumerate(begins) if found), len(steps))
     credit = tuple(steps[at:])
     if not any(gives_credit(step.operator) for step in credit):
-        credit += (_default_credit(steps),)
+        number = steps[-1].number + 1 if steps else 1
+        credit += (Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper()),)
     return tuple(steps[:at]), credit
 
 
@@ -357,18 +358,9 @@ def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[St
     return (*weights, *credit)
 
 
-def _default_credit(steps: Sequence[Step]) -> Step:
-    number = steps[-1].number + 1 if steps else 1
-    return Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper())
-
-
-def _of_training(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps that there are in training, with the numbers that they have in the file."""
-    return tuple(step for step in steps if step.operator.on != "run")
-
-
 def _parts(recipe: Recipe) -> SplitRecipe:
-    steps, source = _of_training(recipe.steps), recipe.head.project_name
+    steps = tuple(step for step in recipe.steps if step.operator.on != "run")
+    source = recipe.head.project_name
     samples = [at for at, step in enumerate(steps) if isinstance(step.operator, RolloutMapper)]
     asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
     if not 1 <= len(samples) <= 2:
@@ -609,12 +601,9 @@ def _overridden(parts: SplitRecipe, overrides: Mapping[str, Mapping[str, Any]]) 
             found = f"{name} chooses the prompts of training steps, and a validation has all"
             raise RecipeError(found, "leave it out")
         if name not in names:
-            raise RecipeError(f"no step '{name}' before sampling", _one_of(name, names))
+            listed = f"the steps before sampling are: {', '.join(names) or 'none'}"
+            raise RecipeError(f"no step '{name}' before sampling", suggest(name, names) or listed)
     return tuple(_with(step, overrides.get(step.name, {})) for step in steps)
-
-
-def _one_of(name: str, names: Iterable[str]) -> str:
-    return suggest(name, names) or f"the steps before sampling are: {', '.join(names) or 'none'}"
 
 
 def _with(step: Step, fields: Mapping[str, Any]) -> Step:

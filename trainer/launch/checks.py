@@ -14,7 +14,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...operators import PromptTemplateMapper
 from ...operators.errors import DataError, RecipeError, RejuiceError
@@ -121,7 +121,9 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update=_of_file(held_out.path))
+    # It reads that file as it is, and not what the recipe's own head reads.
+    alone = {"dataset_path": held_out.path, "dataset": None, "columns": None, "suffixes": ()}
+    head = recipe.head.model_copy(update=alone)
     steps = (*held_out.steps, *rest)
     try:
         checked_schema(recipe.replace(head=head, steps=steps, table=None))
@@ -129,11 +131,6 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
         named = held_out.name in run.config.validation
         where = f"train.validation.{held_out.name}" if named else "train.validation_path"
         raise error.at(where) from None
-
-
-def _of_file(path: Path) -> dict[str, Any]:
-    """The head of a recipe that reads one file as it is, and not what the recipe's own reads."""
-    return {"dataset_path": path, "dataset": None, "columns": None, "suffixes": ()}
 
 
 # --- Keys of `train.verl` that cannot work beside the recipe --------------------------

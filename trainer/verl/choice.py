@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import flat, numbers
 from ...operators.errors import DataError
-from ...operators.groups import Array, stable_order
+from ...operators.groups import Array
 from ...operators.mapper.history_mapper import VISITS, HistoryMapper
 from ...operators.training_step import (
     PROMPT_ROW,
@@ -67,20 +67,13 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
         raise DataError("a step has made several rows of one prompt", right)
     rank_E = numbers(kept, RANK) if RANK in kept.column_names else np.zeros(len(rows))
     rank_E = np.where(np.isnan(rank_E), np.inf, rank_E)  # Those without one come last.
-    order_E = _sorted(rank_E)
+    order_E = np.argsort(rank_E, kind="stable")
     sorted_E = rank_E[order_E]
     if (sorted_E[1:] == sorted_E[:-1]).any():
         # Of all prompts, so that what is random for one does not depend on which others are left.
         tie_P = np.random.default_rng([context.seed, context.number]).random(prompts.num_rows)
         order_E = np.lexsort([tie_P[rows], last_visits(context.visits, rows), rank_E])
     return PromptOrder(rows[order_E], curated)
-
-
-def _sorted(rank_E: Array) -> Array:
-    """Return the stable order of ranks: quickly where they are places, as operators write them."""
-    if rank_E.min() >= 0 and rank_E.max() < 2**32 and (rank_E == np.floor(rank_E)).all():
-        return stable_order(rank_E.astype(np.uint32))
-    return np.argsort(rank_E, kind="stable")
 
 
 class PromptChoice:

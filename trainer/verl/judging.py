@@ -69,7 +69,7 @@ class AnswerQueue:
         """
         limits = self._run.config.verification
         steps = range(step, since - 1, -1)
-        there = {at: self._read(at) for at in steps if self._path(at).exists()}
+        there = {at: feather.read_table(self._path(at)) for at in steps if self._path(at).exists()}
         oldest = since if limits.max_age is None else step - limits.max_age
         fresh = [table for at, table in there.items() if at >= oldest]
         stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
@@ -97,9 +97,6 @@ class AnswerQueue:
             at = int(path.parent.name)
             if at <= step and at not in needed:
                 path.unlink()
-
-    def _read(self, step: int) -> pa.Table:
-        return feather.read_table(self._path(step))
 
     def _path(self, step: int) -> Path:
         return self._run.step_folder(step) / _FILE
