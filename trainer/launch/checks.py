@@ -29,7 +29,15 @@ from ...pipelines.recipe.columns import checked_schema
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .foreseen import foreseen
-from .verl_config import ADDRESS, check_keys, defaults, overrides, own_overrides, ray_address
+from .verl_config import (
+    ADDRESS,
+    are_known,
+    check_keys,
+    defaults,
+    overrides,
+    own_overrides,
+    ray_address,
+)
 
 
 def check_training(
@@ -62,7 +70,8 @@ def check_training(
     check_user_keys(run, resume=resume)
     if may_lack and find_spec("verl") is None:
         return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
-    check_keys(overrides(run, resume))
+    if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
+        check_keys(overrides(run, resume))
     return left_out
 
 

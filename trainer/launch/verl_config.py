@@ -13,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -572,6 +572,32 @@ def write_config(folder: Path, values: Mapping[str, Any]) -> None:
 def arguments(folder: Path) -> list[str]:
     """Return what makes verl's `main_ppo` read the `verl.yaml` of a folder."""
     return ["--config-dir", str(folder), "--config-name", NAME]
+
+
+def are_known(values: Mapping[str, Any]) -> bool:
+    """Return whether all keys are verl's and plain, which is known without loading Hydra.
+
+    False says nothing: then `check_keys` decides.
+    """
+    tree = _listing()
+    return all(_is_leaf(tree, key.split(".")) for key in values)
+
+
+def _listing() -> Any:
+    """verl's defaults, as it lists them in one file; None if it does not."""
+    # private: verl==0.9.1, tests/trainer/launch/test_verl_config.py::test_keys_that_are_known_at_once_are_known_to_hydra
+    path = _verls_folder() / f"_generated_{_DEFAULTS}.yaml"
+    if not path.exists():
+        return None
+    return yaml.load(path.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _is_leaf(tree: Any, names: Sequence[str]) -> bool:
+    for name in names:
+        if not isinstance(tree, dict) or name not in tree:
+            return False
+        tree = tree[name]
+    return not isinstance(tree, dict)
 
 
 def check_keys(values: Mapping[str, Any]) -> None:

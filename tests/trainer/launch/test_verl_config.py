@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 
 from rejuice.operators import RecipeError
 from rejuice.trainer.launch.verl_config import (
+    _keys,
+    _listing,
+    _verls_folder,
+    are_known,
     arguments,
     check_keys,
     config_yaml,
@@ -146,3 +150,17 @@ def test_right_keys():
             "actor_rollout_ref.actor.optim": {"betas": [0.9, 0.95]},
         }
     )  # fmt: skip
+
+
+def test_keys_that_are_known_at_once_are_known_to_hydra():
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    with initialize_config_dir(str(_verls_folder()), version_base=None):
+        composed = set(_keys(OmegaConf.to_container(compose("ppo_trainer"))))
+    listed = set(_keys(_listing()))
+    assert len(listed) > 1000
+    assert listed == composed - {"model_engine"}, "which selects a group: Hydra decides"
+    assert are_known({"data.shuffle": False, "actor_rollout_ref.actor.clip_ratio_c": 10.0})
+    for doubtful in ("data", "data.shufle", "+data.new", "data.shuffle.more", "model_engine"):
+        assert not are_known({doubtful: 1, "data.shuffle": True})
