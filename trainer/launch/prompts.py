@@ -440,7 +440,7 @@ def for_verl(
     own = {} if settings is None else settings._asdict()
     n = {RESPONSES: pa.repeat(pa.scalar(own.pop("n")), table.num_rows)} if own else {}
     truth = table["reference"] if "reference" in table.column_names else pa.nulls(table.num_rows)
-    truths = pc.fill_null(truth.cast(pa.string()), "").to_pylist()
+    truths = ["" if each is None else str(each) for each in truth.to_pylist()]
     names = table["prompt_id"].to_pylist()
     infos = [{"index": row, "prompt_id": n, "split": split, **own} for row, n in enumerate(names)]
     return pa.table(

@@ -112,6 +112,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.run = TrainingRun.open(folder)
             self._policy, self._sampling = self.run.sampler()
             split = self.run.split
+            self.choice = PromptChoice(self.run) if split.choosing else None
             self._credit = CreditEstimator()
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
@@ -119,8 +120,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
         self.trainer.save_by(self._save)
-        with errors_recorded(folder):
-            self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
             self.trainer.choose_prompts(self._choose)
         self.ahead = Ahead(self.run, self.trainer) if self.run.config.samples_ahead else None
@@ -398,11 +397,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.trainer.log(logged, step)
         if best := saved.best(self.run.folder, self.run.config):
             self.trainer.log({BEST_STEP: best.step, BEST: best.validation or 0.0}, step)
-        why = self._validated_enough(figures) if step < self.run.config.steps else ""
-        if why and not self.in_a_row:
-            reason = f"step {step}: {why}, and this start has not trained a step yet"
-            raise DataError(reason, "set train.stop higher, or leave it out")
-        if why:
+        if step < self.run.config.steps and (why := self._validated_enough(figures)):
+            if not self.in_a_row:
+                reason = f"step {step}: {why}, and this start has not trained a step yet"
+                raise DataError(reason, "set train.stop higher, or leave it out")
             self._end(step, why)
         return _batch("val", graded, tags), {}
 
