@@ -68,10 +68,8 @@ def set_figures(graded: pa.Table, n: int) -> dict[str, float]:
             graded has no part in pass@k.
     """
     accuracy_N, groups = numbers(graded, ACCURACY), Groups.of(graded)
-    found, right_N = (
-        AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N)),
-        _right(graded, accuracy_N),
-    )
+    found = AccuracyInterval.of(groups.mean(accuracy_N), len(accuracy_N))
+    right_N = _right(graded, accuracy_N)
     figures = {f"mean@{n}": found.mean, "mean_low": found.low, "mean_high": found.high}
     rights = np.split(right_N, groups.starts_G[1:])
     for k in pass_at_powers(n):

@@ -64,7 +64,6 @@ class Evaluation(NamedTuple):
         self.sources[name] = {each: evaluated(rows, n) for each, rows in own.items()}
 
     def write(self, folder: Path) -> None:
-        """Write all of it as JSON."""
         text = json.dumps(self._asdict(), indent=2)
         write_file(folder / FIGURES, f"{text}\n")
 

@@ -9,14 +9,15 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from ..operators import DataError
 from ..operators.json_text import parse_json
 from ..pipelines.recipe.train import ONE_SET
 from .run import UPDATE
 
+LOGGED, EARLIER = "metrics.jsonl", "metrics.earlier.jsonl"
 _VALIDATION = re.compile(r"val-core/.*/(?:acc|reward)/mean@\d+")
 _SETS = "rejuice/validation/"
 _OF_SET = re.compile(rf"{_SETS}([^/]+)/((mean|pass|maj)@\d+)")
@@ -27,11 +28,39 @@ BEST_STEP, BEST = "rejuice/best/step", "rejuice/best/accuracy"
 _ROUNDING = 1e-6  # a divergence below it is rounding error
 
 
-class Point(NamedTuple):
+class _Logged:
+    """A property of a step: the first of some metrics that was logged; None where none was."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, point: Point, kind: type[Point]) -> float | None:
+        return point.get(*self._names)
+
+
+@dataclass(frozen=True)
+class Point:
     """The metrics of a step; a property is None if its metric was not logged."""
 
     step: int  # its number; 0 is the validation before the first step
     figures: Mapping[str, float]  # verl's names to values
+
+    reward = _Logged("rejuice/reward", "critic/score/mean")  # mean; of stored ones in replay mode
+    pass_rate = _Logged("rejuice/pass_rate")  # share of correct responses among all sampled
+    # Share of right answers that are only equal to a number, as the question's formula is; None
+    # also where `math_verify_mapper` asks for numbers.
+    not_worked_out = _Logged("rejuice/not_worked_out")
+    # Share of the groups of answers, and of judgements, whose advantages are all 0 or null.
+    without_signal = _Logged("rejuice/groups_without_signal")
+    judged_without_signal = _Logged("rejuice/verify/groups_without_signal")
+    # Share of right judgements: the mean of the shares for right and for wrong answers.
+    judged = _Logged("rejuice/verify/accuracy")
+    tokens = _Logged("rejuice/response_tokens", "response_length/mean")  # of a response, on average
+    turns = _Logged("rejuice/agent/turns")  # of an agent's trajectory, on average
+    tool_calls = _Logged("rejuice/agent/tool_calls")  # of a trajectory, on average
+    tool_errors = _Logged("rejuice/agent/tool_errors")  # share of calls, malformed actions included
+    entropy = _Logged("actor/entropy", "actor/entropy_loss")  # nats, over tokens as in the loss
+    grad_norm = _Logged("actor/grad_norm")  # before clipping
 
     def get(self, *names: str) -> float | None:
         """Return the first of these metrics that was logged."""
@@ -70,48 +99,10 @@ class Point(NamedTuple):
                 yield match[1], match[2], value
 
     @property
-    def reward(self) -> float | None:
-        """Mean reward; in replay mode, the mean of the stored rewards."""
-        return self.get(_REWARD, "critic/score/mean")
-
-    @property
     def components(self) -> dict[str, float]:
         """Mean of each reward component, before its weight."""
         start = f"{_REWARD}_"
         return {k.removeprefix(start): v for k, v in self.figures.items() if k.startswith(start)}
-
-    @property
-    def pass_rate(self) -> float | None:
-        """Share of correct responses among all that were sampled."""
-        return self.get("rejuice/pass_rate")
-
-    @property
-    def not_worked_out(self) -> float | None:
-        """Share of right answers that are only equal to a number, as the question's formula is.
-
-        None: there is none, or `math_verify_mapper` asks for numbers.
-        """
-        return self.get("rejuice/not_worked_out")
-
-    @property
-    def without_signal(self) -> float | None:
-        """Share of the groups of answers whose advantages are all 0 or null."""
-        return self.get("rejuice/groups_without_signal")
-
-    @property
-    def judged_without_signal(self) -> float | None:
-        """The same of the groups of judgements."""
-        return self.get("rejuice/verify/groups_without_signal")
-
-    @property
-    def judged(self) -> float | None:
-        """Share of right judgements: the mean of the shares for right and for wrong answers."""
-        return self.get("rejuice/verify/accuracy")
-
-    @property
-    def tokens(self) -> float | None:
-        """Tokens of a response, on average."""
-        return self.get("rejuice/response_tokens", "response_length/mean")
 
     @property
     def judge_failures(self) -> int:
@@ -120,41 +111,16 @@ class Point(NamedTuple):
         return int(sum(self.figures[each[0]] for each in found if each))
 
     @property
-    def turns(self) -> float | None:
-        """Turns of an agent's trajectory, on average."""
-        return self.get("rejuice/agent/turns")
-
-    @property
-    def tool_calls(self) -> float | None:
-        """Tool calls of an agent's trajectory, on average."""
-        return self.get("rejuice/agent/tool_calls")
-
-    @property
-    def tool_errors(self) -> float | None:
-        """Share of tool calls that did not work, malformed actions included."""
-        return self.get("rejuice/agent/tool_errors")
-
-    @property
     def failed_trajectories(self) -> int:
         """Trajectories that a tool, a model or a time limit ended."""
         start = "rejuice/agent/failed/"
         return int(sum(value for name, value in self.figures.items() if name.startswith(start)))
 
     @property
-    def entropy(self) -> float | None:
-        """Entropy of the policy, in nats, aggregated over tokens as the loss is."""
-        return self.get("actor/entropy", "actor/entropy_loss")
-
-    @property
     def kl(self) -> float | None:
         """KL divergence from the reference policy; without one, from the policy that sampled."""
         value = self.get("actor/kl_loss", "actor/ppo_kl")
         return 0.0 if value is not None and abs(value) < _ROUNDING else value
-
-    @property
-    def grad_norm(self) -> float | None:
-        """Norm of the gradient before clipping."""
-        return self.get("actor/grad_norm")
 
     @property
     def destroyed(self) -> bool:
@@ -231,14 +197,14 @@ def collapsed(point: Point, known: Point) -> bool:
 
 
 class Reader:
-    """Reads metrics.jsonl while it is written.
+    """Reads a file of metrics while it is written.
 
     Args:
-        folder: of the run.
+        path: of the file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "metrics.jsonl"
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._at = 0
 
     def fresh(self) -> list[Point]:
@@ -260,8 +226,9 @@ class Reader:
 def read(folder: Path) -> list[Point]:
     """Return all points of a run, by step."""
     merged: dict[int, dict[str, float]] = {}
-    for point in (*_kept(folder), *Reader(folder).fresh()):
-        merged.setdefault(point.step, {}).update(point.figures)
+    for name in (EARLIER, LOGGED):
+        for point in Reader(folder / name).fresh():
+            merged.setdefault(point.step, {}).update(point.figures)
     return [Point(step, merged[step]) for step in sorted(merged)]
 
 
@@ -274,10 +241,10 @@ def keep(folder: Path, until: int) -> None:
     """Before verl starts again: set aside the metrics of the steps that it will not repeat."""
     points = [point for point in read(folder) if point.step <= until]
     lines = [json.dumps({"step": p.step, "data": json_figures(p)}) + "\n" for p in points]
-    beside = folder / "metrics.earlier.jsonl.new"
+    beside = folder / f"{EARLIER}.new"
     beside.write_text("".join(lines), "utf-8")
-    beside.replace(folder / "metrics.earlier.jsonl")
-    (folder / "metrics.jsonl").unlink(missing_ok=True)
+    beside.replace(folder / EARLIER)
+    (folder / LOGGED).unlink(missing_ok=True)
 
 
 def json_figures(point: Point) -> dict[str, float | None]:
@@ -285,19 +252,7 @@ def json_figures(point: Point) -> dict[str, float | None]:
     return {name: v if math.isfinite(v) else None for name, v in point.figures.items()}
 
 
-def _kept(folder: Path) -> Iterable[Point]:
-    path = folder / "metrics.earlier.jsonl"
-    if path.exists():
-        for line in path.read_text("utf-8").splitlines():
-            yield _point(line, path)
-
-
-def _point(text: str | bytes, path: Path) -> Point:
-    """Return the point of a line.
-
-    Raises:
-        DataError: the line is damaged.
-    """
+def _point(text: bytes, path: Path) -> Point:
     try:
         line = parse_json(text)
         # verl writes null for what is nan or infinite.

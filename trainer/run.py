@@ -49,7 +49,6 @@ class Weights(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, version: int) -> Weights:
-        """Return the file of a version."""
         return cls(version, folder / f"sampler-{version:06d}.safetensors")
 
     @classmethod
@@ -98,17 +97,18 @@ class TrainingRun(NamedTuple):
         if config is None:
             raise RecipeError("there is no `train:` section", "add one", where=where)
         parts = split_recipe(recipe)
-        check_section(parts, config, where)
+        try:
+            check_section(parts, config)
+        except RecipeError as error:
+            raise error.at(where) from None
         return cls(folder, recipe, config, parts, held_out_sets(parts, config, where))
 
     @classmethod
     def open(cls, folder: Path) -> TrainingRun:
-        """Return the run of a folder."""
         return cls.of(folder, load(folder / "recipe.yaml"))
 
     @property
     def policy(self) -> str:
-        """Name of the policy that is trained."""
         return self.config.policy or self.split.rollout.model
 
     @property
@@ -127,14 +127,12 @@ class TrainingRun(NamedTuple):
         return feather.read_table(self.folder / "prompts" / f"{split}.arrow", memory_map=True)
 
     def sampler(self) -> tuple[Policy, Sampling]:
-        """Return the policy, and its sampling parameters."""
         rollout, config = self.split.rollout, self.config
         seed = config.seed if config.seeds_requests else None
         sampling = Sampling(rollout.temperature, rollout.top_p, rollout.max_tokens, seed)
         return Policy.load(self.policy), sampling
 
     def step_folder(self, step: int) -> Path:
-        """Return the folder of a step."""
         return step_folder(self.folder, step)
 
     def step_recipe(self, step: int, steps: Sequence[Step], part: str = "") -> str:

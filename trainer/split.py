@@ -14,7 +14,7 @@ judging.after     ──> runs on the judgements
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,57 +148,48 @@ def split_recipe(recipe: Recipe) -> SplitRecipe:
     return found
 
 
-def check_section(found: SplitRecipe, config: Train, where: str) -> None:
+def check_section(found: SplitRecipe, config: Train) -> None:
     """Check that a recipe has what its `train:` section needs.
 
     Raises:
         RecipeError: it does not.
     """
-    _check_schedule(found, config, where)
-    _check_loss(found, config, where)
+    _check_schedule(found, config)
+    _check_loss(found, config)
     if config.replay is None:  # Its groups and their lengths are those that are stored.
-        _check_sizes(found, config, where)
+        _check_sizes(found, config)
     samples = config.replay is None or bool(config.validation_sets)
     if found.agents is not None and found.agents.engine == "recorded" and samples:
         raise RecipeError(
             "engine recorded returns stored trajectories, and training samples its own",
             "choose engine transformers, or train on stored ones by train.replay",
-            where=where,
         )
     if config.validation_sets:
-        try:
-            grading_steps(found.after)
-        except RecipeError as error:
-            raise error.at(where) from None
-    _check_replay(found, config, where)
+        grading_steps(found.after)
+    _check_replay(found, config)
     if config.samples_ahead:
-        _check_ahead(found, config, where)
+        _check_ahead(found, config)
     if config.replay is not None and found.choosing:
+        name = found.choosing[0].name
         raise RecipeError(
-            f"{found.choosing[0].name} chooses the prompts to sample, and train.replay has samples",
+            f"{name} chooses the prompts to sample, and train.replay has samples",
             "leave it out, or leave train.replay out",
-            where=where,
         )
-    replays = config.replay is not None or found.replay_selector is not None
-    if replays and found.rollout.temperature != 1:
+    replays, temperature = config.replay or found.replay_selector, found.rollout.temperature
+    if replays is not None and temperature != 1:
         raise RecipeError(
-            f"temperature is {found.rollout.temperature:g}, and stored log-probabilities are those "
-            "of the policy itself",
+            f"temperature is {temperature:g}, and stored log-probabilities are those of the policy "
+            "itself",
             f"set the temperature of {found.rollout.name()} to 1",
-            where=where,
         )
 
 
-def _check_sizes(found: SplitRecipe, config: Train, where: str) -> None:
+def _check_sizes(found: SplitRecipe, config: Train) -> None:
     sampler, credit = found.rollout.name(), grading_and_credit(found.after)[1]
     compares = [step.name for step in credit if compares_group(step.operator)]
     if found.rollout.n == 1 and compares and config.schedule != "self_verify":
-        raise RecipeError(
-            f"{sampler} has n: 1, and {compares[0]} compares the responses of a group: no step "
-            "would train",
-            f"set n of {sampler} to 2 or more",
-            where=where,
-        )
+        alone = f"{compares[0]} compares the responses of a group: no step would train"
+        raise RecipeError(f"{sampler} has n: 1, and {alone}", f"set n of {sampler} to 2 or more")
     keys, actor = config.verl_keys, "actor_rollout_ref.actor."
     fits = keys.get(f"{actor}ppo_max_token_len_per_gpu", config.gpu.tokens_per_gpu)
     divided = any("ulysses" in key or "context_parallel" in key for key in keys)
@@ -210,77 +201,57 @@ def _check_sizes(found: SplitRecipe, config: Train, where: str) -> None:
             f"a prompt and its response may have {config.max_prompt_tokens:,} + "
             f"{found.rollout.max_tokens:,} tokens, and train.gpu.tokens_per_gpu is {fits:,}",
             f"set it to {longest} or more, or lower max_tokens of {sampler}",
-            where=where,
         )
 
 
-def _check_replay(found: SplitRecipe, config: Train, where: str) -> None:
-    name = ReplaySelector.name()
+def _check_replay(found: SplitRecipe, config: Train) -> None:
+    name, selector = ReplaySelector.name(), found.replay_selector
     judged = () if found.judging is None else (*found.judging.prompting, *found.judging.after)
     if any(isinstance(step.operator, ReplaySelector) for step in judged):
         raise RecipeError(
             f"{name} replays answers, and stands among the steps of judgements",
             f"put it before {SelfVerificationMapper.name()}",
-            where=where,
         )
-    selectors = [x.name for x in found.after if isinstance(x.operator, ReplaySelector)]
-    selector = found.replay_selector
     if selector is None:
         return
-    if len(selectors) > 1:
-        raise RecipeError(f"two {name}s", "give one of them", where=where)
+    if sum(isinstance(step.operator, ReplaySelector) for step in found.after) > 1:
+        raise RecipeError(f"two {name}s", "give one of them")
     if config.schedule == "self_verify":
-        raise RecipeError(
-            f"{name} replays answers, and schedule self_verify trains on judgements alone",
-            f"leave {name} out",
-            where=where,
-        )
+        what = "replays answers, and schedule self_verify trains on judgements alone"
+        raise RecipeError(f"{name} {what}", f"leave {name} out")
     if selector.where is not None:
-        raise RecipeError(f"{name} has a `where`", "leave it out: groups are whole", where=where)
+        raise RecipeError(f"{name} has a `where`", "leave it out: groups are whole")
     if not selector.most(config.prompts_per_step):
         share, prompts = selector.max_share, config.prompts_per_step
         raise RecipeError(
             f"max_share {share:g} of {prompts} prompts_per_step is less than one group",
             f"set max_share of {name} to {math.ceil(1e4 / prompts) / 1e4:g} or more",
-            where=where,
         )
     if found.rollout.top_p < 1:
         raise RecipeError(
             f"top_p is {found.rollout.top_p:g}, and {name} compares log-probabilities of whole "
             "distributions",
             f"set top_p of {found.rollout.name()} to 1",
-            where=where,
         )
     if found.agents is not None:
-        raise RecipeError(
-            f"{name} replays responses, and {AgentRolloutMapper.name()} samples trajectories",
-            "leave it out",
-            where=where,
-        )
+        what = f"replays responses, and {found.agents.name()} samples trajectories"
+        raise RecipeError(f"{name} {what}", "leave it out")
     if config.replay is not None:
-        raise RecipeError(
-            f"{name} replays groups of earlier training steps, and train.replay samples none",
-            f"leave {name} out, or leave train.replay out",
-            where=where,
-        )
+        what = "replays groups of earlier training steps, and train.replay samples none"
+        raise RecipeError(f"{name} {what}", f"leave {name} out, or leave train.replay out")
     if not config.keep_rollouts:
-        raise RecipeError(
-            f"{name} reads the rollouts of earlier steps, and keep_rollouts is false",
-            "set keep_rollouts: true",
-            where=where,
-        )
+        what = "reads the rollouts of earlier steps, and keep_rollouts is false"
+        raise RecipeError(f"{name} {what}", "set keep_rollouts: true")
 
 
-def _check_ahead(found: SplitRecipe, config: Train, where: str) -> None:
+def _check_ahead(found: SplitRecipe, config: Train) -> None:
     sampler, rollout = found.rollout.name(), found.rollout
-    for name in ("temperature", "top_p"):
-        value = getattr(rollout, name)
+    for name, value in (("temperature", rollout.temperature), ("top_p", rollout.top_p)):
         if value != 1:
             raise RecipeError(
                 f"{name} is {value:g}, and mode {config.mode} compares log-probabilities of the "
                 "policies themselves",
                 f"set {name} of {sampler} to 1, or choose mode sync",
-                where=where,
             )
     weighted = [x for x in found.after if isinstance(x.operator, ImportanceWeightMapper)]
     if not weighted:
@@ -290,7 +261,6 @@ def _check_ahead(found: SplitRecipe, config: Train, where: str) -> None:
         raise RecipeError(
             f"{name} gives responses weights, and {sampler} samples trajectories",
             f"leave {name} out: the update then starts from the policy that sampled",
-            where=where,
         )
     credit = grading_and_credit(found.after)[1]
     if any(step not in credit for step in weighted):
@@ -298,30 +268,27 @@ def _check_ahead(found: SplitRecipe, config: Train, where: str) -> None:
             f"{name} stands before {credit[0].name}, until which responses of older policies have "
             "no log-probabilities of the current one",
             f"put it after {credit[0].name}",
-            where=where,
         )
 
 
 def loss_agg_mode(found: SplitRecipe, config: Train) -> LossAggMode:
-    """Return how token losses are aggregated, whether the recipe says so or not."""
+    """How token losses are aggregated, whether the recipe says so or not."""
     policy = config.loss.policy
     of_turns = found.agents is not None and policy == "vanilla"
     return config.loss.aggregate or (TURN_MEAN if of_turns else default_aggregate(policy))
 
 
-def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
+def _check_loss(found: SplitRecipe, config: Train) -> None:
     if config.loss.aggregate == TURN_MEAN and found.agents is None:
         raise RecipeError(
             f"loss.aggregate {TURN_MEAN} is a mean over turns, of which these responses have none",
             "leave it out, or sample with agent_rollout_mapper",
-            where=where,
         )
     ignored = [key for key in config.verl_keys if key in _VERLS_LOSS]
     if ignored and loss_agg_mode(found, config) == TURN_MEAN:
         raise RecipeError(
             f"{ignored[0]} is of verl's loss, and loss.aggregate {TURN_MEAN} has another",
             "leave the key out, or choose one of verl's modes",
-            where=where,
         )
     for name, policy in _LOSS_OF.items():
         key = f"actor_rollout_ref.actor.{name}"
@@ -329,44 +296,35 @@ def _check_loss(found: SplitRecipe, config: Train, where: str) -> None:
             raise RecipeError(
                 f"{key} is of loss {policy}, and {config.loss.policy} ignores it",
                 f"leave the key out, or set train.loss.policy to {policy}",
-                where=where,
             )
 
 
-def _check_schedule(found: SplitRecipe, config: Train, where: str) -> None:
+def _check_schedule(found: SplitRecipe, config: Train) -> None:
     schedule, capacity, n = config.schedule, config.verification.capacity, found.rollout.n
-    if schedule != "generate" and found.agents is not None:
-        raise RecipeError(
-            f"schedule {schedule} trains on judgements, and agents judge nothing",
-            "choose schedule generate",
-            where=where,
-        )
-    if schedule != "generate" and capacity < n:
-        raise RecipeError(
-            f"verification.capacity is {capacity}, and one prompt has {n} answers",
-            "whole prompts are queued: take n or more",
-            where=where,
-        )
-    if schedule != "generate" and found.judging is None:
-        raise RecipeError(
-            f"schedule {schedule} trains on judgements, of which the recipe has none",
-            f"add {SelfVerificationMapper.name()}, policy_rollout_mapper: {{task: verify}} and "
-            "their reward, or choose schedule generate",
-            where=where,
-        )
-    alone = schedule == "self_verify" and config.refill
-    if alone and found.judging is not None and found.judging.target is None:
-        raise RecipeError(
-            "refill samples until there are enough verification prompts, and nothing says how many "
-            "are enough",
-            f"give {LabelBalanceSelector.name()} a target, or leave refill out",
-            where=where,
-        )
     if not gives_reward(found.after):
         raise RecipeError(
             f"no step before {SelfVerificationMapper.name()} writes the reward of responses",
             f"add a {RewardSumMapper.name()} there; schedule self_verify does not use it",
-            where=where,
+        )
+    if schedule == "generate":
+        return
+    if found.agents is not None:
+        what = "trains on judgements, and agents judge nothing"
+        raise RecipeError(f"schedule {schedule} {what}", "choose schedule generate")
+    if capacity < n:
+        what = f"verification.capacity is {capacity}, and one prompt has {n} answers"
+        raise RecipeError(what, "whole prompts are queued: take n or more")
+    if found.judging is None:
+        raise RecipeError(
+            f"schedule {schedule} trains on judgements, of which the recipe has none",
+            f"add {SelfVerificationMapper.name()}, policy_rollout_mapper: {{task: verify}} and "
+            "their reward, or choose schedule generate",
+        )
+    if schedule == "self_verify" and config.refill and found.judging.target is None:
+        raise RecipeError(
+            "refill samples until there are enough verification prompts, and nothing says how many "
+            "are enough",
+            f"give {LabelBalanceSelector.name()} a target, or leave refill out",
         )
 
 
@@ -381,7 +339,8 @@ def grading_and_credit(steps: Sequence[Step]) -> tuple[tuple[Step, ...], tuple[S
     at = next((number for number, found in enumerate(begins) if found), len(steps))
     credit = tuple(steps[at:])
     if not any(gives_credit(step.operator) for step in credit):
-        credit += (_default_credit(steps),)
+        number = steps[-1].number + 1 if steps else 1
+        credit += (Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper()),)
     return tuple(steps[:at]), credit
 
 
@@ -399,18 +358,9 @@ def replayed_credit(steps: Sequence[Step], columns: Collection[str]) -> tuple[St
     return (*weights, *credit)
 
 
-def _default_credit(steps: Sequence[Step]) -> Step:
-    number = steps[-1].number + 1 if steps else 1
-    return Step(number, GrpoAdvantageMapper.name(), GrpoAdvantageMapper())
-
-
-def _of_training(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps that there are in training, with the numbers that they have in the file."""
-    return tuple(step for step in steps if step.operator.on != "run")
-
-
 def _parts(recipe: Recipe) -> SplitRecipe:
-    steps, source = _of_training(recipe.steps), recipe.head.project_name
+    steps = tuple(step for step in recipe.steps if step.operator.on != "run")
+    source = recipe.head.project_name
     samples = [at for at, step in enumerate(steps) if isinstance(step.operator, RolloutMapper)]
     asks = [at for at, s in enumerate(steps) if isinstance(s.operator, SelfVerificationMapper)]
     if not 1 <= len(samples) <= 2:
@@ -651,12 +601,9 @@ def _overridden(parts: SplitRecipe, overrides: Mapping[str, Mapping[str, Any]]) 
             found = f"{name} chooses the prompts of training steps, and a validation has all"
             raise RecipeError(found, "leave it out")
         if name not in names:
-            raise RecipeError(f"no step '{name}' before sampling", _one_of(name, names))
+            listed = f"the steps before sampling are: {', '.join(names) or 'none'}"
+            raise RecipeError(f"no step '{name}' before sampling", suggest(name, names) or listed)
     return tuple(_with(step, overrides.get(step.name, {})) for step in steps)
-
-
-def _one_of(name: str, names: Iterable[str]) -> str:
-    return suggest(name, names) or f"the steps before sampling are: {', '.join(names) or 'none'}"
 
 
 def _with(step: Step, fields: Mapping[str, Any]) -> Step:
@@ -681,28 +628,20 @@ def answers_only(recipe: Recipe) -> SplitRecipe:
             judges its own answers.
     """
     parts = split_recipe(recipe)
+    found, right, where = "", "", str(recipe.path)
     if parts.agents is not None:
-        raise RecipeError(
-            f"{parts.agents.name()} samples trajectories, and to train on them is what only "
-            "`rejuice train` does",
-            f"sample one response to each prompt, by {PolicyRolloutMapper.name()}",
-            where=str(recipe.path),
-        )
-    if parts.judging is not None:
-        raise RecipeError(
-            "the policy judges its own answers, which only `rejuice train` does",
-            f"leave out {SelfVerificationMapper.name()} and what follows it",
-            where=str(recipe.path),
-        )
-    if parts.replay_selector is not None:
-        raise RecipeError(
-            f"{ReplaySelector.name()} replays groups of earlier training steps, which only "
-            "`rejuice train` does",
-            "leave it out",
-            where=str(recipe.path),
-        )
-    for step in parts.choosing[:1]:
-        what = f"{step.name} chooses prompts at each training step, which only `rejuice train` does"
+        found = f"{parts.agents.name()} samples trajectories to train on"
+        right = f"sample one response to each prompt, by {PolicyRolloutMapper.name()}"
+    elif parts.judging is not None:
+        found = "the policy judges its own answers"
+        right = f"leave out {SelfVerificationMapper.name()} and what follows it"
+    elif parts.replay_selector is not None:
+        found = f"{ReplaySelector.name()} replays groups of earlier training steps"
+        right = "leave it out"
+    elif parts.choosing:
+        found = f"{parts.choosing[0].name} chooses prompts at each training step"
         right = "leave out what chooses prompts before the sampling"
-        raise RecipeError(what, right, where=_where(recipe, step))
+        where = _where(recipe, parts.choosing[0])
+    if found:
+        raise RecipeError(f"{found}, which only `rejuice train` does", right, where=where)
     return parts

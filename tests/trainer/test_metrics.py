@@ -97,7 +97,7 @@ def test_each_validation_set_has_its_own_figures():
 
 
 def test_a_reader_takes_whole_lines_once(tmp_path):
-    reader = Reader(tmp_path)
+    reader = Reader(tmp_path / "metrics.jsonl")
     assert reader.fresh() == [], "verl has not begun the file"
     path = tmp_path / "metrics.jsonl"
     whole, half = line(1, 0.1), line(2, 0.2)

@@ -51,19 +51,19 @@ def test_agents_sample_as_a_policy_does(parts):
         (
             {"engine": "recorded", "recorded": {"path": "x.parquet"}},
             {},
-            "here: engine recorded returns stored trajectories, and training samples its own; "
+            "engine recorded returns stored trajectories, and training samples its own; "
             "choose engine transformers, or train on stored ones by train.replay",
         ),
         (
             {},
             {"schedule": "mixed"},
-            "here: schedule mixed trains on judgements, and agents judge nothing; "
+            "schedule mixed trains on judgements, and agents judge nothing; "
             "choose schedule generate",
         ),
         (
             {"on_policy": False, "temperature": 0.5},
             {"replay": "x.parquet"},
-            "here: temperature is 0.5, and stored log-probabilities are those of the policy "
+            "temperature is 0.5, and stored log-probabilities are those of the policy "
             "itself; set the temperature of agent_rollout_mapper to 1",
         ),
     ],
@@ -71,7 +71,7 @@ def test_agents_sample_as_a_policy_does(parts):
 def test_a_section_that_agents_cannot_train_by_is_refused(parts, fields, train, message):
     found = parts([AGENTS[0], {"agent_rollout_mapper": fields}, *AGENTS[2:]])
     with pytest.raises(RecipeError) as caught:
-        check_section(found, Train(**train), "here")
+        check_section(found, Train(**train))
     assert str(caught.value) == message
 
 
@@ -139,9 +139,9 @@ def test_a_mean_over_turns_is_for_agents(parts):
     found = parts(PLAIN)
     assert loss_agg_mode(found, Train()) == "token-mean"
     with pytest.raises(RecipeError) as caught:
-        check_section(found, Train(loss={"aggregate": TURN_MEAN}), "recipe.yaml")
+        check_section(found, Train(loss={"aggregate": TURN_MEAN}))
     assert str(caught.value) == (
-        "recipe.yaml: loss.aggregate trajectory-turn-token-mean is a mean over turns, of which these "
+        "loss.aggregate trajectory-turn-token-mean is a mean over turns, of which these "
         "responses have none; leave it out, or sample with agent_rollout_mapper"
     )
 
@@ -153,7 +153,7 @@ def test_how_each_loss_is_aggregated(parts):
         config = Train(loss={"policy": policy})
         wanted = "seq-mean-token-mean" if policy in of_responses else "token-mean"
         assert loss_agg_mode(plain, config) == wanted
-        check_section(agents, config, "recipe.yaml")
+        check_section(agents, config)
         # Turns are responses to the others.
         assert loss_agg_mode(agents, config) == (TURN_MEAN if policy == "vanilla" else wanted)
     given = Train(loss={"aggregate": "seq-mean-token-sum"})
@@ -162,12 +162,12 @@ def test_how_each_loss_is_aggregated(parts):
 
 def test_a_key_of_another_loss_is_refused(parts):
     keys = {"actor_rollout_ref.actor.policy_loss.kl_cov_ratio": 0.002}
-    check_section(parts(PLAIN), Train(loss={"policy": "kl_cov"}, verl=keys), "recipe.yaml")
-    check_section(parts(PLAIN), Train(verl=keys), "recipe.yaml")  # As before there was `loss`.
+    check_section(parts(PLAIN), Train(loss={"policy": "kl_cov"}, verl=keys))
+    check_section(parts(PLAIN), Train(verl=keys))  # As before there was `loss`.
     with pytest.raises(RecipeError) as caught:
-        check_section(parts(PLAIN), Train(loss={"policy": "gspo"}, verl=keys), "recipe.yaml")
+        check_section(parts(PLAIN), Train(loss={"policy": "gspo"}, verl=keys))
     assert str(caught.value) == (
-        "recipe.yaml: actor_rollout_ref.actor.policy_loss.kl_cov_ratio is of loss kl_cov, and gspo "
+        "actor_rollout_ref.actor.policy_loss.kl_cov_ratio is of loss kl_cov, and gspo "
         "ignores it; leave the key out, or set train.loss.policy to kl_cov"
     )
 
@@ -181,23 +181,23 @@ def test_a_key_of_another_loss_is_refused(parts):
                 {"policy_rollout_mapper": {"temperature": 0.5, "on_policy": False}},
                 *PLAIN[2:],
             ],
-            "here: temperature is 0.5, and mode colocate_async compares log-probabilities of the "
+            "temperature is 0.5, and mode colocate_async compares log-probabilities of the "
             "policies themselves; set temperature of policy_rollout_mapper to 1, or choose mode sync",
         ),
         (
             [PLAIN[0], {"policy_rollout_mapper": {"top_p": 0.9, "on_policy": False}}, *PLAIN[2:]],
-            "here: top_p is 0.9, and mode colocate_async compares log-probabilities of the "
+            "top_p is 0.9, and mode colocate_async compares log-probabilities of the "
             "policies themselves; set top_p of policy_rollout_mapper to 1, or choose mode sync",
         ),
         (
             [*PLAIN, {"importance_weight_mapper": None}, {"grpo_advantage_mapper": None}],
-            "here: importance_weight_mapper stands before grpo_advantage_mapper, until which "
+            "importance_weight_mapper stands before grpo_advantage_mapper, until which "
             "responses of older policies have no log-probabilities of the current one; put it "
             "after grpo_advantage_mapper",
         ),
         (
             [*AGENTS, {"grpo_advantage_mapper": None}, {"importance_weight_mapper": None}],
-            "here: importance_weight_mapper gives responses weights, and agent_rollout_mapper "
+            "importance_weight_mapper gives responses weights, and agent_rollout_mapper "
             "samples trajectories; leave importance_weight_mapper out: the update then starts from "
             "the policy that sampled",
         ),
@@ -205,7 +205,7 @@ def test_a_key_of_another_loss_is_refused(parts):
 )
 def test_what_cannot_be_sampled_ahead_is_refused(parts, process, message):
     found = parts(process)
-    check_section(found, Train(), "here")
+    check_section(found, Train())
     with pytest.raises(RecipeError) as caught:
-        check_section(found, Train(mode="colocate_async"), "here")
+        check_section(found, Train(mode="colocate_async"))
     assert str(caught.value) == message

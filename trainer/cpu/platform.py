@@ -66,15 +66,12 @@ class _CpuDevice(ModuleType):
         return memory.available, memory.total
 
     def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        """As torch's generator on the CPU does."""
         return torch.get_rng_state()
 
     def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        """As torch's generator on the CPU does."""
         torch.set_rng_state(state)
 
     def manual_seed(self, seed: int) -> None:
-        """As torch's generator on the CPU does."""
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed

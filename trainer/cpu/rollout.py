@@ -106,7 +106,6 @@ class SampleRequest(NamedTuple):
 
 
 def _engine(policy: str, threads: int, chat_template_kwargs: Mapping[str, Any]) -> Engine:
-    """Return the engine of a process, which computes with so many threads."""
     torch.set_num_threads(threads)
     return TransformersEngine(policy, chat_template_kwargs=chat_template_kwargs)
 

@@ -94,7 +94,6 @@ class Prompts(NamedTuple):
     without_prompt: int = 0  # rows left out because they have no prompt
 
     def sentences(self) -> Iterator[str]:
-        """Yield what was left out, and why."""
         why = {"of single responses": self.of_responses, "not the same for a prompt": self.varying}
         found = [f"{reason}: {', '.join(names)}" for reason, names in why.items() if names]
         if found:

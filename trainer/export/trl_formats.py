@@ -40,7 +40,6 @@ class Converted(NamedTuple):
     notes: tuple[str, ...] = ()  # what else there is to know about it, in sentences
 
     def sentences(self) -> Iterator[str]:
-        """Yield what was left out, and the notes."""
         if self.left_out:
             yield f"Rows left out: {counted(self.left_out)}."
         if self.unpaired:

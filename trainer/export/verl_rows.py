@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from ...operators import DataError, Filter, RecipeError, RejuiceError
-from ...operators.columns import columns_of, flat
+from ...operators.columns import columns_of
 from ...operators.errors import suggest
-from ...operators.groups import hash_each
 from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.sampling.rollout import RolloutMapper
@@ -28,6 +26,7 @@ from ...pipelines.dataset.files import check_folder_is_free, filled, run_folder
 from ...pipelines.dataset.write import with_column
 from ...pipelines.recipe.recipe import Recipe, load
 from ...pipelines.recipe.steps import Step
+from ..launch.prompts import draw_prompts, for_verl
 from .rows import Prompts, as_chats, prompts_of_dataset
 from .verl import chat_template_keys, reward_key, with_own_columns, write_scoring
 from .verl_reward import RESPONSE_COLUMNS, Scoring, scoring
@@ -93,7 +92,7 @@ def export_rows(
     chats = with_column(found.table, "prompt", as_chats(found.table["prompt"]))
     try:
         written = {
-            split: (table, with_own_columns(_for_verl(table, source, split), table))
+            split: (table, with_own_columns(for_verl(table, source, split), table))
             for split, table in _splits(chats, val_rows).items()
         }
     except DataError as error:
@@ -125,35 +124,9 @@ def _splits(prompts: pa.Table, val_rows: int) -> dict[str, pa.Table]:
             f"--val_rows {val_rows:,} of {prompts.num_rows:,} prompts leaves none to train on",
             "give fewer",
         )
-    drawn = np.argsort(hash_each(prompts["prompt_id"]), kind="stable")[:val_rows]
-    held_out_N = np.zeros(prompts.num_rows, bool)
-    held_out_N[drawn] = True
-    return {
-        "train": prompts.filter(pa.array(~held_out_N)),
-        "validation": prompts.filter(pa.array(held_out_N)),
-    }
-
-
-def _for_verl(prompts: pa.Table, source: str, split: str) -> pa.Table:
-    """The columns of verl's dataset for prompts, as far as the user does not give them."""
-    rows, names = prompts.num_rows, prompts.column_names
-    truth = prompts["reference"] if "reference" in names else pa.nulls(rows)
-    fields = {
-        "reward_model": {
-            "style": pa.repeat(pa.scalar("rule"), rows),
-            "ground_truth": pc.fill_null(flat(truth.cast(pa.string())), ""),
-        },
-        "extra_info": {
-            "index": pa.array(range(rows), pa.int64()),
-            "split": pa.repeat(pa.scalar(split), rows),
-            "prompt_id": flat(prompts["prompt_id"]),
-        },
-    }
-    structs = {
-        name: pa.StructArray.from_arrays([*each.values()], [*each]) for name, each in fields.items()
-    }
-    texts = {"data_source": source, "ability": "any"}
-    return pa.table({n: pa.repeat(pa.scalar(v), rows) for n, v in texts.items()} | structs)
+    drawn = draw_prompts(prompts, val_rows)
+    rest = np.delete(np.arange(prompts.num_rows), drawn)
+    return {"train": prompts.take(rest), "validation": prompts.take(drawn)}
 
 
 # --- The reward -----------------------------------------------------------------------

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...operators import PromptTemplateMapper
 from ...operators.errors import DataError, RecipeError, RejuiceError
@@ -29,7 +29,15 @@ from ...pipelines.recipe.columns import checked_schema
 from ..run import TrainingRun
 from ..split import HeldOutSet, grading_steps
 from .foreseen import foreseen
-from .verl_config import ADDRESS, defaults, own_overrides, ray_address
+from .verl_config import (
+    ADDRESS,
+    are_known,
+    check_keys,
+    defaults,
+    overrides,
+    own_overrides,
+    ray_address,
+)
 
 
 def check_training(
@@ -62,8 +70,6 @@ def check_training(
     check_user_keys(run, resume=resume)
     if may_lack and find_spec("verl") is None:
         return [*left_out, "verl is not installed, so the keys of train.verl were not checked."]
-    from .verl_config import are_known, check_keys, overrides
-
     if run.config.gpu.strategy != "fsdp2" or not are_known(run.config.verl):
         check_keys(overrides(run, resume))
     return left_out
@@ -124,7 +130,9 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
     recipe, parts = run.recipe, run.split
     numbers = {step.number for step in grading_steps(parts.after)}
     rest = [s for s in recipe.steps if s.number in numbers or s.operator is parts.rollout]
-    head = recipe.head.model_copy(update=_of_file(held_out.path))
+    # It reads that file as it is, and not what the recipe's own head reads.
+    alone = {"dataset_path": held_out.path, "dataset": None, "columns": None, "suffixes": ()}
+    head = recipe.head.model_copy(update=alone)
     steps = (*held_out.steps, *rest)
     try:
         checked_schema(recipe.replace(head=head, steps=steps, table=None))
@@ -132,11 +140,6 @@ def _check_validation(run: TrainingRun, held_out: HeldOutSet) -> None:
         named = held_out.name in run.config.validation
         where = f"train.validation.{held_out.name}" if named else "train.validation_path"
         raise error.at(where) from None
-
-
-def _of_file(path: Path) -> dict[str, Any]:
-    """The head of a recipe that reads one file as it is, and not what the recipe's own reads."""
-    return {"dataset_path": path, "dataset": None, "columns": None, "suffixes": ()}
 
 
 # --- Keys of `train.verl` that cannot work beside the recipe --------------------------
@@ -420,16 +423,12 @@ def _too_few(wanted: int, found: int) -> RejuiceError:
             "no Ray cluster runs on this machine, and the run is to join one",
             "start Ray, or set neither RAY_ADDRESS nor ray_kwargs.ray_init.address",
         )
-    if not found:
-        return RejuiceError(
-            f"train.gpu.nodes is {wanted}, and no Ray cluster runs on this machine",
-            "start Ray on all nodes, or lower train.gpu.nodes",
-        )
-    counted = f"{found} node{'' if found == 1 else 's'}"
-    return RejuiceError(
-        f"train.gpu.nodes is {wanted}, and the Ray cluster has {counted}",
-        "add nodes to it, or lower train.gpu.nodes",
-    )
+    there, right = "no Ray cluster runs on this machine", "start Ray on all nodes"
+    if found:
+        there = f"the Ray cluster has {found} node{'' if found == 1 else 's'}"
+        right = "add nodes to it"
+    what = f"train.gpu.nodes is {wanted}, and {there}"
+    return RejuiceError(what, f"{right}, or lower train.gpu.nodes")
 
 
 def _check_folder(node: str, view: NodeView, token: Path) -> None:

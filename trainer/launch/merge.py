@@ -67,7 +67,10 @@ def merge(
 
 def _weights(folder: Path, trusted: bool) -> Iterator[tuple[str, Tensor]]:
     """Yield names and weights of all training processes, joined."""
-    (first, *_) = files = sorted(folder.glob("model_world_size_*_rank_*.pt"), key=_rank)
+    (first, *_) = files = sorted(
+        folder.glob("model_world_size_*_rank_*.pt"),
+        key=lambda file: int(file.stem.rsplit("_", 1)[1]),
+    )
     shards = [_loaded(first, trusted)]
     mesh = next((v.device_mesh for v in shards[0].values() if isinstance(v, DTensor)), None)
     # Of a mesh with copies, the last dimension is that of shards.
@@ -87,10 +90,6 @@ def _loaded(file: Path, trusted: bool) -> Any:
         if not trusted:
             raise
         return torch.load(file, map_location="cpu", weights_only=False)
-
-
-def _rank(path: Path) -> int:
-    return int(path.stem.rsplit("_", 1)[1])
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -67,57 +67,48 @@ def write_prompts(run: TrainingRun, *, overwrite: bool = True, by: Encode | None
             make_held_out(held_out, folder, encode=encode, longest=longest)
         else:  # How they are sampled may have changed.
             write_held_out(held_out, folder)
-    if not overwrite and is_prepared(run.folder):
-        path = folder / "train.parquet"
-        _check_enough(path, pq.read_metadata(path).num_rows, config.prompts_per_step)
-        _check_choice(run)
-        _check_ahead(run)
-        return
     # Last: once train.parquet exists, the run can be launched.
-    if config.replay:
-        make_replay(
-            config.replay,
-            folder,
-            source=source,
-            longest=(longest, rollout.max_tokens),
-            most=rollout.n,
-            least=config.prompts_per_step,
-            of_agents=run.split.agents is not None,
-            after=run.split.after,
-        )
-    else:
-        head = run.recipe.head
-        write_earlier(run)
-        make_prompts(
-            head.dataset_spec,
-            run.split.before,
-            folder,
-            "train",
-            source=source,
-            encode=encode,
-            longest=longest,
-            least=config.prompts_per_step,
-        )
-        _check_choice(run)
-        _check_ahead(run)
+    if overwrite or not is_prepared(run.folder):
+        if config.replay:
+            make_replay(
+                config.replay,
+                folder,
+                source=source,
+                longest=(longest, rollout.max_tokens),
+                most=rollout.n,
+                least=config.prompts_per_step,
+                of_agents=run.split.agents is not None,
+                after=run.split.after,
+            )
+        else:
+            write_earlier(run)
+            make_prompts(
+                run.recipe.head.dataset_spec,
+                run.split.before,
+                folder,
+                "train",
+                source=source,
+                encode=encode,
+                longest=longest,
+                least=config.prompts_per_step,
+            )
+    _check_enough_for_steps(run)
+    if run.split.choosing:  # So that what fails does so before verl is launched.
+        step = (checkpoints.last(run.folder) or 0) + 1
+        _check_stages(run, step)
+        PromptChoice(run).take(step, config.prompts_per_step)
 
 
-def _check_ahead(run: TrainingRun) -> None:
-    path, least = run.folder / "prompts" / "train.parquet", run.config.prompts_at_once
-    prompts = pq.read_metadata(path).num_rows
-    if run.config.samples_ahead and prompts < least:
+def _check_enough_for_steps(run: TrainingRun) -> None:
+    """Check that there are as many prompts as one step takes, or several that sample ahead."""
+    path = run.folder / "prompts" / "train.parquet"
+    prompts, least = pq.read_metadata(path).num_rows, run.config.prompts_at_once
+    _check_enough(path, prompts, run.config.prompts_per_step)
+    if prompts < least:
         raise DataError(
             f"{path} has {prompts} prompts, and by max_age {least} are under way at a time",
             "set max_age or prompts_per_step lower",
         )
-
-
-def _check_choice(run: TrainingRun) -> None:
-    """Choose the prompts of the next step, so that what fails does so before verl is launched."""
-    if run.split.choosing:
-        step = (checkpoints.last(run.folder) or 0) + 1
-        _check_stages(run, step)
-        PromptChoice(run).take(step, run.config.prompts_per_step)
 
 
 def _check_stages(run: TrainingRun, first: int) -> None:
@@ -161,7 +152,7 @@ def write_held_out(held_out: HeldOutSet, folder: Path) -> int:
         The number of prompts.
     """
     table = feather.read_table(folder / f"{held_out.split}.arrow")
-    found = _for_verl(table, held_out.source, held_out.split, held_out.settings)
+    found = for_verl(table, held_out.source, held_out.split, held_out.settings)
     drawn = draw_prompts(table, held_out.max_samples)
     pq.write_table(found.take(drawn), folder / f"{held_out.split}.parquet")
     return len(drawn)
@@ -195,7 +186,7 @@ def make_prompts(
     _check_enough(dataset, table.num_rows, least)
     (folder / f"{name}.hash").write_text(_content_hash(dataset) or "")
     feather.write_feather(table, folder / f"{name}.arrow", compression="uncompressed")
-    pq.write_table(_for_verl(table, source, name), folder / f"{name}.parquet")
+    pq.write_table(for_verl(table, source, name), folder / f"{name}.parquet")
     return PromptCounts(table.num_rows, curated.decisions.num_rows)
 
 
@@ -317,7 +308,7 @@ def make_replay(
     feather.write_feather(first_rows, folder / "train.arrow", compression="uncompressed")
     pq.write_table(curated.decisions, folder / "train-decisions.parquet")
     (folder / "train.hash").write_text(_content_hash(dataset) or "")
-    pq.write_table(_for_verl(first_rows, source, "train"), folder / "train.parquet")
+    pq.write_table(for_verl(first_rows, source, "train"), folder / "train.parquet")
     return PromptCounts(first_rows.num_rows, curated.decisions.num_rows)
 
 
@@ -442,31 +433,23 @@ def _drop_repeated_prompts(curated: Curated) -> Curated:
     return drop_rows(curated, repeated_N, "repeated_prompt")
 
 
-def _for_verl(
+def for_verl(
     table: pa.Table, source: str, split: str, settings: Settings | None = None
 ) -> pa.Table:
     """Prompts as verl's dataset reads them; with settings where they have some of their own."""
-    rows = table.num_rows
     own = {} if settings is None else settings._asdict()
-    n = {RESPONSES: pa.array([own.pop("n")] * rows, pa.int64())} if own else {}
-    references = (
-        table["reference"].to_pylist() if "reference" in table.column_names else [None] * rows
-    )
+    n = {RESPONSES: pa.repeat(pa.scalar(own.pop("n")), table.num_rows)} if own else {}
+    truth = table["reference"] if "reference" in table.column_names else pa.nulls(table.num_rows)
+    truths = ["" if each is None else str(each) for each in truth.to_pylist()]
     names = table["prompt_id"].to_pylist()
+    infos = [{"index": row, "prompt_id": n, "split": split, **own} for row, n in enumerate(names)]
     return pa.table(
         {
-            "data_source": pa.repeat(pa.scalar(source), rows),
+            "data_source": pa.repeat(pa.scalar(source), len(names)),
             "prompt": table["prompt"],
-            "ability": pa.repeat(pa.scalar("any"), rows),
-            "reward_model": pa.array(
-                [{"style": "rule", "ground_truth": reference or ""} for reference in references]
-            ),
-            "extra_info": pa.array(
-                [
-                    {"index": row, "prompt_id": name, "split": split, **own}
-                    for row, name in enumerate(names)
-                ]
-            ),
+            "ability": pa.repeat(pa.scalar("any"), len(names)),
+            "reward_model": pa.array([{"style": "rule", "ground_truth": x} for x in truths]),
+            "extra_info": pa.array(infos),
             **n,
         }
     )

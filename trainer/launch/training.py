@@ -143,13 +143,11 @@ def finished_at(run: TrainingRun) -> int | None:
     """
     if not is_prepared(run.folder):
         return None
-    trained = metrics.last_trained(run.folder)
-    step = checkpoints.last(run.folder) if run.config.save_every else trained
-    end = early_end(run.folder)
-    ended = end is not None and end.steps >= run.config.steps and (step or 0) >= end.step
-    if step is None or not (step >= run.config.steps or ended) or not trained:
-        return None
-    if failure(run.folder) is not None:
+    trained, wanted = metrics.last_trained(run.folder), run.config.steps
+    step = (checkpoints.last(run.folder) or 0) if run.config.save_every else trained
+    if (end := early_end(run.folder)) is not None and end.steps >= wanted:
+        wanted = min(wanted, end.step)
+    if not trained or step < wanted or failure(run.folder) is not None:
         return None
     given = yaml.safe_load(dump(_absolute(run.recipe)))
     try:
@@ -162,11 +160,7 @@ def finished_at(run: TrainingRun) -> int | None:
 
 def command(run: TrainingRun) -> list[str]:
     """Return the command line that trains, once `verl.yaml` is in the folder of the run."""
-    return [sys.executable, *_arguments(run)]
-
-
-def _arguments(run: TrainingRun) -> list[str]:
-    return [*_MAIN, *verl_config.arguments(run.folder)]
+    return [sys.executable, *_MAIN, *verl_config.arguments(run.folder)]
 
 
 def process_environment(
@@ -228,7 +222,7 @@ def launch(
     python = PYTHON if fork_server is not None or shared else [sys.executable]
     with (run.folder / "verl.log").open("ab") as log, signals_interrupt():
         child = subprocess.Popen(
-            [*python, *_arguments(run)],
+            [*python, *command(run)[1:]],
             env={**os.environ, **process_environment(run, fork_server)},
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -269,7 +263,6 @@ def _save_last_step(run: TrainingRun, child: subprocess.Popen[bytes]) -> None:
 
 
 def _remove_weights(run: TrainingRun) -> None:
-    """Remove what the sampler of a run has loaded."""
     for weights in Weights.all_in(run.folder):
         weights.file.unlink(missing_ok=True)
 
@@ -293,19 +286,14 @@ def _check_folder(run: TrainingRun, resume: bool) -> None:
         raise RejuiceError(
             f"{folder} has trained its {run.config.steps} steps", "give --steps to train more"
         )
-    if not resume and there and _is_begun(folder):
+    begun = metrics.last_trained(folder) > 0 or checkpoints.last(folder) is not None
+    if not resume and there and begun:  # To replace it would lose something.
         raise RejuiceError(
             f"{folder} holds a run already", "give --resume to continue it, or another --output"
         )
 
 
-def _is_begun(folder: Path) -> bool:
-    """Return whether a step was trained, so that replacing the run would lose something."""
-    return metrics.last_trained(folder) > 0 or checkpoints.last(folder) is not None
-
-
 def _clear(folder: Path) -> None:
-    """Remove the files of a run that never trained a step."""
     if not is_prepared(folder):
         return
     for name in _OUTPUTS:

@@ -610,6 +610,7 @@ def check_keys(values: Mapping[str, Any]) -> None:
     """
     from hydra import compose, initialize_config_dir
     from hydra.errors import HydraException
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     groups = [f"{key}={value}" for key, value in values.items() if _selects_group(key, value)]
@@ -624,7 +625,9 @@ def check_keys(values: Mapping[str, Any]) -> None:
             found = " ".join(str(error).split())
             if _UNKNOWN.search(found) or _EXISTS.search(found):
                 # The names of groups are right: none of their keys would be known otherwise.
-                known = set(_keys(compose(_DEFAULTS, overrides=[search, *groups])))
+                composed = compose(_DEFAULTS, overrides=[search, *groups])
+                tree: Any = OmegaConf.to_container(composed)
+                known = set(_keys(tree))
                 raise RecipeError(*_wrong_key(found, known, values.get("model_engine"))) from None
             raise RecipeError(found) from None
 
@@ -681,19 +684,12 @@ def _verls_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 
-def _keys(config: Any) -> Iterator[str]:
+def _keys(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """Yield all keys of a configuration, with dots."""
-    from omegaconf import OmegaConf
-
-    def walk(tree: Mapping[str, Any], above: str) -> Iterator[str]:
-        for name, value in tree.items():
-            yield f"{above}{name}"
-            if isinstance(value, dict):
-                yield from walk(value, f"{above}{name}.")
-
-    tree = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(tree, dict)
-    yield from walk(tree, "")
+    for name, value in tree.items():
+        yield f"{above}{name}"
+        if isinstance(value, dict):
+            yield from _keys(value, f"{above}{name}.")
 
 
 # --- verl's own validation of what a run would launch, without a run ------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import yaml
@@ -70,7 +70,7 @@ def draw(folders: Sequence[Path], path: Path, *, against: Against = "step") -> N
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     groups = grouped(folders)
-    panels = list(_with_figures(_panels(groups), groups))
+    panels = _panels(groups)
     rows = 1 if len(panels) <= _ONE_ROW else 2
     columns = -(-len(panels) // rows)
     size = (_WIDTH * columns, _HEIGHT * rows)
@@ -101,10 +101,8 @@ def grouped(folders: Sequence[Path]) -> list[RunGroup]:
         train.pop("seed", None)
         key = json.dumps(document, sort_keys=True, default=str)
         loss = train.get("loss") or {}
-        by_default = default_aggregate(
-            loss.get("policy", "vanilla")
-        )  # Agents': one of tokens, too.
-        losses = str(loss.get("aggregate") or by_default)
+        # That of agents is one of tokens, too.
+        losses = str(loss.get("aggregate") or default_aggregate(loss.get("policy", "vanilla")))
         found.setdefault(key, []).append(_NamedRun(folder, name, losses))
     return [
         RunGroup(name, [_points(run.folder) for run in runs], runs[0].losses)
@@ -148,37 +146,34 @@ def band(curves: Sequence[Curve]) -> Band:
     return Band(x, values.mean(0), values.min(0), values.max(0))
 
 
+_Lines: TypeAlias = dict[str, Callable[[Point], float | None]]
+
+
 class _Panel(NamedTuple):
     title: str
     unit: str
-    lines: dict[str, Callable[[Point], float | None]]
+    lines: _Lines
 
 
-_TURNS: dict[str, Callable[[Point], float | None]] = {
-    "turns": lambda p: p.turns,
-    "tool calls": lambda p: p.tool_calls,
-}
+_TURNS: _Lines = {"turns": lambda p: p.turns, "tool calls": lambda p: p.tool_calls}
 
 
 def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
-    components = {
-        name: None for runs in groups for run in runs.points for p in run for name in p.components
-    }
-    rewards: dict[str, Callable[[Point], float | None]] = {"reward": lambda p: p.reward}
+    """The panels in which something is drawn, with those of their lines that are."""
+    points = [point for runs in groups for run in runs.points for point in run]
+    components = {name: None for point in points for name in point.components}
+    rewards: _Lines = {"reward": lambda p: p.reward}
     rewards |= {name: component(name) for name in components}
     last = _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm})
-    if any(point.judged is not None for runs in groups for run in runs.points for point in run):
+    if any(point.judged is not None for point in points):
         last = _Panel("Judgements", "share right, balanced", {"": lambda p: p.judged})
-    return [
-        _Panel("Validation accuracy", "share correct", _validations(groups)),
+    entropy = _nats(groups, "actor/entropy", "actor/entropy_loss")
+    panels = [
+        _Panel("Validation accuracy", "share correct", _validations(points)),
         _Panel("Pass rate in training", "share correct", {"": lambda p: p.pass_rate}),
         _Panel("Reward and its components", "mean; components before weights", rewards),
         _Panel(_DROPPED, "share of the rows sampled", {"": _dropped}),
-        _Panel(
-            "Entropy",
-            _nats(groups, "actor/entropy", "actor/entropy_loss"),
-            {"": lambda p: p.entropy},
-        ),
+        _Panel("Entropy", entropy, {"": lambda p: p.entropy}),
         _Panel("Response length", "tokens, mean", {"": lambda p: p.tokens}),
         _Panel("KL divergence", _nats(groups, "actor/kl_loss"), {"": lambda p: p.kl}),
         last,
@@ -186,27 +181,19 @@ def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
         _Panel("Tool errors", "share of tool calls", {"": lambda p: p.tool_errors}),
     ]
 
+    def logged(lines: _Lines) -> _Lines:
+        return {n: of for n, of in lines.items() if any(of(point) is not None for point in points)}
 
-def _validations(groups: Sequence[RunGroup]) -> dict[str, Callable[[Point], float | None]]:
+    drawn = [panel._replace(lines=logged(panel.lines)) for panel in panels]
+    return [panel for panel in drawn if panel.lines]
+
+
+def _validations(points: Sequence[Point]) -> _Lines:
     """A line for each validation set; one without a name where the runs have one set each."""
-    points = [point for runs in groups for run in runs.points for point in run]
     names = {name: None for point in points for name in point.validations}
     if max((len(point.validations) for point in points), default=0) <= 1:
         return {"": lambda p: p.validation}
     return {name: validation(name) for name in names}
-
-
-def _with_figures(panels: Iterable[_Panel], groups: Sequence[RunGroup]) -> Iterator[_Panel]:
-    """Yield the panels in which something is drawn, with those of their lines that are."""
-    points = [point for runs in groups for run in runs.points for point in run]
-    for panel in panels:
-        logged = {
-            name: of
-            for name, of in panel.lines.items()
-            if any(of(point) is not None for point in points)
-        }
-        if logged:
-            yield panel._replace(lines=logged)
 
 
 def _handles(figure: Any, groups: Sequence[RunGroup]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...pipelines.analysis.page.build import page_bytes
@@ -43,7 +43,6 @@ class RunSoFar:
         return f"{whole[-1].parent.name if whole else 'start'}-{size}"
 
     def page(self, version: str) -> bytes:
-        """Return the page of the run so far."""
         data = page_of_stored(self._folder, open_so_far(self._folder))
         return page_bytes(data, version, most_bytes=self._most_bytes)
 
@@ -51,11 +50,7 @@ class RunSoFar:
         """Return whether the run has processes here, or has written within the last minute."""
         if self._processes(self._folder):
             return True
-        written = max(self._times(), default=0.0)
+        names = ("metrics.jsonl", "verl.log", "recipe.yaml", "steps")
+        there = [path for name in names if (path := self._folder / name).exists()]
+        written = max((path.stat().st_mtime for path in there), default=0.0)
         return self._now() - written < _QUIET_S
-
-    def _times(self) -> Iterator[float]:
-        for name in ("metrics.jsonl", "verl.log", "recipe.yaml", "steps"):
-            path = self._folder / name
-            if path.exists():
-                yield path.stat().st_mtime

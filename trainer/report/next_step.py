@@ -131,7 +131,6 @@ def show_next_step(folder: Path, recipe: Recipe, console: Console) -> None:
 
 
 def _show(found: NextStep, console: Console) -> None:
-    """Print it, with the first prompts in a table."""
     widen_log(console)
     lost = ", ".join(f"{reason} {n:,}" for reason, n in sorted(found.dropped.items()))
     dropped = f"; dropped: {lost}" if lost else ""

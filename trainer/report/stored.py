@@ -49,13 +49,12 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
     """
     if path.name == "recipe.yaml" and is_prepared(path.parent):
         path = path.parent
-    if path.resolve().parent.name == "steps" and _sets(path):
-        run = path.resolve().parents[1]
-        title = f"{run.name}, step {int(path.resolve().name)}"
-        points = [point for point in _points(run) if point["step"] == int(path.resolve().name)]
-        sets = _sets(path)
-        recipe = run / "recipe.yaml"
-        return Stored(path, title, "training step", sets, recipe, run, points=tuple(points))
+    step = path.resolve()
+    if step.parent.name == "steps" and (sets := _sets(path)):
+        run, recipe = step.parents[1], step.parents[1] / "recipe.yaml"
+        points = tuple(point for point in _points(run) if point["step"] == int(step.name))
+        title = f"{run.name}, step {int(step.name)}"
+        return Stored(path, title, "training step", sets, recipe, run, points=points)
     if not (path / "recipe.yaml").is_file() or not is_prepared(path):
         return None
     folders = sorted(each for each in (path / "steps").glob("*") if each.name.isdecimal())
@@ -65,9 +64,9 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
         right = f"it has steps {int(folders[0].name)} to {int(folders[-1].name)}"
         raise DataError(found, right)
     sets = tuple(each for folder in wanted for each in _sets(folder))
-    points = [point for point in _points(path) if steps is None or point["step"] in steps]
+    points = tuple(point for point in _points(path) if steps is None or point["step"] in steps)
     title, recipe = path.resolve().name, path / "recipe.yaml"
-    return Stored(path, title, "training run", sets, recipe, path, points=tuple(points))
+    return Stored(path, title, "training run", sets, recipe, path, points=points)
 
 
 def open_so_far(run: Path) -> Stored:

@@ -30,7 +30,7 @@ from ...operators import RejuiceError
 from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
-from ..metrics import BEST_STEP, Point, Reader, best, collapsed, component, read, validation
+from ..metrics import BEST_STEP, LOGGED, Point, Reader, best, collapsed, component, read, validation
 from ..split import RESPONSES
 from .stored import open_training
 
@@ -156,14 +156,10 @@ def validation_figures(points: Sequence[Point]) -> list[Figure]:
     found = list[Figure]()
     for name in {name: None for point in points for name in point.validations}:
         title = "validation accuracy" if name == ONE_SET else f"validation {name}"
-        found.append(Figure(title, validation(name), interval=partial(_interval, name)))
+        found.append(Figure(title, validation(name), interval=partial(Point.interval, name=name)))
         kinds = {kind: None for point in points for kind in point.votes(name)}
         found += [Figure(f"  {kind}", validation(name, kind)) for kind in kinds]
     return found
-
-
-def _interval(name: str, point: Point) -> tuple[float, float] | None:
-    return point.interval(name)
 
 
 def figures(points: Sequence[Point]) -> list[Figure]:
@@ -190,12 +186,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
         Figure("responses failed", lambda p: p.failed_responses or None, ",d"),
         Figure("trajectories failed", lambda p: p.failed_trajectories or None, ",d"),
     ]
-    agents = ("turns", "tool calls", "tool errors", "trajectories failed")
-    failures = ("judge failures", "prompts failed", "responses failed")
-    signal = ("groups without signal", "judgement accuracy", "judgements without signal")
-    rare = ("not worked out", "gradient norm", *signal, *failures, *agents)
-    known = {f.name for f in found if any(f.of(point) is not None for point in points)}
-    return [f for f in found if f.name in known or f.name not in rare]
+    return [f for f in found if any(f.of(point) is not None for point in points)]
 
 
 class Watch:
@@ -214,7 +205,7 @@ class Watch:
     ) -> None:
         self._folder, self._name, self._steps = folder, name, steps
         self._console, self._quiet = console, quiet
-        self._reader = Reader(folder)
+        self._reader = Reader(folder / LOGGED)
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
         earlier = read(folder)  # From before a resume.
@@ -255,7 +246,6 @@ class Watch:
             self._live.stop()
 
     def poll(self) -> None:
-        """Read and show what was logged since the last call."""
         self._look_at_log()
         for point in self._reader.fresh():
             validated = point.validation is not None and point.step != self._validated

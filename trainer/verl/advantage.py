@@ -105,7 +105,6 @@ class LossSettings(NamedTuple):
 
     @classmethod
     def of(cls, actor: Any) -> LossSettings:
-        """Return those of `actor_rollout_ref.actor`."""
         return cls(
             actor.clip_ratio_low,
             actor.clip_ratio_high,

@@ -51,7 +51,6 @@ class Ahead:
         trainer.update_sampler_every(run.config.sync_every)
 
     def _name(self, requests: Any) -> None:
-        """Give the next requests their keys."""
         if self._next is None:
             self._next = self._resumed()
         own = range(self._next, self._next + len(requests))
@@ -110,7 +109,6 @@ class NextGroups:
         return self._groups
 
     def stop(self) -> None:
-        """Read no more of them."""
         self._stop.set()
         self._thread.join()
 
@@ -153,7 +151,6 @@ def _listed() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _prompts() -> Mapping[str, Mapping[str, Any]]:
-    """Return the tags of the prompts in TransferQueue that no step has taken."""
     return {key: tag for key, tag in _listed().items() if tag.get("is_prompt")}
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from ...operators.columns import flat, numbers
 from ...operators.errors import DataError
-from ...operators.groups import Array, stable_order
+from ...operators.groups import Array
 from ...operators.mapper.history_mapper import VISITS, HistoryMapper
 from ...operators.training_step import (
     PROMPT_ROW,
@@ -67,20 +67,13 @@ def order(prompts: pa.Table, steps: Sequence[Step], context: StepContext) -> Pro
         raise DataError("a step has made several rows of one prompt", right)
     rank_E = numbers(kept, RANK) if RANK in kept.column_names else np.zeros(len(rows))
     rank_E = np.where(np.isnan(rank_E), np.inf, rank_E)  # Those without one come last.
-    order_E = _sorted(rank_E)
+    order_E = np.argsort(rank_E, kind="stable")
     sorted_E = rank_E[order_E]
     if (sorted_E[1:] == sorted_E[:-1]).any():
         # Of all prompts, so that what is random for one does not depend on which others are left.
         tie_P = np.random.default_rng([context.seed, context.number]).random(prompts.num_rows)
         order_E = np.lexsort([tie_P[rows], last_visits(context.visits, rows), rank_E])
     return PromptOrder(rows[order_E], curated)
-
-
-def _sorted(rank_E: Array) -> Array:
-    """Return the stable order of ranks: quickly where they are places, as operators write them."""
-    if rank_E.min() >= 0 and rank_E.max() < 2**32 and (rank_E == np.floor(rank_E)).all():
-        return stable_order(rank_E.astype(np.uint32))
-    return np.argsort(rank_E, kind="stable")
 
 
 class PromptChoice:
@@ -98,7 +91,7 @@ class PromptChoice:
         own = prompts.select(sorted({"prompt_id"} | (needed & {*prompts.column_names})))
         self.prompts = own.append_column(PROMPT_ROW, pa.array(np.arange(len(self._names))))
         self._visits, self._known = self._of_prompts(read_earlier(run)), 0
-        self._step, self._progress = 0, 0.0
+        self.step, self._progress = 0, 0.0  # of the step that has taken prompts last
         self._taken, self._left = list[int](), np.zeros(0, np.int64)
         self._order: PromptOrder | None = None
         self._ahead: tuple[int, float, PromptOrder] | None = None
@@ -115,13 +108,13 @@ class PromptChoice:
             RejuiceError: what a step raised, with its name; the history of a step is missing; or no
                 prompt is left, and none is sampled already.
         """
-        if step != self._step:
+        if step != self.step:
             self._progress, found = self._ordered(step)
             if not len(found.rows) and not without:
                 counts = format_drop_counts(found.curated)
                 right = "let the steps before the sampling drop less, or end training earlier"
                 raise DataError(f"step {step}: no prompt is left to sample ({counts})", right)
-            self._order, self._step, self._taken = found, step, []
+            self._order, self.step, self._taken = found, step, []
             self._left = found.rows
             if without:
                 self._left = self._left[~np.isin(self._left, np.array(without))]
@@ -144,18 +137,12 @@ class PromptChoice:
         return self._ahead[1:]
 
     @property
-    def step(self) -> int:
-        """The step that has taken prompts last."""
-        return self._step
-
-    @property
     def taken(self) -> int:
         """How many prompts the step has taken so far."""
         return len(self._taken)
 
     @property
     def left(self) -> int:
-        """How many more it can take."""
         return len(self._left)
 
     def steps(self, number: int, progress: float | None = None) -> tuple[Step, ...]:
@@ -209,10 +196,7 @@ class PromptChoice:
     def figures(self) -> dict[str, float]:
         """Return the figures of the choice: how many prompts were left, and what was dropped."""
         assert self._order is not None
-        curated, found = self._order.curated, {"eligible": float(len(self._order.rows))}
-        for count in curated.decisions["reason"].value_counts().to_pylist():
-            found[f"dropped/{count['values']}"] = float(count["counts"])
-        found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
+        found = {"eligible": float(len(self._order.rows)), **self._order.curated.figures}
         return {f"choice/{name}": value for name, value in found.items()}
 
 

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from threading import BoundedSemaphore
 from typing import Any, NamedTuple
 
@@ -57,6 +57,13 @@ class Curated(NamedTuple):
     written: tuple[StepValues, ...] = ()  # what steps wrote, to dropped rows too; of responses only
     matches: Mapping[str, MatchLog] = {}  # by step, what its condition matches
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """For the loggers: how many rows were dropped, `dropped/REASON`, and `note/STEP/NOTE`."""
+        counts = self.decisions["reason"].value_counts().to_pylist()
+        dropped = {f"dropped/{each['values']}": float(each["counts"]) for each in counts}
+        return dropped | {f"note/{name}": float(n) for name, n in self.notes.items()}
+
 
 def at_progress(steps: Sequence[Step], progress: float) -> tuple[Step, ...]:
     """The steps as they are at `progress` in [0, 1] of training: weights follow their schedules."""
@@ -95,7 +102,6 @@ class Curation:
                 part.result()
 
     def close(self, order: pa.Array) -> Curated:
-        """Return the outcome, once everything is added."""
         parts = [future.result() for future in self._parts]
         table = pa.concat_tables([part.table for part in parts], promote_options="permissive")
         last = _Part.of(self._from_barrier, _ordered(table, order))
@@ -138,7 +144,8 @@ class _Part(NamedTuple):
         log, verdicts, written = AuditLog(), Counter[str](), list[StepValues | None]()
 
         def run(step: Step, frame: Frame) -> StepResult:
-            with _turn(step.operator):
+            # Nothing is held while a server is waited for.
+            with nullcontext() if isinstance(step.operator, ResumableOperator) else _COMPUTING:
                 # Processor time: a thread that waits for a judge costs the training step nothing.
                 result = run_step(step, frame, clock=time.thread_time, summary=False)
             if "verdict" in result.change.columns:
@@ -157,11 +164,6 @@ def _own_values(step: Step, frame: Frame, change: Change, column: str) -> list[A
         written = written.take(pa.array(matching_rows(step.operator, frame)))
     values: list[Any] = written.to_pylist()
     return values
-
-
-def _turn(operator: Operator) -> AbstractContextManager[object]:
-    """Return what an operator holds while it runs: nothing where it waits for a server."""
-    return nullcontext() if isinstance(operator, ResumableOperator) else _COMPUTING
 
 
 def _curated(parts: Sequence[_Part]) -> Curated:
@@ -357,13 +359,11 @@ def missing_figures(values: pa.Table) -> dict[str, float]:
     Rows that a component is not meant for lack nothing.
     """
     found = dict[str, float]()
-    for name in filter(_is_reason, values.column_names):
+    for name in values.column_names:
+        if not (name.startswith(_REWARD) and name.endswith(_MISSING)):
+            continue
         component = name.removeprefix(_REWARD).removesuffix(_MISSING)
         reasons = values[name].filter(pc.not_equal(values[name], NOT_APPLICABLE))
         for count in reasons.value_counts().to_pylist():
             found[f"missing/{component}/{count['values']}"] = float(count["counts"])
     return found
-
-
-def _is_reason(name: str) -> bool:
-    return name.startswith(_REWARD) and name.endswith(_MISSING)

@@ -67,11 +67,8 @@ def response_figures(
         found["truncated"] = float(cut_N.mean())
     found["rows_sampled"] = rollouts.num_rows
     found["rows_trained"] = table.num_rows
-    for count in curated.decisions["reason"].value_counts().to_pylist():
-        found[f"dropped/{count['values']}"] = count["counts"]
     found.update(missing_figures(values))
-    found.update({f"note/{name}": float(n) for name, n in curated.notes.items()})
-    return found | source_figures(rollouts, values)
+    return found | curated.figures | source_figures(rollouts, values)
 
 
 def _mean(table: pa.Table, name: str) -> float | None:
@@ -251,7 +248,8 @@ def sample_rows(step: int, part: StepPart) -> list[SampleRow]:
     chosen = pa.array(_chosen(rollouts, reward_N, step))
     read = [name for name in _READ if name in rollouts.column_names]
     sampled, written = (table.take(chosen).to_pylist() for table in (rollouts.select(read), values))
-    advantage_of, fate_of = _advantages(part), _fates(part)
+    dropped, advantage_of = part.curated.decisions.to_pylist(), _advantages(part)
+    fate_of = {each["row_id"]: f"{each['step']}: {each['reason']}" for each in dropped}
     return [
         _row(step, each, wrote, advantage_of.get(each["response_id"]), fate_of)
         for each, wrote in zip(sampled, written, strict=True)
@@ -295,12 +293,6 @@ def _advantages(part: StepPart) -> dict[str, float]:
     table = part.curated.table
     ids = table["response_id"].to_pylist() if table.num_rows else []
     return dict(zip(ids, row_advantages(table).tolist(), strict=True))
-
-
-def _fates(part: StepPart) -> dict[str, str]:
-    """By which step each dropped row was dropped, and why."""
-    dropped = part.curated.decisions.to_pylist()
-    return {each["row_id"]: f"{each['step']}: {each['reason']}" for each in dropped}
 
 
 def _row(

@@ -157,7 +157,6 @@ class ValidationGroups:
 
     @property
     def uids(self) -> set[str]:
-        """Keys of the prompts whose groups were added."""
         return set().union(*(each.uids for each in self.of_splits.values()))
 
     @property
@@ -166,11 +165,9 @@ class ValidationGroups:
         return self.failed + sum(each.ended for each in self.of_splits.values())
 
     def fail(self, prompts: int, rows: Sequence[int] = ()) -> None:
-        """Count prompts that have no responses."""
         self.failed += prompts
 
     def check(self) -> None:
-        """Raise now what a step has raised so far; see `PendingGroups.check`."""
         for each in self.of_splits.values():
             each.check()
 
@@ -286,11 +283,9 @@ class StepPart(NamedTuple):
 
     @property
     def trained(self) -> pa.Table:
-        """Its rows that train."""
         return self.curated.table if self.trains else self.curated.table.slice(0, 0)
 
     def trained_rows(self) -> TrainedRows:
-        """Its rows of TransferQueue that train."""
         return trained_rows(self.trained, self.groups.keys(self.trained), self.groups.tags)
 
 

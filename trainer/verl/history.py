@@ -1,19 +1,5 @@
 """Statistics of each prompt of a training step: steps/000012/history.parquet.
 
-    step             int64    the training step
-    prompt_id        string
-    n                int64    responses that were sampled
-    graded           int64    those that are right or wrong
-    pass_rate        float64  the share of these that are right; null where none was graded
-    reward           float64  mean of the rewards; null without any
-    reward_std       float64  their standard deviation
-    response_tokens  float64  mean
-    truncated        float64  share that the token limit ended
-    trained          int64    rows that were left to train on, masked ones included
-    reason           string   why none of them was: that of most of its rows
-    policy_version   int64    the updates that the policy had seen
-    data_source      string   that of the prompt
-
 Statistics are of what was sampled, whatever the recipe's steps have dropped.
 """
 
@@ -39,24 +25,22 @@ if TYPE_CHECKING:
     from .groups import StepPart
 
 HISTORY = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("prompt_id", pa.string()),
-        ("n", pa.int64()),
-        ("graded", pa.int64()),
-        ("pass_rate", pa.float64()),
-        ("reward", pa.float64()),
-        ("reward_std", pa.float64()),
-        ("response_tokens", pa.float64()),
-        ("truncated", pa.float64()),
-        ("trained", pa.int64()),
-        ("reason", pa.string()),
-        ("policy_version", pa.int64()),
-        ("data_source", pa.string()),
-    ]
+    {
+        "step": pa.int64(),  # the training step
+        "prompt_id": pa.string(),
+        "n": pa.int64(),  # responses that were sampled
+        "graded": pa.int64(),  # those that are right or wrong
+        "pass_rate": pa.float64(),  # the share of these that are right; null where none was graded
+        "reward": pa.float64(),  # mean of the rewards; null without any
+        "reward_std": pa.float64(),  # their standard deviation
+        "response_tokens": pa.float64(),  # mean
+        "truncated": pa.float64(),  # share that the token limit ended
+        "trained": pa.int64(),  # rows that were left to train on, masked ones included
+        "reason": pa.string(),  # why none of them was: that of most of its rows
+        "policy_version": pa.int64(),  # the updates that the policy had seen
+        "data_source": pa.string(),  # that of the prompt
+    }
 )
-
-
 FILE = "history.parquet"
 
 
@@ -142,7 +126,6 @@ def _of_rollouts(
 
 
 def _known(values_G: Array) -> pa.Array:
-    """Return numbers, null where there is none."""
     return pa.array(values_G, mask=~np.isfinite(values_G))
 
 

@@ -22,7 +22,7 @@ from ...pipelines.recipe.steps import Step
 from .. import saved
 from ..run import TrainingRun, plan_step
 from ..split import RESPONSES, SAMPLES
-from .curation import Curated, curate, drop_overlong_prompts, group_rows_by_prompt
+from .curation import Curated, continued, curate, drop_overlong_prompts, group_rows_by_prompt
 from .figures import response_figures
 
 # --- The queue of answers that are still to be judged ---------------------------------
@@ -69,7 +69,7 @@ class AnswerQueue:
         """
         limits = self._run.config.verification
         steps = range(step, since - 1, -1)
-        there = {at: self._read(at) for at in steps if self._path(at).exists()}
+        there = {at: feather.read_table(self._path(at)) for at in steps if self._path(at).exists()}
         oldest = since if limits.max_age is None else step - limits.max_age
         fresh = [table for at, table in there.items() if at >= oldest]
         stale = sum(table.num_rows for table in there.values()) - sum(map(len, fresh))
@@ -97,9 +97,6 @@ class AnswerQueue:
             at = int(path.parent.name)
             if at <= step and at not in needed:
                 path.unlink()
-
-    def _read(self, step: int) -> pa.Table:
-        return feather.read_table(self._path(step))
 
     def _path(self, step: int) -> Path:
         return self._run.step_folder(step) / _FILE
@@ -154,7 +151,7 @@ def verification_prompts(
     made = curate(steps[:1], queued.table)
     # Before anything is balanced: long answers are wrong more often than not.
     fit = drop_overlong_prompts(made, encode, longest, among_N=of_task(made.table, "verify"))
-    chosen = curate(steps[1:], fit.table)
+    chosen = continued(fit, steps[1:])
     table = chosen.table.filter(pa.array(of_task(chosen.table, "verify")))
     prompts = _of_answers(table, queued.table)
     figures = {
@@ -169,12 +166,7 @@ def verification_prompts(
     if prompts.num_rows:
         age_N = step - prompts[SAMPLED_AT].to_numpy()
         figures |= {"age": float(age_N.mean()), "oldest": float(age_N.max())}
-    decisions = pa.concat_tables([fit.decisions, chosen.decisions])
-    for count in decisions["reason"].value_counts().to_pylist():
-        figures[f"dropped/{count['values']}"] = count["counts"]
-    notes = {**made.notes, **chosen.notes}
-    figures |= {f"note/{name}": float(n) for name, n in notes.items()}
-    return VerificationPrompts(prompts, decisions, figures)
+    return VerificationPrompts(prompts, chosen.decisions, {**figures, **chosen.figures})
 
 
 def verl_batch(

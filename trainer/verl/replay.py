@@ -26,7 +26,7 @@ from ..run import TrainingRun
 from ..split import replayed_credit
 from .advantage import TrajectoryKey
 from .curation import Curated
-from .groups import give_credit, trained_rows
+from .groups import QueuedGroups, give_credit, trained_rows
 from .trajectories import Slot, TrainedRows, plain, prompt_batch, put, put_trajectories
 
 
@@ -39,7 +39,6 @@ class StoredGroups(NamedTuple):
 
     @classmethod
     def open(cls, run: TrainingRun) -> StoredGroups:
-        """Return those of a run."""
         table = feather.read_table(run.folder / "prompts" / "replay.arrow")
         starts_G = Groups.of(table).starts_G
         names = table["prompt_id"].take(starts_G).to_pylist()
@@ -62,11 +61,9 @@ class StoredGroups(NamedTuple):
             RejuiceError: what a step raised, with its name.
         """
         tags = {TrajectoryKey.parse(k): tag for k, tag in zip(batch.keys, batch.tags, strict=True)}
-        turns_of: dict[TrajectoryKey, list[TrajectoryKey]] = {}
-        for key in sorted(tags):
-            turns_of.setdefault(key.first, []).append(key)
-        firsts = list(turns_of)
+        firsts, groups = sorted({key.first for key in tags}), QueuedGroups()
         names = list(map(str, firsts))
+        groups.add_rows(dict(zip(names, firsts, strict=True)), tags)
         data = tq.kv_batch_get(names, partition_id="train", select_fields=["extra_info"])
         infos = map(plain, data["extra_info"])
         row_of = [
@@ -81,9 +78,7 @@ class StoredGroups(NamedTuple):
         table = table.append_column("response_id", ids)
         stored = Curated(table, DECISIONS.empty_table(), {}, {}, {})
         left = give_credit(stored, self.credit).table
-        key_of = dict(zip(names, firsts, strict=True))
-        turns = [turns_of[key_of[each]] for each in left["response_id"].to_pylist()]
-        rows = trained_rows(left, turns, tags)
+        rows = trained_rows(left, groups.keys(left), tags)
         return rows, [str(key) for key in tags.keys() - set(rows.keys)]
 
 
@@ -125,7 +120,6 @@ class ReplayManager:
             put(groups, batch.partition, batch.step, rewards)
 
     def _stored(self, slot: Slot) -> list[dict[str, Any]]:
-        """Return the rows of a prompt."""
         first, end = self._rows[slot.prompt_id]
         rows: list[dict[str, Any]] = self._table.slice(first, end - first).to_pylist()
         return rows

@@ -221,11 +221,9 @@ def replayed_figures(part: StepPart, trained: int) -> Mapping[str, float]:
         part: these groups.
         trained: the rows of all parts that train.
     """
-    table, curated = part.trained, part.curated
+    table = part.trained
     found = {"rows_trained": float(table.num_rows), "groups": 0.0, "share": 0.0}
-    for count in curated.decisions["reason"].value_counts().to_pylist():
-        found[f"dropped/{count['values']}"] = float(count["counts"])
-    found |= {f"note/{name}": float(n) for name, n in curated.notes.items()}
+    found |= part.curated.figures
     if not table.num_rows:
         return found
     for name in (POLICY_AGE, "importance_ratio", "mean_token_ratio"):

@@ -60,11 +60,9 @@ class SampledGroups:
         return StoredGroup(found["step"], _group(found))
 
     def uids(self) -> list[str]:
-        """Return the keys of the prompts whose groups are there."""
         return [file.stem for file in self._folder.glob("*.json")]
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Remove the groups of some prompts."""
         for uid in uids:
             self._file(uid).unlink(missing_ok=True)
 

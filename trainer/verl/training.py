@@ -112,6 +112,7 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self.run = TrainingRun.open(folder)
             self._policy, self._sampling = self.run.sampler()
             split = self.run.split
+            self.choice = PromptChoice(self.run) if split.choosing else None
             self._credit = CreditEstimator()
             self._credit.register()
         self._read = read if split.agents is None else read_trajectories
@@ -119,8 +120,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self._cores = UsedCores() if self.run.config.profile == "cpu" else None
         self.trainer.end_steps(self._end_step)
         self.trainer.save_by(self._save)
-        with errors_recorded(folder):
-            self.choice = PromptChoice(self.run) if self.run.split.choosing else None
         if self.choice is not None:
             self.trainer.choose_prompts(self._choose)
         self.ahead = Ahead(self.run, self.trainer) if self.run.config.samples_ahead else None
@@ -158,7 +157,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return batch, figures
 
     def _choose(self, step: int, prompts: int) -> list[int]:
-        """Return the rows of the prompts that verl submits now."""
         assert self.choice is not None
         with errors_recorded(self.run.folder):
             begins = self.ahead is not None and self.choice.step != step
@@ -231,7 +229,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
             self._end(step, f"{outcome.why}{in_a_row}")
 
     def _end(self, step: int, why: str) -> None:
-        """Make the step the last one."""
         print(f"step {step}: {why}, so training ends here")
         write_early_end(self.run.folder, EarlyEnd(step, self.run.config.steps, why))
         self.trainer.end_after(step)
@@ -313,7 +310,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         return self._new_groups(number)
 
     def _new_groups(self, number: int) -> PendingGroups:
-        """Return the groups of answers of a step, of which there are none yet."""
         run, (grading, _) = self.run, self.steps_at(number)
         step = None if self.ahead is None else number
         return self.pending("train", run.prompts("train"), grading, run.split.rollout.n, step)
@@ -401,11 +397,10 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         self.trainer.log(logged, step)
         if best := saved.best(self.run.folder, self.run.config):
             self.trainer.log({BEST_STEP: best.step, BEST: best.validation or 0.0}, step)
-        why = self._validated_enough(figures) if step < self.run.config.steps else ""
-        if why and not self.in_a_row:
-            reason = f"step {step}: {why}, and this start has not trained a step yet"
-            raise DataError(reason, "set train.stop higher, or leave it out")
-        if why:
+        if step < self.run.config.steps and (why := self._validated_enough(figures)):
+            if not self.in_a_row:
+                reason = f"step {step}: {why}, and this start has not trained a step yet"
+                raise DataError(reason, "set train.stop higher, or leave it out")
             self._end(step, why)
         return _batch("val", graded, tags), {}
 
@@ -430,7 +425,6 @@ class RecipeBuffer(ReplayBuffer):  # type: ignore[misc]
         )
 
     def _held_out(self, held_out: HeldOutSet) -> PendingGroups:
-        """Return the groups of a validation set, of which there are none yet."""
         prompts, steps = self.run.prompts(held_out.split), grading_steps(self.run.split.after)
         n, temperature, top_p, _ = held_out.settings
         return self.pending("val", prompts, steps, n, temperature=temperature, top_p=top_p)
@@ -650,7 +644,6 @@ class TrainingStep:
         self._add(REPLAYED, part, {**replayed_figures(part, trained), "seconds": seconds})
 
     def _verification_prompts(self) -> VerificationPrompts:
-        """Return prompts to judge the queued answers."""
         assert self._run.split.judging is not None
         prompting, longest = self._run.split.judging.prompting, self._run.config.max_prompt_tokens
         with self._clock("ask"):
@@ -726,7 +719,6 @@ class TrainingStep:
         self._buffer.samples.log(self.number, self.parts, self._buffer.trainer, last=failed)
 
     def all_figures(self) -> dict[str, float]:
-        """Return the figures of the step, for the loggers."""
         parts = self.parts.values()
         sampled = {name: part for name, part in self.parts.items() if name != REPLAYED}
         of_groups = signal_figures(sampled)

@@ -43,7 +43,6 @@ class Slot(NamedTuple):
 
     @property
     def prompt_id(self) -> str:
-        """The id of the prompt."""
         return str(self.fields["extra_info"]["prompt_id"])
 
     @property
@@ -74,7 +73,6 @@ class Rollouts(NamedTuple):
     table: pa.Table  # the row contract up to sampling
 
     def take(self, rows: Array) -> Rollouts:
-        """Return the trajectories at some rows."""
         keys = [self.keys[row] for row in rows.tolist()]
         return Rollouts(keys, self.index_N[rows], self.table.take(pa.array(rows)))
 
@@ -189,7 +187,6 @@ class _QueueRows:
     def add(
         self, key: TrajectoryKey, slot: Slot, turn: Turn, version: int, fields: Mapping[str, Any]
     ) -> None:
-        """Add what was sampled in a turn."""
         prompt = torch.tensor(turn.prompt_token_ids)
         response = torch.tensor(turn.token_ids)
         mask = torch.zeros_like(response) if turn is NO_ACTION else torch.ones_like(response)
@@ -436,7 +433,6 @@ class TrainedRows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[TrainedRows]) -> TrainedRows:
-        """Return those of all parts."""
         return cls(
             [key for part in parts for key in part.keys],
             np.concatenate([part.reward_R for part in parts]),

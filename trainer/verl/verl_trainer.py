@@ -68,11 +68,9 @@ class VerlTrainer:
 
     @property
     def step(self) -> int:
-        """The step that verl is at."""
         return int(self._trainer.global_steps)
 
     def refill(self, prompts: int) -> int:
-        """Submit further prompts of the dataset; how many were submitted."""
         return self._refill(prompts)
 
     def choose_prompts(self, rows: Callable[[int, int], list[int]]) -> None:
@@ -203,7 +201,6 @@ class VerlTrainer:
 
     @property
     def is_last(self) -> bool:
-        """Whether the step that verl is at is the last one."""
         return self.step >= int(self._trainer.total_training_steps)
 
     def save_by(self, how: Callable[[Callable[[], None]], None]) -> None:

@@ -67,7 +67,6 @@ class WatchedManager(AgentLoopManagerTQ):  # type: ignore[misc]
                 fail(waiting, partition)
 
     def _check(self, worker: Any) -> None:
-        """Raise RayActorError if the worker has died."""
         try:
             ray.get(worker.__ray_ready__.remote())
         except ray.exceptions.ActorUnavailableError:

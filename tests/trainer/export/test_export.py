@@ -261,8 +261,8 @@ def test_agents_are_not_for_stock_verl(recipe, tmp_path):
     with pytest.raises(RecipeError) as caught:
         export_verl(load(requested.path), tmp_path / "export")
     assert str(caught.value) == (
-        f"{requested.path}: agent_rollout_mapper samples trajectories, and to train on them is "
-        "what only `rejuice train` does; sample one response to each prompt, by policy_rollout_mapper"
+        f"{requested.path}: agent_rollout_mapper samples trajectories to train on, which only "
+        "`rejuice train` does; sample one response to each prompt, by policy_rollout_mapper"
     )
 
 

@@ -18,6 +18,7 @@ from rejuice.pipelines.recipe.recipe import load
 from rejuice.trainer import metrics
 from rejuice.trainer.cpu.fork_server import PreloadServer, is_supported
 from rejuice.trainer.launch import checkpoints, prompts, training
+from rejuice.trainer.launch.resumed import changed_lines
 from rejuice.trainer.launch.training import launch, prepare, shell_command, shell_script
 from rejuice.trainer.launch.verl_config import overrides
 from rejuice.trainer.run import RUN_VARIABLE, TrainingRun, Weights
@@ -160,6 +161,17 @@ def test_a_field_that_changed_takes_effect_at_a_resume_or_a_line_says_what_does_
         (line_logged,) = logged
         assert line_logged.startswith(name.removesuffix(".template"))
         assert found in line_logged
+
+
+@pytest.mark.parametrize("sampler", ["policy_rollout_mapper", "agent_rollout_mapper"])
+def test_whatever_samples_has_a_line_for_a_field_that_changed(sampler):
+    train = {"gpu": {"strategy": "fsdp2"}, "profile": "cpu"}
+    before, now = (
+        {"dataset_path": "x", "train": train, "process": [{sampler: {"n": n}}]} for n in (4, 8)
+    )
+    (logged,) = changed_lines(before, now)
+    assert logged.startswith(f"{sampler}.n ")
+    assert "next step" in logged
 
 
 def test_a_dataset_of_other_content_is_logged_of(make, tmp_path):
