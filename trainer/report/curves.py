@@ -146,23 +146,23 @@ def band(curves: Sequence[Curve]) -> Band:
     return Band(x, values.mean(0), values.min(0), values.max(0))
 
 
-_Lines: TypeAlias = dict[str, Callable[[Point], float | None]]
+_PointsByName: TypeAlias = dict[str, Callable[[Point], float | None]]
 
 
 class _Panel(NamedTuple):
     title: str
     unit: str
-    lines: _Lines
+    lines: _PointsByName
 
 
-_TURNS: _Lines = {"turns": lambda p: p.turns, "tool calls": lambda p: p.tool_calls}
+_TURNS: _PointsByName = {"turns": lambda p: p.turns, "tool calls": lambda p: p.tool_calls}
 
 
 def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
     """The panels in which something is drawn, with those of their lines that are."""
     points = [point for runs in groups for run in runs.points for point in run]
     components = {name: None for point in points for name in point.components}
-    rewards: _Lines = {"reward": lambda p: p.reward}
+    rewards: _PointsByName = {"reward": lambda p: p.reward}
     rewards |= {name: component(name) for name in components}
     last = _Panel("Gradient norm", "before clipping", {"": lambda p: p.grad_norm})
     if any(point.judged is not None for point in points):
@@ -181,14 +181,14 @@ def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
         _Panel("Tool errors", "share of tool calls", {"": lambda p: p.tool_errors}),
     ]
 
-    def logged(lines: _Lines) -> _Lines:
+    def logged(lines: _PointsByName) -> _PointsByName:
         return {n: of for n, of in lines.items() if any(of(point) is not None for point in points)}
 
     drawn = [panel._replace(lines=logged(panel.lines)) for panel in panels]
     return [panel for panel in drawn if panel.lines]
 
 
-def _validations(points: Sequence[Point]) -> _Lines:
+def _validations(points: Sequence[Point]) -> _PointsByName:
     """A line for each validation set; one without a name where the runs have one set each."""
     names = {name: None for point in points for name in point.validations}
     if max((len(point.validations) for point in points), default=0) <= 1:
