@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 
-from ..columns import alternatives
+from ..columns import alternatives, listed_answers
 from ..logs import logger
 from .answer import extract_answer
+from .answer_types import Conventions
 from .fractions_and_decimals import read_number
 from .limits import refusal
+from .lists import as_tuple
+from .notation import plain, with_point
 from .pool import FAILURES, Slug, Verdict
-from .structure import exactly, is_missing
+from .structure import exactly, is_missing, is_name
+from .typed import COMPUTED, MEASURED, AnswerType, grade, takes, type_of, whole_expression
+from .units import split_unit
 
 # --- Whether an answer is worked out, or only a formula with the right value ----------
 # An equal value does not show that a policy has solved a problem: the formula of the question, put
@@ -21,9 +26,10 @@ from .structure import exactly, is_missing
 # of the reference as well.
 
 _OPERATIONS = re.compile(
-    r"\\(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|min|max|det|[dt]?binom|choose|[bp]?mod|lfloor|lceil)"
-    r"(?![a-zA-Z])|(\\frac\s*\{\s*(?:d|\\partial)\s*\}|')|((?<![a-zA-Z]{2})!|\|)"
+    r"\\(?:[dt](?=binom))?(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|min|max|det|binom|choose|[bp]?mod"
+    r"|lfloor|lceil)(?![a-zA-Z])|(\\frac\s*\{\s*(?:d|\\partial)\s*\}|')|((?<![a-zA-Z]{2})!|\|)"
 )
+_NUMERAL = re.compile(r"-?[\d,]*\d(?:\.\d+)?")
 _STEPS = re.compile(r"(?<![<>!])=|\\approx(?![a-zA-Z])|≈")
 _THOUSANDS = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
 _DELIMITERS = re.compile(r"\$|\\[()\[\]]|(?<!\\)\\[,;:! ]|\\(?:left|right)(?![a-zA-Z])")
@@ -33,6 +39,16 @@ _CONSTANT = re.compile(
 )
 _ROOT_AS_POWER = re.compile(r"\^\s*\{\s*(\d+)\s*/\s*(\d+)\s*\}")
 _PRODUCT = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])")
+_SCIENTIFIC = re.compile(
+    r"(?:\\times|\\cdot|[×·*x])\s*10\s*(?:\^|\*\*)|(?<=\A)\s*10\s*\^\s*\{?-?\d\d"
+)
+_UNDONE = re.compile(r"\^|\*\*|[-−+]\s*[-−+]")
+_ORDINAL_OR_UNIT = re.compile(
+    r"\^\s*(?:\{\s*)?(?:\\(?:text|mathrm)\s*\{\s*)?(?:st|nd|rd|th|\\circ)\b[\s}]*"
+    r"|\\(?:text|mathrm)\s*\{(?:[^{}]|\{[^{}]*\})*\}(?:\s*\^\s*(?:\{[^{}]*\}|\d))?"
+)
+_BINOMIALS = {(name, "", "") for name in ("binom", "choose")}
+_UNDONE_PRODUCT = re.compile(r"\d\s*(?:\\cdot|\\times|[×·*])\s*\d+(?!\d*\s*\^)")
 _SYMBOL = re.compile(r"\d+(?:\.\d+)?|\\[a-zA-Z]+|[a-zA-Z]|[-+/^*]")
 
 
@@ -49,18 +65,35 @@ def is_worked_out(answer: str, reference: str) -> bool:
     >>> is_worked_out(r"\sum_{k=1}^{100} k", "5050"), is_worked_out("n=5050", "5050")
     (False, True)
     """
-    if answer == reference:
+    if answer == reference or _NUMERAL.fullmatch(answer):
         return True
     if refusal(answer):
         return False
-    value = _STEPS.split(_DELIMITERS.sub(" ", _THOUSANDS.sub(",", answer)))[-1]
-    if read_number(reference):
+    value = _last_value(answer)
+    name, _, named = reference.rpartition("=")  # `x = 3` asks for a numeral as 3 does.
+    if read_number(reference) or (is_name(name.strip()) and read_number(named)):
         number, ratio = read_number(value), _RATIO.search(value)
-        return number is not None and (ratio is None or int(ratio[1]) == number.value.denominator)
-    if set(_OPERATIONS.findall(value)) - set(_OPERATIONS.findall(reference)):
+        if number is None or _UNDONE.search(_ORDINAL_OR_UNIT.sub("", _SCIENTIFIC.sub("", value))):
+            return False
+        if number.percent and "%" not in reference and abs(number.value) > 100:
+            return False  # 9400% for 94; 50% may be 0.5.
+        return ratio is None or int(ratio[1]) == number.value.denominator > 1
+    operations = set(_OPERATIONS.findall(value)) - set(_OPERATIONS.findall(reference))
+    if operations - (_BINOMIALS if "!" in reference else set()):
         return False
     known = _DELIMITERS.sub(" ", reference)
-    return not _CONSTANT.fullmatch(known) or len(_symbols(value)) <= len(_symbols(known)) + 1
+    if _UNDONE_PRODUCT.search(_SCIENTIFIC.sub("", value)) and not _UNDONE_PRODUCT.search(known):
+        return False
+    if not _CONSTANT.fullmatch(known):
+        return True
+    own, theirs = (_symbols(split_unit(plain(each))[0]) for each in (value, known))
+    return len(own) <= len(theirs) + 1
+
+
+def _last_value(answer: str) -> str:
+    """The end of `x = 1 + 2 = 3`."""
+    value = _STEPS.split(_DELIMITERS.sub(" ", _THOUSANDS.sub(",", answer)))[-1]
+    return value.replace("\\%", "%").strip(" *")
 
 
 def _symbols(text: str) -> list[str]:
@@ -71,6 +104,7 @@ def _symbols(text: str) -> list[str]:
 
 __all__ = [
     "FAILURES",
+    "AnswerType",
     "Slug",
     "Verdict",
     "check_reference",
@@ -81,6 +115,7 @@ __all__ = [
 ]
 
 _log = logger(__name__)
+_DECORATION = re.compile(r"\A[-=_]{3,}\s*\n|\A<<|>>\Z|[\U0001f300-\U0001faff✅✓✔⭐✨]")
 _PHRASE = re.compile(r"(?:the )?(?:final |correct )?answer(?: is\b|:)", re.IGNORECASE)
 
 
@@ -88,55 +123,58 @@ def verify(
     response: str | None,
     reference: str | None,
     *,
+    answer_type: AnswerType | None = None,
     timeout: float = 5.0,
-    worked_out: bool = False,
+    worked_out: bool = True,
+    tolerance: float | None = None,
+    ordered_lists: bool = False,
 ) -> Verdict:
     r"""Return the verdict about one response.
 
     `response` is the whole text of a policy, or a bare answer; `reference` is the bare
     reference answer, such as `18` or `\frac{1}{2}`, never a worked solution. `timeout` is
     in seconds of processor time and applies to the symbolic tier; the exact tier takes
-    microseconds. With `worked_out`, an equal value is not enough: of a numeral as reference, the
-    answer must be a numeral, too.
+    microseconds. The other arguments are those of `verify_batch`.
 
     >>> verify("18 - 6 = 12, so the answer is 12.", "12")
     Verdict(verdict='correct', answer='12')
     """
-    _check_text("responses", (response,))
-    _check_text("references", (reference,))
-    _check_limits(timeout, None)
-    several = _each(reference)
-    if len(several) > 1:
-        return _best(
-            verify_batch(
-                [response] * len(several),
-                several,
-                timeout=timeout,
-                workers=1,
-                worked_out=worked_out,
-            )
-        )
-    reference = several[0]
-    slug, answer = _at_once(response, reference, worked_out)
-    verdicts = [Verdict(slug or "wrong_answer", answer)]
-    if slug is None and answer is not None and reference is not None:
-        _decide({(answer, reference): [0]}, verdicts, timeout, workers=1)
-    return verdicts[0]
+    return verify_batch(
+        [response],
+        [reference],
+        answer_types=[answer_type],
+        timeout=timeout,
+        workers=1,
+        worked_out=worked_out,
+        tolerance=tolerance,
+        ordered_lists=ordered_lists,
+    )[0]
 
 
 def verify_batch(
     responses: Sequence[str | None],
     references: Sequence[str | None],
     *,
+    answer_types: Sequence[AnswerType | None] | None = None,
     timeout: float = 5.0,
     workers: int | None = None,
-    worked_out: bool = False,
+    worked_out: bool = True,
+    tolerance: float | None = None,
+    ordered_lists: bool = False,
 ) -> list[Verdict]:
     """Return the verdicts about many responses, in order.
 
     A reference may be several right answers (`columns.alternatives`). The exact tier runs in
     this process; undecided pairs are spread over `workers` processes (default: one per usable
-    core), equal pairs once per call. A null reference is a `verifier_error` for its own pair only.
+    core), equal pairs once per call. A null reference, and one that its type does not take, is a
+    `verifier_error` for its own pair only.
+
+    Args:
+        answer_types: of each reference; None where it shows its type by itself.
+        worked_out: whether an equal value is not enough: a numeral asks for a numeral.
+        tolerance: of a number or amount, relative to the reference: 0.01 is 1%. With it, a
+            reference `12.5 ± 0.5` is a range.
+        ordered_lists: whether a list has an order.
 
     Raises:
         TypeError: a response or reference is neither text nor None, or not in a sequence.
@@ -148,26 +186,49 @@ def verify_batch(
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses but {len(references)} references")
     _check_limits(timeout, workers)
-    several = [_each(reference) for reference in references]
+    several = [_each(*pair, ordered_lists) for pair in _typed(references, answer_types)]
     sizes = list(map(len, several))
     flat = list(chain.from_iterable(several))
-    if len(flat) == len(references):
-        return _verdicts(responses, flat, timeout, workers, worked_out)
     repeated = list(chain.from_iterable(map(repeat, responses, sizes)))
-    verdicts = _verdicts(repeated, flat, timeout, workers, worked_out)
+    conventions = Conventions(worked_out, tolerance, ordered_lists)
+    verdicts = _verdicts(repeated, flat, timeout, workers, conventions)
+    if len(flat) == len(references):
+        return verdicts
     ends = accumulate(sizes)
     return [_best(verdicts[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
+_Typed = tuple[str | None, AnswerType | None]
+"""A reference, and the type that it is given."""
+
+
+def _typed(
+    references: Sequence[str | None], types: Sequence[AnswerType | None] | None
+) -> Iterator[_Typed]:
+    if types is not None and len(types) != len(references):
+        raise ValueError(f"{len(references)} references but {len(types)} types of them")
+    return zip(references, types or repeat(None, len(references)), strict=True)
+
+
 @lru_cache(maxsize=1024)  # the responses of a group have one reference
-def _each(reference: str | None) -> Sequence[str | None]:
+def _each(
+    reference: str | None, given: AnswerType | None, ordered: bool = False
+) -> Sequence[_Typed]:
     """The answers each of which is right, without those that nothing can be graded against."""
-    if reference is None:
-        return [None]
+    if reference is None or given in (AnswerType.TEXT, AnswerType.JSON):
+        return [(reference, given)]
+    if given is AnswerType.LIST:
+        whole = ", ".join(listed_answers(reference) or [reference])
+        own = type_of(whole)
+        computed = (as_tuple(whole) if ordered else whole, own)
+        return [computed, (whole, given)] if own in COMPUTED else [(whole, given)]
     several = alternatives(reference)
-    if len(several) == 1:
-        return several
-    return [each for each in several if check_reference(each) is None] or several[:1]
+    if len(several) > 1:
+        if type_of(reference) in (AnswerType.JSON, AnswerType.LIST):
+            several = [*several, reference]  # The list itself is right, too.
+        several = [each for each in several if check_reference(each, given) is None] or several[:1]
+    is_ordered = ordered and (given or type_of(reference)) in COMPUTED
+    return [(as_tuple(each) if is_ordered else each, given) for each in several]
 
 
 def _best(verdicts: Sequence[Verdict]) -> Verdict:
@@ -181,15 +242,15 @@ def _best(verdicts: Sequence[Verdict]) -> Verdict:
 
 def _verdicts(
     responses: Sequence[str | None],
-    references: Sequence[str | None],
+    references: Sequence[_Typed],
     timeout: float,
     workers: int | None,
-    worked_out: bool,
+    conventions: Conventions,
 ) -> list[Verdict]:
     verdicts = list[Verdict]()
     undecided = dict[tuple[str, str], list[int]]()
-    for response, reference in zip(responses, references, strict=True):
-        slug, answer = _at_once(response, reference, worked_out)
+    for response, (reference, given) in zip(responses, references, strict=True):
+        slug, answer = _at_once(response, reference, given, conventions)
         if slug is None and answer is not None and reference is not None:
             undecided.setdefault((answer, reference), []).append(len(verdicts))
         verdicts.append(Verdict(slug or "wrong_answer", answer))
@@ -199,30 +260,65 @@ def _verdicts(
 
 
 def _at_once(
-    response: str | None, reference: str | None, worked_out: bool
+    response: str | None, reference: str | None, given: AnswerType | None, conventions: Conventions
 ) -> tuple[Slug | None, str | None]:
     """Return the slug as far as no process is needed for it, else None; and the answer."""
-    answer = extract_answer(response) if response else None
-    if reference is None:
-        return "verifier_error", answer
+    if reference is None or (given and not takes(given, reference)):
+        return "verifier_error", extract_answer(response) if response else None
+    if not response:
+        return "no_answer", None
+    kind = given or type_of(reference)
+    if kind not in COMPUTED and (given or not is_missing(reference)):
+        right, answer = grade(response, reference, kind, conventions)
+        if right is not None or kind not in MEASURED:
+            slug: Slug = "no_answer" if right is None else "correct" if right else "wrong_answer"
+            return slug, answer
+    answer = extract_answer(response)
+    if answer and answer.isdecimal() and reference.isdecimal() and not conventions.tolerance:
+        equal = exactly(answer, reference)
+        return None if equal is None else "correct" if equal else "wrong_answer", answer
+    answer = _bare(answer)
     if answer is None:
         return "no_answer", None
-    if worked_out and not is_worked_out(answer, reference):
+    if answer != reference and conventions.worked_out and not is_worked_out(answer, reference):
         return "wrong_answer", answer
+    answer = as_tuple(answer) if conventions.ordered_lists else answer
     equal = exactly(answer, reference)
+    if equal is not True and kind is AnswerType.EXPRESSION:
+        whole = whole_expression(response, answer)
+        if whole != answer and (not conventions.worked_out or is_worked_out(whole, reference)):
+            answer = as_tuple(whole) if conventions.ordered_lists else whole
+            equal = exactly(answer, reference)
+    if equal is not True and conventions.tolerance and _is_near(answer, reference, conventions):
+        return "correct", answer
     if equal is None:
         return None, answer
-    if not equal and response and _is_equal_with_point(answer, reference, response):
+    if not equal and _is_equal_with_point(answer, reference, response):
         equal = True
     return ("correct" if equal else "wrong_answer"), answer
+
+
+def _bare(answer: str | None) -> str | None:
+    return answer and (_DECORATION.sub("", answer).strip() or answer)
+
+
+def _is_near(answer: str, reference: str, conventions: Conventions) -> bool:
+    """Whether a number is near that of the reference, or in its range `12.5 ± 0.5`."""
+    center, *range_ = re.split(r"±|\\pm(?![a-zA-Z])", reference)
+    found = read_number(_last_value(answer))
+    wanted, *more = map(read_number, (center, *range_))
+    if not found or not wanted or not all(more) or len(more) > 1:
+        return False
+    away = abs(found.value - wanted.value)
+    return conventions.is_near(found.value, wanted.value) or any(
+        each is not None and away <= each.value for each in more
+    )
 
 
 def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
     """Whether they are equal if a comma in them is a decimal one, as it may be in the response."""
     if not ("," in answer or "." in answer or "," in reference or "." in reference):
         return False
-    from .notation import with_point
-
     ours, theirs = with_point(answer, response), with_point(reference, response)
     if ours is None and theirs is None:
         return False
@@ -238,6 +334,8 @@ def _check_limits(timeout: float, workers: int | None) -> None:
 def _check_text(name: str, texts: Sequence[str | None]) -> None:
     if isinstance(texts, str):
         raise TypeError(f"{name} is one str, not a sequence of them")
+    if set(map(type, texts)) <= {str, type(None)}:
+        return
     for i, text in enumerate(texts):
         if text is not None and not isinstance(text, str):
             raise TypeError(f"{name}[{i}] is {type(text).__name__}, not str or None")
@@ -275,52 +373,50 @@ def _decide(
 
 
 def check_references(
-    references: Sequence[str | None], *, timeout: float = 5.0, workers: int | None = None
+    references: Sequence[str | None],
+    *,
+    answer_types: Sequence[AnswerType | None] | None = None,
+    timeout: float = 5.0,
+    workers: int | None = None,
 ) -> list[str | None]:
     """Return why nothing can be graded against each reference, None where it is usable, in order.
 
-    Formulas are parsed and evaluated, as for an answer, by the processes of `verify_batch`.
+    Formulas are parsed and evaluated, as for an answer, by the processes of `verify_batch`. Of
+    several right answers, one that is usable is enough.
 
     Raises:
         rejuice.operators.verifier.pool.WorkerPoolError: no process could be started.
     """
-    from .fractions_and_decimals import read_number
-
-    if any(len(_each(each)) > 1 for each in references):
-        return _checked_each(references, timeout, workers)
-    reasons = {each: check_reference(each) for each in references}
+    wanted = [_to_check(*pair) for pair in _typed(references, answer_types)]
+    reasons = {pair: check_reference(*pair) for pair in chain.from_iterable(wanted)}
     formulas = [
-        each for each, why in reasons.items() if each and why is None and not read_number(each)
+        (text, given)
+        for (text, given), why in reasons.items()
+        if text and why is None and (given or type_of(text)) in COMPUTED and not read_number(text)
     ]
     if formulas:
         from ..workers import usable_cores
         from .pool import shared_pool
 
         workers = workers or usable_cores()
-        pairs = [("", each) for each in formulas]
+        pairs = [("", str(text)) for text, _ in formulas]
         pool = shared_pool(workers)
         outcomes = pool.run(pairs, timeout=timeout, workers=workers, rule="reference")
         for each, outcome in zip(formulas, outcomes, strict=True):
             if outcome.slug != "correct":
                 reasons[each] = outcome.reason or f"it has no value after {timeout:g} s"
-    return [reasons[each] for each in references]
-
-
-def _checked_each(
-    references: Sequence[str | None], timeout: float, workers: int | None
-) -> list[str | None]:
-    """As `check_references`, where some are several right answers: one of them is enough."""
-    several = [
-        [each for each in _each(reference) if each != reference] or [reference]
-        for reference in references
-    ]
-    flat = list(dict.fromkeys(chain.from_iterable(several)))
-    reasons = dict(zip(flat, check_references(flat, timeout=timeout, workers=workers), strict=True))
-    found = ([reasons[each] for each in answers] for answers in several)
+    found = ([reasons[each] for each in pairs] for pairs in wanted)
     return [None if None in of_each else of_each[0] for of_each in found]
 
 
-def check_reference(reference: str | None) -> str | None:
+def _to_check(reference: str | None, given: AnswerType | None) -> Sequence[_Typed]:
+    """The answers of a reference with several ones, else itself."""
+    several = _each(reference, given)
+    parts = [each for each in several if each[0] != reference]
+    return parts if len(several) > 1 and parts else [(reference, given)]
+
+
+def check_reference(reference: str | None, answer_type: AnswerType | None = None) -> str | None:
     """Return why nothing can be graded against this reference; None if it is usable.
 
     It only inspects the text and starts no process, so it can be used while loading data.
@@ -329,9 +425,11 @@ def check_reference(reference: str | None) -> str | None:
         return "the reference is null"
     if not reference.strip():
         return "the reference is empty"
+    if answer_type is AnswerType.TEXT:
+        return None
     several = alternatives(reference)
-    if len(several) > 1:
-        reasons = [check_reference(each) for each in several if each != reference]
+    if len(several) > 1 and answer_type not in (AnswerType.LIST, AnswerType.JSON):
+        reasons = [check_reference(each, answer_type) for each in several if each != reference]
         return None if None in reasons else reasons[0]
     if is_missing(reference):
         return f"{reference.strip()!r} is a missing value, not an answer"
@@ -342,6 +440,8 @@ def check_reference(reference: str | None) -> str | None:
         return "the reference is a worked solution, not a bare answer"
     if _PHRASE.match(reference):
         return "the reference is a sentence, not a bare answer"
-    if extract_answer(reference) is None:
+    if answer_type and not takes(answer_type, reference):
+        return f"{reference!r} is not of the type {answer_type.value}"
+    if (answer_type or type_of(reference)) in COMPUTED and extract_answer(reference) is None:
         return "the reference contains no answer"
     return None

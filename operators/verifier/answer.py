@@ -15,8 +15,9 @@ from ..chats import after_thoughts, final_channel
 from .boxes import boxed, gives_up
 from .commitment import is_given
 from .end_of_turn import own_text
-from .languages import is_hinted
 from .last_number import english_number, last_number
+from .phrases import is_hinted
+from .places import ANSWER_TAGS
 from .words import listed
 
 if TYPE_CHECKING:
@@ -193,6 +194,8 @@ def extract_answer(response: str) -> str | None:
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
+    if _is_plain(response):  # Where it stands is not asked for.
+        return _in_own_text(response, tagged=False, placed=False)[0]
     return find_answer(response).text
 
 
@@ -202,7 +205,7 @@ def find_answer(response: str) -> FoundAnswer:
     >>> find_answer(r"So it is \boxed{42}.")
     FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
     """
-    text, offset, tagged = response, 0, False
+    text, offset, tagged, is_joined = response, 0, False, False
     found_by: tuple[str, ...] = ()
     if not _is_plain(response):
         final = final_channel(response)
@@ -214,23 +217,24 @@ def find_answer(response: str) -> FoundAnswer:
         # What counts is the end of what precedes it.
         offset = len(response) - len(final) + len(own) - len(text)
         found_by = ("think",) if offset else ()
-        if _may_be_tagged(text, own):
+        if any(opens in text for opens, _ in ANSWER_TAGS):
             text, start = _inside_answer_tag(text)
             tagged = start > 0
             if tagged:
                 offset += start
+                is_joined = not whole.startswith(text, start)
                 found_by = (*found_by, "answer_tag")
                 if _tag_is_denied(whole, start, text):
                     return FoundAnswer(f"not {text.strip()}", found_by)
-    answer, rule, at = _in_own_text(text, tagged)
+    answer, rule, at = _in_own_text(text, tagged, placed=True)
     if answer is None:
         return FoundAnswer(None, (*found_by, rule) if rule else ())
-    if at < 0:
+    if at < 0 or is_joined:
         return FoundAnswer(answer, (*found_by, rule))
     return FoundAnswer(answer, (*found_by, rule), offset + at, offset + at + len(answer))
 
 
-def _in_own_text(text: str, tagged: bool) -> tuple[str | None, str, int]:
+def _in_own_text(text: str, tagged: bool, *, placed: bool) -> tuple[str | None, str, int]:
     """The answer in what counts of a response, the rule that found it, and where it stands; -1."""
     if "\\" in text and (box := boxed(text)) is not None:
         answer, end = box
@@ -239,8 +243,8 @@ def _in_own_text(text: str, tagged: bool) -> tuple[str | None, str, int]:
         opened = max(text.rfind(mark, 0, end) for mark in ("boxed", "fbox"))
         return answer, "boxed", _last(text, answer, opened, end)
     if (marked := _marked_line(text)) is not None:
-        return marked, "marked_line", _place_in_marked_line(text, marked)
-    stripped = text.strip()
+        return marked, "marked_line", _place_in_marked_line(text, marked) if placed else -1
+    stripped = _LEAD.sub("", text.strip())
     if not stripped:
         return None, "", -1
     if is_bare(stripped) or (
@@ -278,29 +282,22 @@ def _is_plain(text: str) -> bool:
     )
 
 
-_ANSWER_TAGS = (
-    ("<answer>", "</answer>"),
-    ("<|begin_of_box|>", "<|end_of_box|>"),  # GLM
-    ("<response>", "</response>"),  # Granite, after its thought
-    ("<output>", "</output>"),
-)
-
-
-def _may_be_tagged(text: str, own: str) -> bool:
-    """Return whether `_inside_answer_tag` may find a tag in what follows the thoughts of a text."""
-    if "answer>" in text or ("|" in text and "of_box|>" in text):
-        return True
-    return len(text) < len(own) and ("response>" in text or "output>" in text)
-
-
 def _inside_answer_tag(text: str) -> tuple[str, int]:
     """Return what is in the tag of an answer, and where; the text and 0 if there is none."""
-    for opens, closes in _ANSWER_TAGS:
+    for opens, closes in ANSWER_TAGS:
         end = text.rfind(closes)
         start = text.rfind(opens, 0, end if end >= 0 else len(text))
+        if start < 0:
+            start, end = text.rfind(opens), -1
         if start >= 0:
             # Without a closing tag, generation stopped at it.
             start += len(opens)
+            before = text[: start - len(opens)].rstrip(" \n,;")
+            if before.endswith(closes) and (first := before.rfind(opens)) >= 0:
+                parts = (first + len(opens), len(before) - len(closes)), (start, end)
+                values = [text[at : to if to >= at else len(text)].strip() for at, to in parts]
+                if values[0] != values[1]:
+                    return ", ".join(values), start  # Tags that stand together are one answer.
             return text[start : end if end >= start else len(text)], start
     return text, 0
 
@@ -342,6 +339,10 @@ def _place_in_marked_line(text: str, answer: str) -> int:
     return -1
 
 
+_LEAD = re.compile(
+    r"^(?:final_answer(?=\()|(?:ans|result)(?:[.:]|(?= ?\|))|[=-]+>|∴|\|answer\|)\s*",
+    re.IGNORECASE | re.MULTILINE,
+)
 _ANSWER_LABEL = re.compile(r"^(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
 
 
@@ -411,6 +412,8 @@ def _from_prose(text: str) -> tuple[str | None, str, int]:
     """The answer in prose, the rule that found it, and where it stands; none if it gives up."""
     plain = _BOLD.sub(r"\1", text) if "**" in text else text
     plain = _NOT_ANOTHER.sub("", plain)
+    if "\n- " in plain:
+        plain = _LAST_ITEM.sub("\n", plain)
     if gives_up(plain):
         return None, "gives_up", -1
     found, rule, at, start, end = _in_prose(plain)
@@ -427,6 +430,9 @@ _NOT_ANOTHER = re.compile(
     r"(?<=[\d$%)}])(?: [a-z]+){0,2},? (?:(?:and |but )?not|rather than|instead of)"
     r" \\?\$?[-−]?\d[\d.,]*\$?(?:(?: [a-z]+){0,2}[.!\s]*$|,(?= (?:is|are|was)\b))"
 )
+
+# A dash before a number that stands alone below a sentence is no sign.
+_LAST_ITEM = re.compile(r"(?<=[\w.:!)*]) ?\n- (?=\S+\s*\Z)")
 
 
 def _affirmed(text: str, found: str | None, start: int) -> str | None:

@@ -9,9 +9,16 @@ from .commitment import is_given
 from .end_of_turn import own_text
 
 _GIVES_UP = re.compile(
-    r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do)"
+    r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do|give one)"
     r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
     r"(?: (?:it|this|that|how|yet|for sure|the answer))?\W*$"
+)
+
+
+_END = 200  # characters
+_NO_ANSWER = re.compile(
+    r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bno (?:definite|definitive|single|clear) answer\b"
+    r"|\b(?:I )?can(?: ?not|['’]t) (?:determine|give|be (?:determined|worked out|known|answered))\b"
 )
 
 
@@ -20,7 +27,8 @@ def gives_up(text: str) -> bool:
 
     The number before it is then part of a question or of a case that was considered.
     """
-    if _GIVES_UP.search(text, max(0, len(text) - 200)):
+    last = max(0, len(text) - _END)
+    if _GIVES_UP.search(text, last) or _NO_ANSWER.search(text, last):
         return True
     if text.isascii():
         return False
@@ -68,7 +76,7 @@ _OPERATOR_AFTER = re.compile(
 _EQUATED_AFTER = re.compile(r"[^=<>$\n]{0,30}=")
 _EQUATED_BEFORE = re.compile(r"(?:^|[\s$(])\d[\d.,]*\s?=[^=$\n]*$")
 _LIST_GLUE = re.compile(
-    r"(?:[\s,;$]|\\[,;: ]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
+    r"(?:[\s,;$①-⑤]|\\[,;: ()]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
 _NEXT_ITEM = re.compile(
     r"[\s.,;$]*\n[ \t*-]*(?:(?:candidate|option|choice|possibility|guess) ?\w{1,2}|\(?[a-z]\)?)"

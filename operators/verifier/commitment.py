@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .languages import is_hinted
+from .phrases import is_hinted
 
 _NEAR = 80  # characters on each side of an answer
 
@@ -18,7 +18,7 @@ _OPENED = r"[ \t#*_$(\[{\\]*(?:[a-zA-Z]\w{0,3}(?:\([a-z]\))? ?= ?)?[ $(\\]*$"
 _CLOSED = r"[\s*_$)\]}\\]*"
 _RIGHT = r"(?:(?:the|our|my) )?(?:(?:final|correct|right) )*(?:answer|solution|correct|right)\b"
 _NEGATED = re.compile(
-    r"(?:\b(?:not|never|neither|nor|cannot|anything but|unlikely to be)|n['’]t)"
+    r"(?:\b(?:not|never|neither|nor|cannot|anything but|unlikely to be)|n['’]t|\\(?:lnot|neg)|¬)"
     rf"(?: (?:really|actually|possibly|exactly|be|been|equals?|to))*(?: {_RIGHT})?{_OPENED}",
     re.IGNORECASE,
 )

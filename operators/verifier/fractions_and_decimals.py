@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from .limits import MAX_DIGITS, refusal
 from .notation import plain
-from .units import UNITS, Measure, agree, read_unit
+from .units import Measure, Unit, agree, numeral, read_tail, read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
@@ -59,11 +59,11 @@ _HEAD = re.compile(
 )
 _UNGROUPED = str.maketrans("", "", ", '_")
 _CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\s")
-_SYMBOLS = {"$": "$", "€": "€", "£": "£", "¥": "¥", "₹": "rupee", "D": "usd", "R": "eur"}
+_SYMBOLS = {"€": "EUR", "£": "GBP", "₹": "INR", "D": "USD", "R": "EUR", "P": "GBP"}
+_SIZES = ASCII_MAGNITUDES | MAGNITUDES
 _OF = re.compile(r"^(?:d'|(?:de|di|von|van|av) )(?=[a-zA-Z]{2})")  # "2 millions d'euros"
 _AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
 _TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
-_ATTACHED = re.compile(r"(?<=\d)(?=[A-Za-z]$)")
 _PERCENT = re.compile(
     r"\\?%|(?:per ?cento?|pour ?cent|por ?cien?to|prozent|procent|persen)\b", re.IGNORECASE
 )
@@ -96,8 +96,8 @@ def read_plain(text: str) -> Number | None:
         return None
     head = _HEAD.match(text)
     number: Number | None
-    if not text.isascii() and (foreign := _foreign(text)):
-        number, tail, attached = foreign[0], foreign[1], False
+    if not text.isascii() and (foreign := numeral(text)):
+        number, tail, attached = Number(foreign[0]), foreign[1], False
     elif head:
         number = _head_value(head)
         tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
@@ -111,18 +111,6 @@ def read_plain(text: str) -> Number | None:
     return _with_tail(number, tail, attached)
 
 
-def read_both(answer: str, reference: str) -> tuple[Number | None, Number | None]:
-    """Return both numbers. A letter is a unit where the other has that unit: `2N`, `2.0 N`."""
-    a, b = read_plain(answer), read_plain(reference)
-    if a and a.measure and b is None:
-        spaced = read_plain(_ATTACHED.sub(" ", reference))
-        b = spaced if spaced and spaced.measure == a.measure else None
-    elif b and b.measure and a is None:
-        spaced = read_plain(_ATTACHED.sub(" ", answer))
-        a = spaced if spaced and spaced.measure == b.measure else None
-    return a, b
-
-
 def _first(text: str) -> str:
     return re.split(r"[ -]", text, maxsplit=1)[0].lower()
 
@@ -134,8 +122,8 @@ def _signs(text: str) -> tuple[int, str, Measure | None]:
         if text[:1] in {"+", "-"}:
             sign, text = (-sign if text[0] == "-" else sign), text[1:]
         elif (m := _CURRENCY.match(text)) and currency is None:
-            symbol = _SYMBOLS[m[0].strip()[-1]]
-            currency, text = Measure(UNITS[symbol], frozenset({symbol})), text[m.end() :]
+            symbol = _SYMBOLS.get(m[0].strip()[-1], m[0].strip()[-1])
+            currency, text = Measure(Unit(dimension=((symbol, 1),)), frozenset()), text[m.end() :]
         elif text[:1] == "(" and text.find(")") == len(text) - 1 and "," not in text:
             text = text[1:-1]  # `(1,100)` is a point
         else:
@@ -196,13 +184,7 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     tail = tail.strip()
     while tail:
         word = tail.split(" ", 1)[0].lower()
-        if word in MAGNITUDES:
-            number = number._replace(
-                value=number.value * MAGNITUDES[word], ulp=number.ulp * MAGNITUDES[word]
-            )
-            tail, attached = tail[len(word) :].strip(), False
-        elif word.rstrip(".") in ASCII_MAGNITUDES:
-            factor = ASCII_MAGNITUDES[word.rstrip(".")]
+        if factor := _SIZES.get(word.rstrip(".")):
             number = number._replace(value=number.value * factor, ulp=number.ulp * factor)
             tail, attached = _OF.sub("", tail[len(word) :].strip()), False
         elif (m := _AND_A_HALF.match(tail)) and number.value.denominator == 1:
@@ -218,24 +200,17 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     if not tail.isascii():
         return _with_foreign_tail(number, tail)
     if number.measure and number.measure.known and tail.startswith("per "):
-        tail, number = f"{number.measure.known.dimension} {tail}", number._replace(measure=None)
+        tail, number = (
+            f"{number.measure.known.dimension[0][0]} {tail}",
+            number._replace(measure=None),
+        )
     unit = read_unit(tail, attached=attached)
     if unit is None or (number.measure and unit.known and not agree(number.measure, unit)):
         return None
     return number._replace(measure=number.measure or unit)
 
 
-def _foreign(text: str) -> tuple[Number, str] | None:
-    """Return a number in the numerals of Chinese, Japanese or Korean, and what follows it."""
-    from .units import numeral
-
-    found = numeral(text)
-    return (Number(found[0]), found[1]) if found else None
-
-
 def _with_foreign_tail(number: Number, tail: str) -> Number | None:
-    from .units import read_tail
-
     found = read_tail(tail)
     if found is None:
         return None

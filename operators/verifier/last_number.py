@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from .end_of_turn import begins_item
-from .languages import is_hinted
+from .phrases import is_hinted
 from .units import read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, listed
 
@@ -269,7 +269,7 @@ class _MathRun:
             return low
         if kind == "word" and touching and text in "-–−" and len(self.tokens[operand].text) > 1:
             return low  # covid-19
-        if text in "-–−>*" and operand < 0:
+        if text in "-–−>*" and operand < 0 and (text in ">*" or i != low - 1):
             return low  # a bullet, a quotation
         if text == "|" and i != low - 1:
             return low  # a cell of a table

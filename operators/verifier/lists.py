@@ -6,13 +6,16 @@ import re
 from typing import NamedTuple
 
 from .fractions_and_decimals import read_plain
-from .notation import closes_at, split_top
+from .notation import closes_at, plain, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair
 _OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
 _BUILDER = re.compile(r"\\\{\s*[a-zA-Z]\s*(?:\\in[^|:]*)?[|:]")
 COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
 _SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
+
+_PART = re.compile(r"(?:\A|[,;]\s*(?:and )?|\band )\(?(\d|[a-e]|i{1,3})\)\s+(?=\S)")
+_PART_LABELS = (("1", "2", "3", "4", "5"), ("a", "b", "c", "d", "e"), ("i", "ii", "iii"))
 
 
 class AnswerCollection(NamedTuple):
@@ -43,6 +46,16 @@ def read_collection(text: str) -> AnswerCollection | None:
         return AnswerCollection("list", tuple(items))
     signs = plus_minus(text)
     return AnswerCollection("list", signs) if signs else None
+
+
+def read_parts(text: str) -> list[str] | None:
+    """The answers to the parts of a question, labelled from the first on: `a) 5, b) 12`."""
+    if ")" not in text or len(labels := list(_PART.finditer(text))) < 2 or labels[0].start():
+        return None
+    if tuple(each[1] for each in labels) not in [each[: len(labels)] for each in _PART_LABELS]:
+        return None
+    ends = [each.start() for each in labels[1:]] + [len(text)]
+    return [text[each.end() : end].strip() for each, end in zip(labels, ends, strict=True)]
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:
@@ -79,3 +92,9 @@ def plus_minus(text: str) -> tuple[str, str] | None:
     up = re.sub(r"\\mp(?![a-zA-Z])", "-", re.sub(r"\\pm(?![a-zA-Z])", "+", text))
     down = re.sub(r"\\mp(?![a-zA-Z])", "+", re.sub(r"\\pm(?![a-zA-Z])", "-", text))
     return re.sub(r"^\s*\+|(?<==)\s*\+", "", up), down
+
+
+def as_tuple(text: str) -> str:
+    """A list whose order counts: `1, 2` as `(1, 2)`; names such as `x=1, y=2` give their own."""
+    found = read_collection(plain(text)) if "," in text and "=" not in text else None
+    return f"({', '.join(found.items)})" if found and found.kind == "list" else text

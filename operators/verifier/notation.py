@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from .languages import LANGUAGES
 from .phrases import languages_of
+from .tables import tables
 
 # --- Numbers with a decimal comma, as German, French or Russian write them ------------
 # `3,5` is two numbers in English. In a response of such a language it may be either, so both
@@ -50,7 +50,7 @@ def with_point(number: str, response: str) -> str | None:
 
 def _has_comma(response: str) -> bool:
     names = languages_of(response[-_AROUND:])
-    return any(name in LANGUAGES and LANGUAGES[name].comma for name in names)
+    return any(tables().languages[name].comma for name in names)
 
 
 # --- A normal form for the many ways to write the same mathematics --------------------
@@ -64,6 +64,7 @@ _CHARACTERS = str.maketrans(
         **{"∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "∅": r"\emptyset ", "≈": r"\approx "},
         **{"°": r"^\circ ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "ℝ": r"\mathbb{R}"},
         **{"＄": "$", "％": "%", "，": ",", "：": ":", "。": ".", "“": '"', "”": '"', "’": "'"},
+        **{label: f"; ({number}) " for number, label in enumerate("①②③④⑤", 1)},
         **{"\u200b": "", "\ufeff": "", "\u2061": "", "\u2062": ""},
     }
 )
@@ -133,6 +134,9 @@ _SHORT_NUMERATOR = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*\{")
 _SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
 _PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
+# `]2, 5[` is the open interval, as schools in France or Germany write it.
+_OPEN_HIGH = re.compile(r"([\[\](])([^\[\]()]*[,;][^\[\]()]*)\[(?=\s*(?:$|\\c[au]p|U\b))")
+_OPEN_LOW = re.compile(r"(?:(?<=^)|(?<=[pU] ))\]([^\[\]()]*[,;][^\[\]()]*)([\])])")
 _SPACES = re.compile(r"\s+")
 
 
@@ -154,6 +158,8 @@ def plain(span: str) -> str:
     text = _infix(_delimiters(_without_fonts(text)))
     text = _short_arguments(text)
     text = _SPACES.sub(" ", text).strip()
+    if "[" in text:
+        text = _OPEN_LOW.sub(r"(\1\2", _OPEN_HIGH.sub(r"\1\2)", text))
     return _ends(text)
 
 

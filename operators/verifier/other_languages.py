@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .end_of_turn import begins_item
-from .languages import LANGUAGES
 from .phrases import (
     ENDS,
     FOREIGN,
     LETTER,
+    NEVER,
     PERCENT_BEFORE,
     Phrases,
     fold,
@@ -47,7 +47,6 @@ _NUMBER = re.compile(r"\d+")
 _ASCII_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _FOREIGN_LETTER = re.compile(f"[{FOREIGN}]")
 _LATIN_LETTER = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
-_FOLLOWED = re.compile(r"\s*[:=]|\s*[$*(]*(?:\\boxed\{)?\d")  # by what it is about
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\$_^{\u00c0-\u024f])([A-J])(?![A-Za-z0-9_^'\u00c0-\u024f])")
 _AFTERWARDS = re.compile(rf"[,;]\s*[{LETTER}]{{2,}}[^,;]*\d")  # `3 + 4 = 7, so 12 are left`
 _DISPLAYED = re.compile(r"\\\[\s*(.{1,1000}?)\s*\\\]|\$\$\s*(.{1,1000}?)\s*\$\$", re.DOTALL)
@@ -61,7 +60,6 @@ _TRIED = 20  # phrases at the end of a text
 _LINE = 1_000  # characters of a sentence or line that count
 _OF_ANOTHER = re.compile("的[^的，,]{1,6}(?:是|有|[为為]|等[于於])$")  # those who do *not* swim
 _SEPARATOR = re.compile(f"(?<=[{FOREIGN}]),(?=[-−]?\\d)")  # `经检验，12`
-_ANOTHER = re.compile(r"\d[^\d,]{0,24},[^\d,]{0,24}$")  # a statement about another number
 _PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12是对的`
 _SOON = 80  # characters behind an answer in which it may be called wrong
 
@@ -128,7 +126,6 @@ def answers_in(text: str) -> list[PhrasePlace]:
             _counts(plain, phrase, phrases)
             and not phrases.no.search(folded, max(0, start - 8), end)
             and not _is_called_wrong(plain, end, phrases)
-            and not _FOLLOWED.match(folded, end)
         ):
             return [PhrasePlace(start)]
     return []
@@ -329,8 +326,6 @@ def _start_of_item(text: str, digit: int) -> int:
 def _commits(sentence: str, at: int, phrases: Phrases) -> bool:
     """Whether no phrase before a number takes it back: "if the answer is", in quotation marks."""
     found = list(phrases.noun.finditer(fold(sentence), 0, at + 1))
-    if found and "zh" in phrases.names and _ANOTHER.search(sentence, found[-1].end(), at):
-        return True
     return not found or _counts(sentence, found[-1], phrases)
 
 
@@ -404,8 +399,8 @@ class _Sentence:
             return False
         if _OF_ANOTHER.search(between):
             return False
-        unknown = not any(name in LANGUAGES for name in phrases.names)
-        return bool(phrases.joins.search(between)) or unknown or not between.strip(" ,;")
+        joins = phrases.joins.pattern == NEVER or phrases.joins.search(between)
+        return bool(joins) or not between.strip(" ,;")
 
 
 # --- whole answers --------------------------------------------------------------------

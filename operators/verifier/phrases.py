@@ -11,8 +11,8 @@ import unicodedata
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .languages import HINTS, LANGUAGES, NOUNS, is_hinted
-from .words import Language, listed
+from .tables import Language, tables
+from .words import listed
 
 LETTER = (
     "A-Za-z\u00aa\u00b5\u00ba\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02af\u0300-\u065f\u066e-\u06d3"
@@ -125,15 +125,13 @@ def languages_of(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _scripts() -> list[tuple[str, re.Pattern[str]]]:
-    known = [(name, each.scripts) for name, each in LANGUAGES.items() if each.scripts]
-    return [
-        (name, re.compile(f"[{scripts}]")) for name, scripts in (*known, *((n, n) for n in NOUNS))
-    ]
+    languages = tables().languages.items()
+    return [(name, re.compile(f"[{each.scripts}]")) for name, each in languages if each.scripts]
 
 
 @lru_cache(maxsize=1)
 def _common() -> dict[str, frozenset[str]]:
-    latin = {name: each.common for name, each in LANGUAGES.items() if not each.scripts}
+    latin = {name: each.common for name, each in tables().languages.items() if not each.scripts}
     return {name: frozenset(listed(fold(common))) for name, common in latin.items()}
 
 
@@ -149,6 +147,36 @@ _FOLDED_HINTS = (
     "opcao", "opcion", "alternativ", "solution", "dap ", "tra loi", "loi giai", "ket ", "chon",
     "odpov", "reseni", "losning", "sonuc", "cozum", "yanit", "dogru",
 )  # fmt: skip
+HINTS = (
+    "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
+    "hasil", "wynik", "oplam", "ternativa",
+)  # fmt: skip
+"""Parts of the nouns above. A text of ASCII letters without one of them, and without one of
+`_HINTING`, is read as English."""
+_HINTING = frozenset(
+    listed(
+        "nicht kein keine keinen weder niemals kann falsch ich ist sind wir der dass als sondern "
+        "und auf mit von ein eine einen zu das bleibt bleiben mehr wenn oder "  # German
+        "pas jamais ni faux peut le les du des est une il elle dans au aux ce cela c'est n'est "
+        "j'ai je de que si ou trouve entre en qu'il qu'elle reste non mais ne sont avec "  # French
+        "nunca tampoco ningun falso incorrecto puede el la las los es son era una tiene queda "
+        "quedan hay sino para podemos sea ser del mas creo nada pero con lo "  # Spanish
+        "niet fout onjuist bukan salah inte sbagliato errado"
+    )
+)
+"""Frequent words of other languages in Latin script."""
+_HINTED = 1_000  # characters at the end of a text in which one is looked for
+
+
+@lru_cache(maxsize=8)
+def is_hinted(text: str) -> bool:
+    """Return whether a text of ASCII letters may have a phrase of another language than English."""
+    if " the " in text or " and " in text:  # most English texts, in a tenth of the time
+        return False
+    shown = text[-_HINTED:].lower()
+    return any(map(shown.__contains__, HINTS)) or not _HINTING.isdisjoint(shown.split())
+
+
 _FEW = 8  # words
 _SHOWN = 2_000  # characters at the end of a text, which show its language
 
@@ -159,7 +187,7 @@ def latin_languages(text: str) -> tuple[str, ...]:
     words = frozenset(_WORD.findall(folded))
     letters = frozenset(_FOREIGN.findall(text[-_SHOWN:]))
     scores = {
-        name: len(words & common) + 2 * (not letters.isdisjoint(LANGUAGES[name].letters))
+        name: len(words & common) + 2 * (not letters.isdisjoint(tables().languages[name].letters))
         for name, common in _common().items()
     }
     best, english = max(scores.values()), len(words & _ENGLISH)
@@ -178,9 +206,7 @@ def _is_named(folded: str) -> bool:
 @lru_cache(maxsize=256)
 def compiled(names: tuple[str, ...]) -> Phrases:
     """Return the words of some languages."""
-    languages = [
-        _folded(LANGUAGES.get(name) or Language(scripts=name, noun=NOUNS[name])) for name in names
-    ]
+    languages = [_folded(tables().languages[name]) for name in names]
 
     def words(field: str) -> re.Pattern[str]:
         parts = [bounded(getattr(each, field), each) for each in languages]
@@ -210,7 +236,7 @@ def _folded(language: Language) -> Language:
 
 def pattern(parts: list[str]) -> re.Pattern[str]:
     """Return one pattern of several; one that never matches if there is none."""
-    return re.compile("|".join(part for part in parts if part) or r"(?!)", re.MULTILINE)
+    return re.compile("|".join(part for part in parts if part) or NEVER, re.MULTILINE)
 
 
 def bounded(words: str, language: Language) -> str:
@@ -252,6 +278,7 @@ def is_foreign(word: str) -> bool:
     return bool(_FOREIGN.search(_GREEK.sub("", word)) or _GREEK_WORD.search(word))
 
 
+NEVER = r"(?!)"
 ENDS = " .*,'’”»」』\""  # what may be behind an answer and is none of it
 _POLITE, _MOST_POLITE = 40, 4  # characters and words that a sentence ends in
 

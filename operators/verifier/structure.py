@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .fractions_and_decimals import Number, read_both, read_plain, read_simple, same_number
+from .fractions_and_decimals import Number, read_plain, read_simple, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
 from .limits import refusal
-from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, split_items
+from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, read_parts, split_items
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 
@@ -63,7 +63,8 @@ Cells = list[list[str]]
 
 ENVIRONMENT = "\\begin"
 _MATRIX = re.compile(
-    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
+    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}"
+    r"(\s*\^\s*\{?\s*(?:T|t|\\top|\\intercal)\s*\}?)?$",
     re.DOTALL,
 )
 _CASES = re.compile(r"\\begin\{[dr]?cases\}(.*?)\\end\{[dr]?cases\}$", re.DOTALL)
@@ -75,14 +76,20 @@ _SIDE_BY_SIDE = re.compile(r"&|,(?=\s*(?:if|when|where|for)\b)")
 def read_matrix(text: str) -> Cells | None:
     """Return the cells of a matrix; None for anything else, such as a product of two."""
     text = text.strip()
-    if text[:1] in ("[", "(") and text[1:].lstrip().startswith(ENVIRONMENT):
+    if text[:1] in ("[", "(") and text[1:].lstrip(" {").startswith(ENVIRONMENT):
+        text = text[1:-1].strip()
+    if text.startswith("{") and text.endswith("}"):
         text = text[1:-1].strip()
     found = _MATRIX.match(text)
     if not found or found[1] == "v" or ENVIRONMENT in found[2]:
         return None  # bars denote a determinant: a number, left to the symbolic tier
     rows = _rows(found[2].replace("\\hline", ""), re.compile("&"))
     # As one cell, `1, 2` would be a list, whose order is free.
-    return [[item for cell in row for item in split_items(cell)] for row in rows]
+    cells = [[item for cell in row for item in split_items(cell)] for row in rows]
+    if not found[3]:
+        return cells
+    is_whole = len({len(row) for row in cells}) == 1
+    return [list(column) for column in zip(*cells, strict=True)] if is_whole else None
 
 
 def read_cases(text: str) -> Cells | None:
@@ -161,6 +168,7 @@ class UndecidedError(Exception):
     """The exact tier cannot decide: a leaf is not a number."""
 
 
+_INTEGER = re.compile(r"-?(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)")
 _PRIME = re.compile(r"'(?!\d)|\\prime(?![a-zA-Z])")
 _MISSING = frozenset(
     {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found", "tbd"}
@@ -177,6 +185,11 @@ def is_missing(reference: str) -> bool:
     return (text[1] if text else reference).strip(" .").lower().lstrip("+-") in _MISSING
 
 
+def is_nothing(text: str) -> bool:
+    """Whether a text says that there is no value: an empty set, `DNE`."""
+    return text.lower() in _NOTHING or text.lower() in (*_ALIASES, *_ALIASES.values())
+
+
 def exactly(answer: str, reference: str) -> bool | None:
     """True or False if numbers and structure decide, None if the symbolic tier must.
 
@@ -186,8 +199,8 @@ def exactly(answer: str, reference: str) -> bool | None:
     """
     if answer == reference:
         return None if not answer.isdecimal() and is_missing(reference) else True
-    if _integer(answer) and _integer(reference):
-        return int(answer) == int(reference)
+    if (whole := _integer(answer)) is not None and (wanted := _integer(reference)) is not None:
+        return whole == wanted
     if (a := read_simple(answer)) and (b := read_simple(reference)):
         return same_number(a, b)
     if is_missing(reference) or refusal(reference):
@@ -201,12 +214,15 @@ def exactly(answer: str, reference: str) -> bool | None:
         return None
 
 
-def _integer(text: str) -> bool:
-    return len(text) < 300 and text.isdecimal() and text.isascii()
+def _integer(text: str) -> int | None:
+    """The value of `42`, `-42` or `1,042`; None for all else."""
+    if len(text) >= 300 or not (text.isdecimal() or _INTEGER.fullmatch(text)):
+        return None
+    return int(text.replace(",", "")) if text.isascii() else None
 
 
 def _exact_leaf(answer: str, reference: str) -> bool:
-    a, b = read_both(answer, reference)
+    a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return same_number(a, b)
 
@@ -228,8 +244,13 @@ _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
 _POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
+_FREE = re.compile(r"\+ ?(?:[CKck]|C_\{?\d\}?)$")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
 _MEMBER = re.compile(r"^[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
+_PARAMETER = re.compile(
+    r"\s*(?:[,;]\s*(?:where|for|with)?|\b(?:where|for|with)|\()\s*([a-zA-Z])\s*\\in\s*"
+    r"(?:\\mathbb\s*(?:\{\s*Z\s*\}|Z)|Z|ℤ)\)?$"
+)
 _SUM = re.compile(r"[+-]")
 _NOTHING = frozenset(
     {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
@@ -276,6 +297,9 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     `leaf` compares two spans without structure; it raises if it cannot.
     """
     answer, reference = unwrap(answer), unwrap(reference)
+    if (free := _FREE.search(reference)) and (named := _FREE.search(answer)):
+        answer = answer[: named.start()] + free[0]  # The name of a free constant does not matter.
+    answer, reference = _without_parameter(answer, reference)
     if answer == reference:
         return bool(answer)
     a, b = read_plain(answer), read_plain(reference)
@@ -295,6 +319,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
     for rule in (
+        _as_parts,
         _as_letters,
         _as_nothing,
         _as_clock,
@@ -308,11 +333,26 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     return _as_leaf(answer, reference, leaf)
 
 
+def _without_parameter(answer: str, reference: str) -> tuple[str, str]:
+    r"""Both without `k \in \mathbb{Z}` at their ends, with the reference's name for it."""
+    ours, theirs = _PARAMETER.search(answer), _PARAMETER.search(reference)
+    if not theirs:
+        return answer, reference
+    value, wanted = answer[: ours.start()] if ours else answer, theirs[1]
+    if ours and ours[1] != wanted:
+        if wanted in re.sub(r"\\[a-zA-Z]+", "", value):
+            return answer, reference
+        value = re.sub(rf"(?<![\\A-Za-z]){ours[1]}(?![A-Za-z])", wanted, value)
+    return value, reference[: theirs.start()]
+
+
 def parts(text: str) -> list[str]:
     """The leaves of a span: items, ends of intervals, cells; the span itself if it has none."""
-    text = unwrap(text)
+    text = _PARAMETER.sub("", unwrap(text))
     if rows := read_matrix(text) or read_cases(text):
         return [cell for row in rows for cell in row]
+    if labelled := read_parts(text):
+        return labelled
     if intervals := read_intervals(text):
         return [end for each in intervals for end in (each.low, each.high) if end is not None]
     found = read_collection(text)
@@ -335,6 +375,18 @@ def unwrap(text: str) -> str:
             break
         text = inner
     return text
+
+
+def _as_parts(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """The parts of a question in their order, with labels or as a list: `(1) 3; (2) 7`."""
+    labelled = [read_parts(text) for text in (a, b)]
+    if not any(labelled):
+        return None
+    x, y = (
+        found or (listed.items if (listed := read_collection(text)) else ())
+        for found, text in zip(labelled, (a, b), strict=True)
+    )
+    return _same_sequence(x, y, leaf)
 
 
 def _as_letters(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -453,6 +505,10 @@ def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | Non
 
 def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
     loose = {"list", "set", "one"}
+    if {a.kind, b.kind} == {"[]", "list"} and len(b.items) != 2:
+        return _same_sequence(a.items, b.items, leaf)
+    if b.kind == "list" and len(set(b.items)) < len(b.items) and len(a.items) != len(b.items):
+        return False  # 2, 5 for 2, 2, 5
     if a.kind not in loose or b.kind not in loose:
         # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
         if a.kind == b.kind:

@@ -22,12 +22,12 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 from sympy.functions.elementary.hyperbolic import HyperbolicFunction
 
-from .fractions_and_decimals import Number, read_both, read_plain, rounds_to, same_number
+from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
 from .intervals import LETTER, OPERATION, ORDER, REALS, Interval, bracketed, condition, ordered
 from .lists import MAX_ITEMS, split_items
 from .notation import plain, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
-from .units import agree, split_unit
+from .units import DEGREE, agree, split_unit
 from .words import listed
 
 # --- Formula --------------------------------------------------------------------------
@@ -522,7 +522,12 @@ def _magnitude(value: Expression) -> int:
 
 
 def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[tuple[Any, Any]]:
-    """Yield both values at each point where both exist and are both real or both complex."""
+    """Yield both values at each point where both exist and are both real or both complex.
+
+    Where a root has letters, these are lengths or counts: only positive values of them count.
+    """
+    roots = [_roots(each) for each in (f, g)]
+    is_root = all(roots) and any(has_letters for each in roots for has_letters in each)
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
     counted = _counts(f) | _counts(g)
     for place, point in enumerate(_POINTS):
@@ -530,14 +535,22 @@ def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[
             s: sympy.Integer(place + 2 * k + 2) if s in counted else point[k % 4] + k // 4
             for k, s in enumerate(symbols)
         }
-        y = evaluate(g, at, digits)
+        negative = any(v < 0 for v in at.values())
+        y = None if negative and is_root else evaluate(g, at, digits)
         x = None if y is None else evaluate(f, at, digits)
         if x is None:
             continue
         # log(x^2) and 2 log(x) differ only where one of them is not real.
-        negative = any(v < 0 for v in at.values())
         if not negative or (mpmath.im(x) == 0) == (mpmath.im(y) == 0):
             yield x, y
+
+
+def _roots(value: Expression) -> list[bool]:
+    """Whether each root, and each absolute value beside a power, has letters."""
+    powers = value.atoms(sympy.Pow)
+    roots = [p for p in powers if p.exp.is_Rational and not p.exp.is_Integer]
+    absolute = value.atoms(sympy.Abs) if powers else ()
+    return [bool(each.free_symbols) for each in (*roots, *absolute)]
 
 
 def _counts(value: Expression) -> set[Any]:
@@ -597,7 +610,7 @@ def check(reference: str) -> None:
 
 
 def _same_leaf(answer: str, reference: str) -> bool:
-    a, b = read_both(answer, reference)
+    a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return same_number(a, b)
     if is_prose(answer) or is_prose(reference):
@@ -666,7 +679,7 @@ def _unnamed(text: str) -> str | None:
 def _scaled(value: Expression, number: Number | None, other: Number | None) -> Expression:
     """Convert degrees to radians if the other side is an expression without degrees."""
     known = number.measure.known if number and number.measure else None
-    if number and other is None and known and known.dimension == "angle":
+    if number and other is None and known and known.dimension == DEGREE:
         return value * sympy.pi / 180
     return value
 

@@ -3,46 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
-
-# --- Language -------------------------------------------------------------------------
-# What a language other than English calls an answer, and which of its words change a number.
 
 REACH = 40  # characters before an answer in which its negation begins
-
-
-class Language(NamedTuple):
-    """The words of a language, each field the alternatives of one regular expression."""
-
-    # characters that only occur where the language may be meant; "" for Latin script, where
-    # `common` decides
-    scripts: str = ""
-    noun: str = ""  # "answer"
-    adj: str = ""  # what may stand between the noun and the link: "final", "therefore"
-    link: str = ""  # "is", behind the noun; `:` and `=` are links everywhere
-    direct: bool = False  # whether the value may follow the noun without a link ("Cevap 12")
-    weak: str = ""  # "result", which is often that of a step: it counts only at the end of a text
-    choose: str = ""  # "choose", directly before the letter of an option
-    answers: str = ""  # "is the answer", behind the value
-    no: str = ""  # "not", before what it negates
-    but: str = ""  # "but rather", before what holds instead of something negated
-    joins: str = ""  # "or", "and", "to", "plus": between two numbers neither of which is the answer
-    yields: str = ""  # "in total", "makes": a number behind it is on its own
-    before: str = ""  # "at least": before a number it makes another answer
-    after: str = ""  # "or more", "squared", "is not": the same behind a number
-    wrong: str = ""  # "wrong", in what follows an answer
-    supposes: str = ""  # "if", "he claims": an answer behind it is not that of the response
-    next: str = ""  # "then", in a sentence after the last number, which is not the last step
-    unsure: str = ""  # "I do not know", at the end of a text
-    polite: str = ""  # what ends a sentence and says nothing, as `です` does
-    sentence: str = ""  # words that a short answer does not have, such as "I"
-    common: str = ""  # frequent words, by which a text in Latin script shows its language
-    letters: str = ""  # letters that no other language of this table in Latin script has
-    spaced: bool = True  # whether words have spaces between them
-    comma: bool = False  # whether decimals have a comma, as in 3,5
-
-
-# --- Numbers in words: `twenty-one`, `a dozen`, `two and a half` ----------------------
 
 
 def listed(text: str) -> list[str]:
@@ -67,37 +29,26 @@ MAGNITUDES: dict[str, int] = {
     "billion": 10**9,
     "trillion": 10**12,
 }
-_MAGNITUDES_ELSEWHERE = {
-    100: "hundert cien ciento honderd yuz sto سو مئة مائة مئات صد מאה מאות सौ শত শো",
-    1_000: (
-        "tausend tsd mil mille milliers milhar mila duizend tysiac tysiące tysięcy tys bin "
-        "nghìn ngàn ribu tusen tisíc tisíce χιλιάδες χίλια тысяча тысячи тысяч тыс тисяча "
-        "тисячі тисяч тис ألف آلاف الف ألفا هزار אלף אלפים हज़ार हजार হাজার"
-    ),
-    10**5: "लाख lakh lakhs লাখ লক্ষ",
-    10**6: (
-        "million millionen mio millón millones millions milhão milhões milione milioni miljoen "
-        "milion miliony milionów milyon triệu juta miljon miljoner mln milionu εκατομμύρια "
-        "εκατομμύριο миллион миллиона миллионов млн мільйон мільйона мільйонів مليون ملايين "
-        "میلیون מיליון מיליונים मिलियन"
-    ),
-    10**7: "करोड़ करोड crore crores কোটি",
-    10**9: (
-        "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
-        "miliardy miliardów milyar tỷ tỉ miliar miljarder mld mlrd bilhão bilhões "
-        "δισεκατομμύρια миллиард миллиарда миллиардов млрд мільярд мільярда мільярдів مليار "
-        "مليارات میلیارد מיליארד अरब বিলিয়ন"
-    ),
-    10**12: (
-        "billionen billones trilhão trilhões bilioni triliun trilyon триллион триллиона "
-        "триллионов трлн تريليون تریلیون"
-    ),
+ASCII_MAGNITUDES: dict[str, int] = {
+    word: size
+    for size, text in {
+        100: "hundert cien ciento honderd yuz sto",
+        1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
+        10**5: "lakh lakhs",
+        10**6: (
+            "million millionen mio millones millions milione milioni miljoen milion miliony "
+            "milyon juta miljon miljoner mln milionu"
+        ),
+        10**7: "crore crores",
+        10**9: (
+            "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
+            "miliardy milyar miliar miljarder mld mlrd"
+        ),
+        10**12: "billionen billones bilioni triliun trilyon",
+    }.items()
+    for word in listed(text)
 }
-FOREIGN_MAGNITUDES: dict[str, int] = {
-    word: size for size, text in _MAGNITUDES_ELSEWHERE.items() for word in listed(text)
-}
-"""Magnitudes of languages other than English, as words with spaces around them."""
-ASCII_MAGNITUDES = {word: n for word, n in FOREIGN_MAGNITUDES.items() if word.isascii()}
+"""Those of other languages that an ASCII text may have; words.yaml has the others."""
 _PARTS: dict[str, int] = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
 _PARTS |= {"sixth": 6, "eighth": 8, "halve": 2}
 STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})

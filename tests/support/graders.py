@@ -137,7 +137,7 @@ def installed(name: str) -> bool:
     return all(importlib.util.find_spec(each.split(".")[0]) for each in GRADERS[name].modules)
 
 
-def ours(pairs: Sequence[tuple[str, str]], *, worked_out: bool = False) -> list[Outcome]:
+def ours(pairs: Sequence[tuple[str, str]], *, worked_out: bool = True) -> list[Outcome]:
     """Outcomes of our own verifier for (response, reference) pairs."""
     responses, references = [each for each, _ in pairs], [each for _, each in pairs]
     verdicts = verify_batch(responses, references, worked_out=worked_out)

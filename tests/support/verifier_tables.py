@@ -60,9 +60,16 @@ class Tally(NamedTuple):
 
 
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a JSON Lines file with source, gold, prediction and expected."""
+    """The cases of a JSON Lines file with source, gold, prediction and expected.
+
+    Those with `undone` are left out: the answer is a formula that is equal to the reference.
+    """
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [Case(r["source"], r["gold"], r["prediction"], r["expected"]) for r in rows]
+    return [
+        Case(r["source"], r["gold"], r["prediction"], r["expected"])
+        for r in rows
+        if not r.get("undone")
+    ]
 
 
 def model_solutions(path: Path) -> Iterator[Case]:

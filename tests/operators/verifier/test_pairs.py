@@ -993,7 +993,9 @@ def test_one_by_one_the_verdicts_are_those_of_a_batch() -> None:
 @pytest.mark.skipif(not SHARED.exists(), reason="the labelled pairs are not next to this checkout")
 def test_labelled_pairs() -> None:
     rows = [json.loads(line) for line in SHARED.read_text(encoding="utf-8").splitlines()]
-    verdicts = verify_batch([r["answer"] for r in rows], [r["gold"] for r in rows])
+    verdicts = verify_batch(
+        [r["answer"] for r in rows], [r["gold"] for r in rows], worked_out=False
+    )
     right = [(v.verdict == "correct") == r["equal"] for v, r in zip(verdicts, rows, strict=True)]
     false_positives = [
         r for r, v in zip(rows, verdicts, strict=True) if v.verdict == "correct" and not r["equal"]

@@ -133,7 +133,7 @@ def test_many_threads_share_one_pool(pool: Pool) -> None:
 
 
 def both() -> list[Verdict]:
-    return verify_batch([ENDLESS, EASY[0]], ["42", EASY[1]], timeout=1)
+    return verify_batch([ENDLESS, EASY[0]], ["42", EASY[1]], timeout=1, worked_out=False)
 
 
 def in_main_thread() -> list[Verdict]:
@@ -182,16 +182,16 @@ def in_a_spawned_child() -> list[Verdict]:
     "place", [in_main_thread, in_a_thread, in_a_running_loop, in_a_forked_child, in_a_spawned_child]
 )
 def test_it_works_the_same(place: Callable[[], list[Verdict]]) -> None:
-    verify(*EASY)  # the parent has workers, which a child must not touch
+    verify(*EASY, worked_out=False)  # the parent has workers, which a child must not touch
     assert [v.verdict for v in place()] == ["timeout", "correct"]
-    assert verify(*EASY).verdict == "correct"
+    assert verify(*EASY, worked_out=False).verdict == "correct"
     assert in_main_thread()[0].verdict == "timeout"
 
 
 SCRIPT = """
 from rejuice.operators.verifier import verify
 from rejuice.operators.verifier.pool import shared_pool
-print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}").verdict, shared_pool(1)._server._process.pid)
+print(verify(r"\\\\frac{\\\\sqrt{8}}{2}", r"\\\\sqrt{2}", worked_out=False).verdict, shared_pool(1)._server._process.pid)
 """
 
 
@@ -216,8 +216,8 @@ def test_a_busy_worker_does_not_outlive_its_parent() -> None:
         "from rejuice.operators.verifier import verify\n"
         "from rejuice.operators.verifier.pool import shared_pool\n"
         "import psutil\n"
-        f"verify({EASY[0]!r}, {EASY[1]!r})\n"
-        f"threading.Thread(target=lambda: verify({ENDLESS!r}, '42', timeout=60), daemon=True).start()\n"
+        f"verify({EASY[0]!r}, {EASY[1]!r}, worked_out=False)\n"
+        f"threading.Thread(target=lambda: verify({ENDLESS!r}, '42', timeout=60, worked_out=False), daemon=True).start()\n"
         "time.sleep(0.5)\n"
         "fork_server = psutil.Process(shared_pool(1)._server._process.pid)\n"
         "print(*[p.pid for p in fork_server.children()], flush=True)\n"
@@ -248,7 +248,7 @@ def test_the_import_is_light() -> None:
 FIRST = """
 from rejuice.operators.verifier import verify
 for answer, reference in ({first!r}, {easy!r}):
-    print(verify(answer, reference, timeout=1.0).verdict)
+    print(verify(answer, reference, timeout=1.0, worked_out=False).verdict)
 """
 
 

@@ -90,7 +90,7 @@ def spellings(n: int) -> list[str]:
 @given(integers)
 @settings(max_examples=150, deadline=None)
 def test_every_spelling_of_a_number_is_that_number(n: int) -> None:
-    verdicts = verify_batch(spellings(n), [str(n)] * len(spellings(n)))
+    verdicts = verify_batch(spellings(n), [str(n)] * len(spellings(n)), worked_out=False)
     assert [s for s, v in zip(spellings(n), verdicts, strict=True) if v.verdict != "correct"] == []
 
 
@@ -100,7 +100,7 @@ def test_no_spelling_of_another_number_is(n: int, m: int) -> None:
     # 50% may stand for 50, which is what 100 * n % means for 100 * n.
     if m in {n, 100 * n}:
         return
-    verdicts = verify_batch(spellings(n), [str(m)] * len(spellings(n)))
+    verdicts = verify_batch(spellings(n), [str(m)] * len(spellings(n)), worked_out=False)
     assert [s for s, v in zip(spellings(n), verdicts, strict=True) if v.verdict == "correct"] == []
 
 

@@ -133,7 +133,7 @@ ONE_BY_ONE = [pair for pair in PAIRS if not {*pair} & {MONSTERS[name] for name i
 def complaint(pair: tuple[str, str]) -> str | None:
     """What is wrong with the verdict on a monster, None where it is right and in time."""
     start = time.monotonic()
-    slug = verify(*pair, timeout=TIMEOUT).verdict
+    slug = verify(*pair, timeout=TIMEOUT, worked_out=False).verdict
     seconds = time.monotonic() - start
     if slug != "correct" and seconds < SOON_S:
         return None
@@ -143,7 +143,7 @@ def complaint(pair: tuple[str, str]) -> str | None:
 def damage() -> list[str]:
     """What is wrong with the pool of this process."""
     found = list[str]()
-    if (slug := verify(r"\frac{\sqrt{8}}{2}", r"\sqrt{2}").verdict) != "correct":
+    if (slug := verify(r"\sqrt{8}", r"2\sqrt{2}").verdict) != "correct":
         found.append(f"an ordinary pair is {slug}")
     fork_server = fork_server_of(shared_pool(1))
     deadline = time.monotonic() + 60  # what was killed takes a moment to go

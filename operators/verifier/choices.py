@@ -1,0 +1,100 @@
+"""Choices: the letters of options, and yes or no."""
+
+from __future__ import annotations
+
+import re
+
+from .answer_types import AnswerRules, Mention
+from .commitment import is_given
+
+# --- Letters --------------------------------------------------------------------------
+
+_JOIN = (
+    r"(?:\s*[,;/&和、]\s*(?:and |or |& )?|\s+(?:and|or|&)\s+"
+    r"|\s*\\(?:lor|vee|land|wedge|c[au]p|cdot|times)\s+)"
+)
+_ONE = r"[(\[]?[A-Ja-d][)\]]?"
+_RUN = r"A?B?C?D?E?F?G?(?<=[A-G][A-G])"
+_TAKEN = re.compile(
+    rf"{_RUN}|\(?(?:[A-J]|[a-d])\)?[.):]?|\(?[A-J](?:\)|[.:](?=\s)).*"
+    rf"|\(?[A-J]\)?(?:{_JOIN}\(?[A-J]\)?)+"
+)
+_LABELLED = re.compile(
+    rf"\b(?:option|choice|alternative|answer|statement)s?:?[\s*_\"]+({_ONE}(?:{_JOIN}{_ONE})*)(?![\w'’])",
+    re.IGNORECASE,
+)
+# What begins a marked place: `C`, `(c)`, `C) 12`, `C: text`, `A, C and D`; not "A dog".
+_FIRST = re.compile(
+    rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
+)
+_BRACKETED = re.compile(r"[(\[]([A-J])[)\]]")
+_ALONE = re.compile(
+    rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_RUN}|[A-J](?:{_JOIN}[A-J])*)"
+    r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
+)
+_LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
+_UNSURE = re.compile(r"\b(?:might|may|could|or)\b[^.]*\b[A-J]\b")
+_REJECTED = re.compile(
+    r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z",
+    re.IGNORECASE,
+)
+_OR = re.compile(r"\bor\b|[/\\]")
+
+
+def _letters(text: str) -> frozenset[str]:
+    """Several letters that are joined by "or" are none of them."""
+    run = text.isascii() and text.isalpha() and text.isupper()
+    found = frozenset(text if run else (each.upper() for each in _LETTER.findall(text)))
+    return found | {"or"} if len(found) > 1 and _OR.search(text) else found
+
+
+def _letter_mentions(text: str) -> list[Mention]:
+    if (found := _FIRST.match(text)) and is_given(text, *found.span(1)):
+        if _UNSURE.search(text, found.end()):
+            return [Mention("several", *found.span(1))]
+        return [Mention(_letters(found[1]), *found.span(1))]
+    for pattern in (_LABELLED, _BRACKETED, _ALONE):
+        if several := [
+            Mention(_letters(each[1]), *each.span(1))
+            for each in pattern.finditer(text)
+            if is_given(text, *each.span(1)) and not _REJECTED.search(text, 0, each.start(1))
+        ]:
+            return several
+    return []
+
+
+CHOICE = AnswerRules(
+    takes=lambda text: bool(_TAKEN.fullmatch(text)),
+    mentions=_letter_mentions,
+    equal=lambda answer, reference: answer == reference,
+)
+"""Letters of options, in any case, with the text of the option or without; their order is free."""
+
+# --- Yes and no -----------------------------------------------------------------------
+
+_BOTH = re.compile(r"\b(?:yes|true) (?:and|or) (?:no|false)\b", re.IGNORECASE)
+_WORDS = ("yes", "no", "true", "false")
+_YES_OR_NO = re.compile(
+    r"(?:(?<!say )(?<!says )\b(yes|true|false)\b"
+    r"|(?:\A\W*|[,;:—–*\"(] ?\W*|\b(?:so|is|thus|therefore|hence),? )(no)\b(?=\W*\Z|[.,;:!*\"')]))",
+    re.IGNORECASE,
+)
+
+
+def _yes_or_no(text: str) -> list[Mention]:
+    if _BOTH.search(text) or "neither" in text:
+        return [Mention("both", 0, len(text))]
+    found = [(each, 1 if each[1] else 2) for each in _YES_OR_NO.finditer(text)]
+    return [
+        Mention(each[group].lower(), *each.span(group))
+        for each, group in found
+        if is_given(text, *each.span(group))
+    ]
+
+
+BOOLEAN = AnswerRules(
+    takes=lambda text: text.lower() in _WORDS,
+    mentions=_yes_or_no,
+    equal=lambda answer, reference: answer == reference,
+)
+"""Yes or no; true or false."""

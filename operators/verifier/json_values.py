@@ -1,0 +1,69 @@
+"""Objects and lists in JSON, compared by their values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .answer_types import AnswerRules, Mention
+
+_DECODER = json.JSONDecoder()
+_MOST = 100  # opening brackets that are tried
+_DEEP = 64
+
+
+def read_json(text: str) -> Any | None:
+    """An object or a list; None if a text is neither."""
+    try:
+        found = json.loads(text) if text[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _is_structured(value: Any) -> bool:
+    """Whether it is more than a list of numbers, which has other notations: `[0, 1]`, `(1, 2)`."""
+    if isinstance(value, list):
+        return not value or any(
+            not isinstance(each, int | float) or isinstance(each, bool) for each in value
+        )
+    return isinstance(value, dict)
+
+
+def _mentions(text: str) -> list[Mention]:
+    found, at = list[Mention](), 0
+    unescaped = text.replace("\\{", "{").replace("\\}", "}")
+    if len(unescaped) < len(text) and "{" not in text.replace("\\{", ""):
+        text = unescaped  # In a box of LaTeX, braces are escaped.
+    for _ in range(_MOST):
+        starts = [each for each in (text.find("{", at), text.find("[", at)) if each >= 0]
+        if not starts:
+            break
+        at = min(starts)
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        found.append(Mention(_key(value), at, end))
+        at = end
+    return found
+
+
+def _key(value: Any, depth: int = 0) -> Any:
+    """A value as what can be compared: 15 is 15.0, and neither is True or "15"."""
+    if depth > _DEEP:
+        raise RecursionError
+    if isinstance(value, dict):
+        return ("{", frozenset((name, _key(each, depth + 1)) for name, each in value.items()))
+    if isinstance(value, list):
+        return ("[", tuple(_key(each, depth + 1) for each in value))
+    return (isinstance(value, bool), isinstance(value, str), value)
+
+
+JSON = AnswerRules(
+    takes=lambda text: _is_structured(read_json(text)),
+    mentions=_mentions,
+    equal=lambda answer, reference: answer == reference,
+)
+"""The names of an object have no order; a list has one. `15` is `15.0`, and is not `"15"`."""

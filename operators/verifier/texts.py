@@ -1,0 +1,152 @@
+r"""Texts: names, words, code, chemical formulas; and lists of them. A text is never computed."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from .answer_types import Conventions
+from .commitment import is_given
+from .places import AnswerPlace, sentences, stripped
+
+_PUNCTUATION = str.maketrans("‘’‚“”„«»‐‑–—−", '\'\'\'"""""-----')
+_LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
+DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
+_SCRIPT = re.compile(r"[_^](?=[\w+-])")
+_ARROW = re.compile(r"\\(?:long)?(?:right)?arrow(?![a-zA-Z])|\\to(?![a-zA-Z])|→|⟶")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_ARTICLE = re.compile(r"(?:the|an?) (?=\w)", re.IGNORECASE)
+_FORMULA = re.compile(
+    r"(?=.{1,4}\Z)\w*[A-Z0-9]\w*[A-Z]\w*|(?:[A-Z][a-z]?\d*){2,}[+-]?|[A-Z][a-z]?\d*[+-]"
+)
+_ASIDE = re.compile(r" ?\([^()]*\)")
+_CONTRAST = re.compile(r"(?:[,;] (?:but|however|though|although|yet|while)|; |: )\b")
+_RIVAL_BEFORE = re.compile(
+    r"(?:(?:\b(?:not|never)|n't)(?: \w+){0,2} |,"
+    r"|\b(?:or|and|either|than|unlike|nor|except|besides|maybe|perhaps)) \W*$"
+)
+_INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+, ")
+_RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b")
+_UNSURE = re.compile(
+    r"\b(?:might|may be|maybe|perhaps|possibly|not (?:sure|certain)|don't (?:know|recall))\b", re.I
+)
+_VERB = re.compile(r"\W* ?(?:is|are|was|were|has|had|did|does|won|wrote|became|would|will)\b")
+_BOLD = re.compile(r"\*{1,2}([^*\n]+)\*{1,2}|`([^`\n]+)`")
+_SEPARATOR = re.compile(r"\s*(?:[,;]\s*(?:and\b|&)?|\band\b|\n)\s*")
+_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
+_INTRODUCED = re.compile(
+    r".*(?:\b(?:is|are|was|were|be|by)\b(?: (?:therefore|thus|then))?:?|:)\s*", re.DOTALL
+)
+_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bneither)\b(?: \w+)?:? ?$")
+_TITLE = re.compile(
+    r"\b(?:President|Sir|Dame|Lord|Lady|Dr|Mrs?|Ms|Prof(?:essor)?|King|Queen|Emperor|General|Saint"
+    r"|Captain|Pope)\.? $"
+)
+_GOES_ON = re.compile(r"[,;]| (?:in|on|at|during|from|after|before|as|who|which|that)\b")
+_COPULA = re.compile(r"\b(?:is|are|was|were)\b(?=[^,]*,)")
+_MOST_WORDS = 12  # of a text that is looked for in a sentence
+
+
+def _is_formula(reference: str) -> bool:
+    """Whether case matters: `CO` is not `Co`."""
+    text = stripped(_LATEX.sub(lambda m: m[1] or m[2] or "", reference)).replace("_", "")
+    return bool(_FORMULA.fullmatch(text)) or (len(text) == 2 and text.istitle())
+
+
+def normal(text: str, *, cased: bool = False) -> str:
+    """A text without what does not matter: case, accents, an article, markup, full stops."""
+    text = stripped(unicodedata.normalize("NFKC", text)).translate(_PUNCTUATION)
+    text = _ARROW.sub("->", text)
+    text = DOTS.sub("...", _LATEX.sub(lambda m: m[1] or m[2] or m[3] or "", text))
+    text = stripped(_SCRIPT.sub("", text))
+    text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
+    if cased:
+        return text.replace(" ", "")
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(each for each in plain if not unicodedata.combining(each))
+
+
+def is_grid(text: str) -> bool:
+    """Whether it has lines of digits, signs or single letters, whose order and length count."""
+    return "\n" in text.strip() and not _LETTERS.search(text)
+
+
+def equal_texts(answer: str, reference: str) -> bool:
+    """Whether texts are equal; case matters in a formula such as CO, and in no other text."""
+    if answer.strip() == reference.strip():
+        return True
+    if is_grid(reference):
+        return answer.split() == reference.split() and answer.count("\n") == reference.count("\n")
+    cased = _is_formula(reference)
+    wanted = normal(reference, cased=cased)
+    return bool(wanted) and normal(answer, cased=cased) == wanted
+
+
+def answers_in(place: AnswerPlace) -> Iterator[str]:
+    """What a place may give as its answer: all of it, what is emphasized, what is introduced."""
+    yield place.text
+    emphasized = [one or other for one, other in _BOLD.findall(place.rest or place.text)]
+    if emphasized:  # Several ones are a list.
+        yield ", ".join(dict.fromkeys(emphasized))
+    introduced = _INTRODUCED.match(place.text)
+    if introduced and not _DENIED.search(introduced[0]):
+        yield place.text[introduced.end() :]
+
+
+def gives_text(place: AnswerPlace, reference: str) -> bool:
+    """Whether a place answers with a text: it is the text, or a sentence that begins or ends so."""
+    if any(equal_texts(each, reference) for each in answers_in(place)):
+        return True
+    return place.rule != "boxed" and not is_grid(reference) and _says(place.text, reference)
+
+
+def _says(sentence: str, reference: str) -> bool:
+    """Whether a sentence has the reference at its end or as its subject, and nothing beside it."""
+    words = " ".join(stripped(reference).translate(_PUNCTUATION).split())
+    if not words[:1].isalnum() or words.count(" ") >= _MOST_WORDS or _UNSURE.search(sentence):
+        return False
+    stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence)))
+    text = (stated or [""])[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
+    text = _INTRODUCTION.sub("", re.sub(r"[*`]", "", text), count=1)
+    flags = 0 if _is_formula(reference) else re.IGNORECASE
+    pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
+    contrasts = [each.end() for each in _CONTRAST.finditer(text)]
+    begins = contrasts[-1] if contrasts else 0
+    return any(
+        _is_stated(text, begins, found.start(), found.end())
+        for found in pattern.finditer(text, begins)
+    )
+
+
+def _is_stated(text: str, begins: int, start: int, end: int) -> bool:
+    """Whether text[start:end] ends or begins its clause, alone, whole, and is not denied."""
+    before = text[begins:start]
+    is_last = end == len(text) or _GOES_ON.match(text, end)
+    is_subject = not before.strip(" \"'").count(" ") and _VERB.match(text, end)
+    is_longer = text[start].isupper() and re.search(r"(?<=.)\b[A-Z][a-z]+ $", before)
+    return bool(
+        (is_last or is_subject)
+        and not (_RIVAL_BEFORE.search(text, 0, start) or _RIVAL_AFTER.match(text, end))
+        and not (is_longer and not _TITLE.search(before))
+        and not _COPULA.search(before)
+        and is_given(text, start, end)
+    )
+
+
+# --- Lists of texts -------------------------------------------------------------------
+
+
+def items_of(text: str) -> list[str]:
+    """The texts of a list: by commas, "and", or one a line."""
+    parts = _SEPARATOR.split(_ITEM.sub("", _ASIDE.sub("", text).strip(" []{}().")))
+    return [each for each in map(normal, parts) if each]
+
+
+def gives_list(place: AnswerPlace, reference: list[str], conventions: Conventions) -> bool:
+    """Whether a place is this list, or ends with it."""
+    lists = [*answers_in(place), place.rest if _ITEM.search(place.rest) else ""]
+    found = map(items_of, lists)
+    if conventions.ordered_lists:
+        return reference in found
+    return any(set(each) == set(reference) for each in found)

@@ -1,0 +1,233 @@
+"""The type of a reference, and whether a response has an answer of its type that equals it.
+
+Numbers and expressions are the business of `answer` and `structure`; others have a module each.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import Enum
+from functools import lru_cache
+
+from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
+from .answer_types import AnswerRules, Conventions, Mention
+from .boxes import gives_up
+from .calendar_answers import DATE, TIME
+from .choices import BOOLEAN, CHOICE
+from .commitment import is_given
+from .fractions_and_decimals import read_number
+from .intervals import REALS
+from .json_values import JSON, read_json
+from .limits import refusal
+from .lists import read_collection
+from .notation import plain
+from .places import AnswerPlace, own_part, places, stripped
+from .structure import is_nothing, is_prose
+from .texts import DOTS, answers_in, equal_texts, gives_list, gives_text, is_grid, items_of
+
+
+class AnswerType(str, Enum):
+    """What an answer is: which rules find it, and which compare it."""
+
+    NUMBER = "number"
+    EXPRESSION = "expression"
+    CHOICE = "choice"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    TIME = "time"
+    PERCENT = "percent"
+    MONEY = "money"
+    QUANTITY = "quantity"
+    JSON = "json"
+    LIST = "list"
+    TEXT = "text"
+
+
+_RULES: dict[AnswerType, AnswerRules] = {
+    AnswerType.BOOLEAN: BOOLEAN,
+    AnswerType.CHOICE: CHOICE,
+    AnswerType.DATE: DATE,
+    AnswerType.TIME: TIME,
+    AnswerType.PERCENT: PERCENT,
+    AnswerType.MONEY: MONEY,
+    AnswerType.QUANTITY: QUANTITY,
+    AnswerType.JSON: JSON,
+}
+"""Types that show what they are, in the order in which a reference is tried."""
+COMPUTED = (AnswerType.NUMBER, AnswerType.EXPRESSION)
+MEASURED = (AnswerType.TIME, AnswerType.PERCENT, AnswerType.MONEY, AnswerType.QUANTITY)
+"""Where an answer has no value of its type, such as a number without its unit, it is computed."""
+
+_WORD = re.compile(
+    r"(?<![\\A-Za-z])(?=[^\W\d_]*[aeiouyAEIOUY\u00c0-\u02ff\u0400-\uffff])[^\W\d_]{3,}"
+)
+_MATHS = re.compile(
+    r"(?:(?:a(?:rc)?)?(?:sin|cos|tan|cot|sec|csc)h?|log|sqrt|exp|pi|and|or|mod|max|min|gcd|lcm"
+    r"|inf(?:ty|inity)?)\b"
+)
+# CO2, NaCl, H_2SO_4; a3, Nf3; #1, v2; 2+x is none of them.
+_SIGNED = re.compile(r"[=<>^+*/|≤≥√∪∩∈°%]|\\[a-zA-Z]|\d[a-z]|(?<!\w)-?\d|\d\s*,")
+_NAMED = re.compile(
+    r"(?=.*[a-z\d])(?:[A-Z][a-z]?_?\{?\d*\}?){2,}(?:[+-]|\^.*)?|[A-Za-z]{1,3}\d+[A-Za-z]*[+-]?"
+    r"|[A-Z][a-z][+-]"
+)
+# CC(=O)O, c1ccccc1: no formula of mathematics has a sign of equality or a ring like these.
+_MOLECULE = re.compile(
+    r"(?=.*(?:\([=#]|[Cc]1=?[Cc]))(?:\[[\w@+-]+\]|Br|Cl|[BCNOPSFIHcnops]|[=#()\d@+/\\-])+"
+)
+_COMPARED = re.compile(
+    r",? (?:though|although|whereas|while|unlike|instead of|rather than|compared (?:to|with))\b"
+)
+_FRACTION = re.compile(r"(?<![\d.,/])(\d+)\s*/\s*(\d+)(?![\d.,/])|frac\{(\d+)\}\{(\d+)\}")
+_RANGE = re.compile(r"\d+(?:[-–—]\d+)+|\d+(?:/\d+){2,}")
+_QUOTED = re.compile(r"(?<![\w}\)])['\"][^\W\d]")  # and no derivative
+_COMMAND = re.compile(r"\\[a-zA-Z]+\Z")
+_ENDS = re.compile(r"[.!?]\s")
+_ENUMERATED = re.compile(r"\bor\b|/|\beither\b|\A[\s\\%$]*,[\s$]*\Z")
+_LATEX_WORD = re.compile(r"\\(?:begin|end|frac|text|left|right|mathrm|ce)\b|\\[a-zA-Z]+")
+
+
+@lru_cache(maxsize=4096)  # The responses of a group have one reference.
+def type_of(reference: str) -> AnswerType:
+    """The type of a reference, by itself."""
+    text = stripped(reference)
+    if reference.isdecimal() or is_nothing(text) or text in REALS:
+        return AnswerType.NUMBER
+    for each, rules in _RULES.items():
+        if rules.takes(text):
+            return each
+    if _NAMED.fullmatch(text) or _MOLECULE.fullmatch(text) or "\\ce" in reference:
+        return AnswerType.TEXT
+    if "," in text and DOTS.search(text):
+        return AnswerType.TEXT  # A sequence that goes on.
+    if is_grid(text):
+        return AnswerType.TEXT
+    if refusal(reference) or read_number(reference):
+        return AnswerType.NUMBER
+    if _is_mathematics(reference, text):
+        return AnswerType.EXPRESSION
+    items = items_of(text)
+    is_list = len(set(items)) > 1 and not re.search(r"[.:=(]", text.strip(" .;"))
+    return AnswerType.LIST if is_list else AnswerType.TEXT
+
+
+def _is_mathematics(reference: str, text: str) -> bool:
+    if _RANGE.fullmatch(text) or _QUOTED.search(text) or ("\n" in text and "\\" not in text):
+        return False  # A telephone number, a range; texts; a grid, a program.
+    bare = _LATEX_WORD.sub(" ", text)
+    words = [each for each in _WORD.findall(bare) if not _MATHS.fullmatch(each.lower())]
+    if words and not _is_measured(text):
+        found = read_collection(plain(reference))
+        return bool("\\begin" in reference or (found and found.kind != "list" and len(words) < 2))
+    return bool(_SIGNED.search(text)) or not (words or re.search("[A-Z][a-z]", bare))
+
+
+def _is_measured(text: str) -> bool:
+    """Whether its words are a unit behind a number or a formula: `12 apples`, `3x meters`."""
+    return not is_prose(plain(text)) and bool(re.match(r"[-−+$(\\]*\d", text))
+
+
+def takes(kind: AnswerType, reference: str) -> bool:
+    """Whether a reference can be of a type that it is given."""
+    if kind is AnswerType.NUMBER:
+        return read_number(reference) is not None
+    rules = _RULES.get(kind)
+    return rules is None or rules.takes(stripped(reference))
+
+
+def grade(
+    response: str, reference: str, kind: AnswerType, conventions: Conventions
+) -> tuple[bool | None, str | None]:
+    """Whether a response answers with the reference, and its answer; None: it has none."""
+    own = own_part(response)
+    if own is None:
+        return None, None
+    rules = _RULES.get(kind)
+    if rules is None:
+        return _by_text(own, reference, kind, conventions)
+    wanted = rules.mentions(stripped(reference))[0].value
+    for place in places(own):
+        if place.rule in ("keyword", "last_line") and gives_up(own):
+            return None, None
+        text = place.text
+        if kind is AnswerType.JSON:  # It may have many lines.
+            text = place.rest if place.is_marked else own
+        found = rules.mentions(text)
+        if not found:
+            if place.is_marked and place.text and kind in MEASURED:
+                break
+            if place.rule in ("boxed", "answer_tag"):
+                return False, place.text
+            continue
+        # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
+        found = [each for each in found if type(each.value) is type(wanted)] or found
+        if isinstance(wanted, Amount) and not place.is_marked:
+            found = [each for each in found if _dimension(each) == wanted.dimension] or found
+        answer = _chosen(found, text, place)
+        if answer is None:
+            return False, place.text
+        if kind in MEASURED and place.is_marked and not text[answer.end :].isascii():
+            break  # The unit may go on in another language.
+        command = _COMMAND.search(text, 0, answer.start)  # As in `\frac{\pi}{2}`.
+        span = text[command.start() if command else answer.start : answer.end]
+        equal = rules.equal(answer.value, wanted) or is_near(answer.value, wanted, conventions)
+        return equal and not _is_unreduced(span), span
+    if kind is AnswerType.JSON and isinstance(read_json(reference), list):
+        return _by_text(own, reference, AnswerType.LIST, conventions)
+    return None, None
+
+
+def _is_unreduced(span: str) -> bool:
+    """Whether it has a fraction that is left to be divided: `40/160`."""
+    found = _FRACTION.search(span)
+    return found is not None and math.gcd(*(int(each) for each in found.groups() if each)) > 1
+
+
+def _dimension(mention: Mention) -> object:
+    return mention.value.dimension if isinstance(mention.value, Amount) else None
+
+
+def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | None:
+    """The value that a place gives; None if it marks several ones, or denies what it has."""
+    if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
+        return None
+    # "It is $1,000, though one hundred dollars used to do": what is compared is not the answer.
+    clause = text[: end.start()] if (end := _ENDS.search(text, found[0].end)) else text
+    aside = None if place.is_marked else _COMPARED.search(clause, found[0].end)
+    found = [each for each in found if aside is None or each.end <= aside.start()]
+    last = found[-1]
+    rivals = [each for each in found if each.value != last.value]
+    hedged = rivals and _ENUMERATED.search(text[rivals[-1].end : last.start])
+    return last if not hedged and is_given(text, last.start, last.end) else None
+
+
+def _by_text(
+    own: str, reference: str, kind: AnswerType, conventions: Conventions
+) -> tuple[bool | None, str | None]:
+    """The first place decides, so that a policy cannot name several."""
+    n_more = reference.strip().count("\n")
+    if n_more and equal_texts(end := "\n".join(own.strip().split("\n")[-n_more - 1 :]), reference):
+        return True, end
+    items = items_of(stripped(reference))
+    answer = None
+    for place in places(own):
+        right = gives_text(place, reference)
+        right = right or (kind is AnswerType.LIST and gives_list(place, items, conventions))
+        if right or place.is_marked:
+            return right, place.text
+        answer = answer or place.text
+        break
+    return (False, answer) if answer else (None, None)
+
+
+def whole_expression(response: str, answer: str) -> str:
+    """The formula or list that an answer is the end of, where the response gives it on its own."""
+    own = own_part(response)
+    place = next(places(own), None) if own else None
+    for each in answers_in(place) if place else ():
+        text = stripped(each)
+        words = [word for word in _WORD.findall(text) if not _MATHS.fullmatch(word.lower())]
+        if answer in text and len(text) > len(answer) and not words and "\\boxed" not in text:
+            return text
+    return answer

@@ -1,0 +1,100 @@
+"""Types of answers: what a reference is, and labelled pairs of each type."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rejuice.operators.verifier import verify, verify_batch
+from rejuice.operators.verifier.places import own_part, places, sentences, stripped
+from rejuice.operators.verifier.typed import type_of
+
+PAIRS = Path(__file__).resolve().parents[2] / "data" / "answers_by_type.jsonl"
+
+TYPES = {
+    "number": ["18", "1/2", "0.5", "12 apples", "-3", "1,000", "no solution", "all real numbers"],
+    "expression": [
+        "x", "2x + 1", r"\sqrt{3}", "y = 3x + 1", "(1, 2)", "[1, 4]", "x < 3", "1, 2", "mgh",
+        r"\begin{pmatrix}1 & 2\end{pmatrix}", r"2\sqrt{3}\text{ cm}", r"\{1, 2\}",
+    ],
+    "choice": ["C", "(B)", "b", "D.", "C) 8", "A, C", "AC"],
+    "boolean": ["Yes", "no", "True", "FALSE"],
+    "date": ["2021-03-05", "July 20, 1969", "Thursday", "June 2007", "15th century"],
+    "time": ["3:30 pm", "15:30", "2.5 hours", "150 minutes"],
+    "percent": ["12%", r"33\frac{1}{3}\%", "5 percent"],
+    "money": ["$1,250.00", "5 dollars", "45 cents", "€3"],
+    "quantity": ["240 kJ", r"9.8 \text{ m/s}^2", "12 cm^2", "5 liters"],
+    "json": ['{"a": 1}', '["x", "y"]', '[{"name": "f"}]'],
+    "list": ["Saturn, Jupiter", "France and Spain", "red, green, blue"],
+    "text": [
+        "Paris", "THE END", "CO2", "a3", "Apollo 11", "Dr. Seuss", "10-20", "555-1234",
+        "SELECT * FROM t", "Cannot be determined",
+    ],
+}  # fmt: skip
+
+PAID = {
+    "number": (67, 1),
+    "expression": (69, 0),
+    "list_or_set": (64, 2),
+    "quantity": (75, 0),
+    "percent": (74, 1),
+    "money": (72, 0),
+    "date": (73, 1),
+    "time": (72, 0),
+    "choice": (74, 0),
+    "text": (68, 0),
+    "json": (75, 1),
+}
+"""Right ones of 75, and others of 45."""
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_a_reference_is(name: str) -> None:
+    assert {text: type_of(text).value for text in TYPES[name]} == dict.fromkeys(TYPES[name], name)
+
+
+@pytest.mark.parametrize(
+    "text", [each for texts in TYPES.values() for each in texts if each not in ("Nf3",)]
+)
+def test_a_reference_answers_itself(text: str) -> None:
+    for response in (text, rf"So it is \boxed{{{text}}}.", f"Answer: {text}"):
+        if "{" in text and "boxed" in response:
+            continue  # A box of LaTeX escapes braces.
+        assert verify(response, text).verdict == "correct", response
+
+
+def test_where_an_answer_stands() -> None:
+    def found(response: str) -> list[tuple[str, str]]:
+        return [(place.rule, place.text) for place in places(own_part(response) or "")]
+
+    assert found("<think>B</think>**Answer: C**")[0] == ("keyword", "C")
+    assert found(r"\boxed{5}, so the answer is 6.")[0] == ("keyword", "6")
+    assert found(r"The answer is \boxed{5}")[0] == ("boxed", "5")
+    assert found(r"\boxed{5} or \boxed{6}")[0] == ("boxed", "5, 6")
+    assert found("<answer>a</answer><answer>b</answer>")[0] == ("answer_tag", "a, b")
+    assert found("#### Dr. Seuss\n")[0] == ("marked_line", "Dr. Seuss")
+    assert found("It is one.\n(Or so.)") == [("last_line", "It is one")]
+    assert found("A. 1\nB. 2") == []
+    assert own_part("<think>Paris") is None
+
+
+def test_sentences() -> None:
+    assert sentences("It is by Dr. Seuss. J. Doe says no!\n---\nSo 3.5 m.") == [
+        "It is by Dr. Seuss.", "J. Doe says no!", "So 3.5 m.",
+    ]  # fmt: skip
+    assert stripped(r"**\(\text{Paris}\)**.") == "Paris"
+
+
+def test_labelled_pairs_of_each_type() -> None:
+    """Three people wrote them before they could see the code: see docs/verifier.md."""
+    rows = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
+    verdicts = verify_batch([r["response"] for r in rows], [r["reference"] for r in rows])
+    paid = Counter(
+        (row["type"], row["label"])
+        for row, verdict in zip(rows, verdicts, strict=True)
+        if verdict.verdict == "correct"
+    )
+    assert {name: (paid[name, "right"], paid[name, "wrong"]) for name in PAID} == PAID
