@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,28 @@ from typing_extensions import Self
 
 from ..arrow_compute import pc
 from ..chats import continued
-from ..columns import alternatives, component
+from ..columns import alternatives, at_path, columns_of, component
+from ..errors import DataError
 from ..groups import Array
 from ..operator import Columns, Mapper, drop
+
+if TYPE_CHECKING:
+    from ..verifier import AnswerType
+
+AnswerTypeName = Literal[
+    "number",
+    "expression",
+    "choice",
+    "boolean",
+    "date",
+    "time",
+    "percent",
+    "money",
+    "quantity",
+    "json",
+    "list",
+    "text",
+]
 
 
 class MathVerifyMapper(Mapper):
@@ -30,8 +49,8 @@ class MathVerifyMapper(Mapper):
     - `no_response`: the response is null, for example because it is not sampled yet; the verdict
       is null. An empty response is graded, as `no_answer`.
 
-    Without `worked_out`, the notes count the right answers that are `not_worked_out`: a policy that
-    is rewarded for those may learn to repeat the question.
+    With `worked_out: false`, the notes count the right answers that are `not_worked_out`: a policy
+    that is rewarded for those may learn to repeat the question.
     """
 
     timeout: float = Field(5.0, gt=0)
@@ -48,13 +67,30 @@ class MathVerifyMapper(Mapper):
     A policy may learn to avoid `wrong` by answers whose verification never finishes. Choose `wrong`
     if references are plain numbers: an answer that times out against one is hardly ever right."""
 
-    worked_out: bool = False
-    """Whether a reference that is a numeral asks for a numeral as answer.
+    worked_out: bool = True
+    """Whether an answer has to be worked out: a numeral, where the reference is one.
 
-    Otherwise an equal value is enough, and a policy may put the formula of the question into its
-    box. A reference that is another constant, such as 2√3, then asks for a closed form of
-    about its length, and no answer may have a sum, integral or other operation that its reference
-    does not have."""
+    A fraction in lowest terms, scientific notation and a unit are. A reference that is another
+    constant, such as 2√3, asks for a closed form of about its length, and no answer may have a sum,
+    integral or other operation that its reference does not have. With false, an equal value is
+    enough, and a policy may put the formula of the question into its box."""
+
+    answer_type: AnswerTypeName | None = None
+    """The type of all references: docs/verifier.md says how each is found and compared. A reference
+    that is of another type is `bad_reference`. `text` takes all, `list` also a list of several
+    answers, which are then one. Null: the type that a reference shows by itself."""
+
+    answer_type_column: str | None = None
+    """A column, or with dots a field of one, with the type for each row. Null: there is none; where
+    it is null, `answer_type` counts."""
+
+    tolerance: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """How far a number, quantity, percentage or amount of money may be from the reference, as a
+    share of it: 0.01 is 1%. With it, a reference `12.5 ± 0.5` is a range. Null: as far as rounding
+    goes, which is next to nothing."""
+
+    ordered_lists: bool = False
+    """Whether the order of a list counts, as of `red, green, blue`."""
 
     response_prefix: str | None = None
     """What the prompt ends with and a response continues, such as the `<think>` of DeepSeek-R1's
@@ -82,7 +118,10 @@ class MathVerifyMapper(Mapper):
         return self
 
     def reads(self) -> Columns:
-        return ("response", "reference")
+        return ("response", "reference", *columns_of(self.paths()))
+
+    def paths(self) -> Columns:
+        return () if self.answer_type_column is None else (self.answer_type_column,)
 
     def writes(self) -> Columns:
         return ("verdict", "extracted_answer", "reward_accuracy", "reward_accuracy_missing")
@@ -91,16 +130,19 @@ class MathVerifyMapper(Mapper):
         from ..verifier import verify_batch
 
         # References of a dataset may be numbers.
-        responses, references = (table[name].cast(pa.string()) for name in self.reads())
-        ungradable = _ungradable(responses, references)
+        responses, references = (
+            table[name].cast(pa.string()) for name in ("response", "reference")
+        )
+        types = self.types_of(table)
+        ungradable = _ungradable(responses, references, types)
         # The answer is extracted even if there is no reference to compare it with.
         references = pc.if_else(ungradable.is_null(), references, pa.scalar(None, pa.string()))
         rows = np.flatnonzero(np.asarray(responses.is_valid()))
         verdicts = verify_batch(
             continued(self.response_prefix, responses.take(pa.array(rows)).to_pylist()),
             references.take(pa.array(rows)).to_pylist(),
-            timeout=self.timeout,
-            worked_out=self.worked_out,
+            answer_types=[types[row] for row in rows.tolist()],
+            **self.conventions(),
         )
         slugs = _scatter([verdict.verdict for verdict in verdicts], rows, table.num_rows)
         failures = ["verifier_error", *(["timeout"] if self.on_timeout == "missing" else [])]
@@ -116,6 +158,36 @@ class MathVerifyMapper(Mapper):
                 pc.coalesce(ungradable, no_verdict),
             ),
         }
+
+    def given_type(self) -> AnswerType | None:
+        """The type of all references, as far as no column has another one."""
+        from ..verifier import AnswerType
+
+        return None if self.answer_type is None else AnswerType(self.answer_type)
+
+    def types_of(self, table: pa.Table) -> Sequence[AnswerType | None]:
+        """The type that each reference is given; None where it shows it by itself.
+
+        Raises:
+            DataError: there is no such column, or it has a value that is no type.
+        """
+        from ..verifier import AnswerType
+
+        for_all = self.given_type()
+        if self.answer_type_column is None:
+            return [for_all] * table.num_rows
+        names = at_path(table, self.answer_type_column).cast(pa.string()).to_pylist()
+        known: dict[str | None, AnswerType | None] = {each.value: each for each in AnswerType}
+        known[None] = for_all
+        for row, name in enumerate(names):
+            if name not in known:
+                found = f"row {row + 1}: column '{self.answer_type_column}' is {name!r}"
+                raise DataError(found, f"a type is one of {', '.join(AnswerType)}, or null")
+        return [known[name] for name in names]
+
+    def conventions(self) -> dict[str, Any]:
+        """The arguments of `verify_batch`."""
+        return self.model_dump(include={"timeout", "worked_out", "tolerance", "ordered_lists"})
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
         from ..verifier import is_worked_out
@@ -134,17 +206,21 @@ class MathVerifyMapper(Mapper):
         return {"not_worked_out": found} if found else {}
 
 
-def _ungradable(responses: pa.ChunkedArray, references: pa.ChunkedArray) -> pa.Array:
+def _ungradable(
+    responses: pa.ChunkedArray, references: pa.ChunkedArray, types: Sequence[AnswerType | None]
+) -> pa.Array:
     """string[N]: why a row cannot be graded at all, null where it can."""
     from ..verifier import check_references
 
-    distinct = references.unique().drop_null().to_pylist()
-    bad = [text for text, why in zip(distinct, check_references(distinct), strict=True) if why]
+    pairs = list(zip(references.to_pylist(), types, strict=True))
+    distinct = list(dict.fromkeys(pairs))
+    texts, given = [text for text, _ in distinct], [each for _, each in distinct]
+    reasons = dict(zip(distinct, check_references(texts, answer_types=given), strict=True))
     return drop(
         {
             "no_response": responses.is_null(),
             "no_reference": references.is_null(),
-            "bad_reference": pc.is_in(references, pa.array(bad, references.type)),
+            "bad_reference": pa.array([reasons[pair] is not None for pair in pairs], pa.bool_()),
         }
     )
 

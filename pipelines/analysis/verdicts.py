@@ -338,8 +338,8 @@ def _graded(pairs: Sequence[tuple[str, str]], operator: MathVerifyMapper) -> lis
     found = verify_batch(
         [f"\\boxed{{{answer}}}" for answer, _ in pairs],
         [reference for _, reference in pairs],
-        timeout=operator.timeout,
-        worked_out=operator.worked_out,
+        answer_types=[operator.given_type()] * len(pairs),
+        **operator.conventions(),
     )
     return [each.verdict for each in found]
 

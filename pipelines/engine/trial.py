@@ -7,6 +7,7 @@ written as the export would be. Steps that call a model, a server or another lib
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -46,6 +47,8 @@ _SHOWN = 40
 _SOURCES = ("source", "dataset", "dataset_name", "ability", "category", "domain", "subject")
 """What datasets call the column that says which task or dataset a prompt is of."""
 _MOST_SOURCES = 20  # With more values, the figures do not show them.
+_OPTIONS = ("choices", "options", "answer_choices", "endings")
+"""What datasets call the list of options of which the reference may be an index."""
 _WRITTEN = 100
 
 
@@ -147,6 +150,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
     lines, n = list[str](), rows.num_rows
     if operator.reference is None:
         return []
+    lines += _of_choices(step, rows, frame)
     column = at_path(rows, operator.reference)
     if operator.reference_form == "auto" and operator.reference_pattern is None:
         texts = column.flatten() if is_list(column.type) else column
@@ -156,25 +160,65 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
             where = f"of column '{operator.reference}' (reference_form: boxed)"
             found = f"in {boxed:,} of the first {n:,} rows the reference is the content"
             lines.append(f"{step.name}: {found} of the last \\boxed{{}} {where}.")
-    if any(isinstance(each.operator, MathVerifyMapper) for each in recipe.steps):
-        lines += _ungradable(step, frame)
+    verifiers = (each.operator for each in recipe.steps)
+    for verifier in (each for each in verifiers if isinstance(each, MathVerifyMapper)):
+        return [*lines, *_ungradable(step, frame, verifier)]
     return lines
 
 
-def _ungradable(step: Step, frame: Frame) -> list[str]:
+def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[str]:
+    """Return which types the references have, unless all are numbers, and which are no use."""
     references = frame.select(["reference"])["reference"].to_pylist()
-    unsure = [text for text in references if text is not None and not text.isdecimal()]
-    if not unsure:
+    # The column of types may be made by a step in between.
+    rows = frame.table() if set(verifier.reads()) - {"response"} <= {*frame.column_names} else None
+    given = verifier.types_of(rows) if rows else [verifier.given_type()] * len(references)
+    pairs = [
+        (text, each)
+        for text, each in zip(references, given, strict=True)
+        if text is not None and (each or not text.isdecimal())
+    ]
+    if not pairs:
         return []
     from ...operators.verifier import check_reference
+    from ...operators.verifier.typed import AnswerType, type_of
 
-    reasons = {text: check_reference(text) for text in dict.fromkeys(unsure)}
-    bad = [text for text in unsure if reasons[text]]
-    if not bad:
-        return []
-    shown = bad[0] if len(bad[0]) <= _SHOWN else f"{bad[0][:_SHOWN]}..."
-    share, n = len(bad) / len(references), len(references)
-    return [
-        f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, such as "
-        f"{shown!r} ({reasons[bad[0]]})."
+    reasons = {pair: check_reference(*pair) for pair in dict.fromkeys(pairs)}
+    n_numbers = sum(text is not None for text in references) - len(pairs)
+    types = Counter({AnswerType.NUMBER: n_numbers} if n_numbers else {})
+    examples = dict[AnswerType, str]()
+    for text, each in pairs:
+        if not reasons[text, each]:
+            types[kind := each or type_of(text)] += 1
+            examples.setdefault(kind, f" (such as {_short(text)})")
+    counts = [
+        f"{n:,} {kind.value}{'' if kind is AnswerType.NUMBER else examples[kind]}"
+        for kind, n in types.most_common()
     ]
+    lines = [f"{step.name}: types of the first references: {', '.join(counts)}."]
+    bad = [pair for pair in pairs if reasons[pair]]
+    if bad:
+        share, n = len(bad) / len(references), len(references)
+        lines.append(
+            f"{step.name}: {share:.1%} of the first {n:,} references cannot be graded against, "
+            f"such as {_short(bad[0][0])} ({reasons[bad[0]]})."
+        )
+    return lines if set(types) - {AnswerType.NUMBER} else lines[1:]
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+def _of_choices(step: Step, rows: pa.Table, frame: Frame) -> Iterator[str]:
+    """Yield that the references may be indices of options, which no answer gives."""
+    references = frame.select(["reference"])["reference"].drop_null().to_pylist()
+    for name in rows.column_names:
+        if name.lower() not in _OPTIONS or not is_list(rows[name].type):
+            continue
+        most = pc.max(pc.list_value_length(rows[name])).as_py() or 0
+        if references and all(each.isdecimal() and int(each) < most for each in references):
+            yield (
+                f"{step.name}: the first references are numbers below the length of column "
+                f"'{name}', such as {references[0]!r}: if they are indices of its options, letters "
+                f"and texts of options are wrong beside them; let the reference be the letter."
+            )

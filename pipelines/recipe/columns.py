@@ -60,8 +60,8 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
     if not rows.num_rows:
         return  # Those that the step is about come further down.
     verifiers = (s.operator for s in recipe.steps if isinstance(s.operator, MathVerifyMapper))
-    verifies = any(not exclude_each_other(operator.where, each.where) for each in verifiers)
-    found = _problem(operator, references, verifies=verifies)
+    together = [each for each in verifiers if not exclude_each_other(operator.where, each.where)]
+    found = _problem(operator, references, together)
     if found is not None:
         what, right = found
         what = f"of the first {rows.num_rows:,} rows of {path}, {what}"
@@ -69,7 +69,9 @@ def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
 
 
 def _problem(
-    operator: PromptTemplateMapper, references: Sequence[str], *, verifies: bool
+    operator: PromptTemplateMapper,
+    references: Sequence[str],
+    verifiers: Sequence[MathVerifyMapper],
 ) -> tuple[str, str] | None:
     """What is wrong with the references, and what would be right; None if some can be used."""
     pattern, column = operator.reference_pattern, operator.reference
@@ -78,16 +80,18 @@ def _problem(
             return f"none has a reference in column '{column}'", "name the column in `reference`"
         found = f"none matches reference_pattern {pattern!r} in column '{column}'"
         return found, "change the pattern, or put rows that match it first"
+    given = [each.answer_type for each in verifiers if each.answer_type_column is None]
     # Whole numbers can be graded against, which is known without the verifier.
-    if not verifies or any(text.isdecimal() for text in references):
+    if not given or (None in given and any(text.isdecimal() for text in references)):
         return None
-    from ...operators.verifier import check_reference
+    from ...operators.verifier import AnswerType, check_reference
 
-    if any(check_reference(text) is None for text in references):
+    types = [each and AnswerType(each) for each in given]
+    if any(check_reference(text, each) is None for text in references for each in types):
         return None
     first = " ".join(references[0].split())
     shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
-    reason = check_reference(references[0])
+    reason = check_reference(references[0], types[0])
     found = f"none has a reference that can be graded against: {shown!r} ({reason})"
     if pattern is None:
         return found, "take the answer out of it by reference_pattern, such as '#### (.*)'"

@@ -12,7 +12,7 @@ CASES = [
     ("12", "11 or 13", "wrong_answer"),
     ("11 or 13", "11", "wrong_answer"),
     ("twelve", '["12", "a dozen"]', "correct"),
-    ("\\frac{2}{4}", '["x", "\\\\frac12"]', "correct"),
+    ("\\frac{1}{2}", '["x", "\\\\frac12"]', "correct"),
     ("6", '["proof", "5"]', "wrong_answer"),
     ("5", '["proof", "5"]', "correct"),
     ("3", "proof", "verifier_error"),

@@ -1,13 +1,16 @@
+from typing import get_args
+
 import pyarrow as pa
 import pytest
 
-from rejuice.operators import RecipeError, verifier
+from rejuice.operators import DataError, RecipeError, verifier
 from rejuice.operators.check import check_operator
-from rejuice.operators.mapper.math_verify_mapper import MathVerifyMapper
+from rejuice.operators.mapper.math_verify_mapper import AnswerTypeName, MathVerifyMapper
 from rejuice.operators.registry import build
-from rejuice.operators.verifier import Verdict
+from rejuice.operators.verifier import AnswerType, Verdict
 
 STRING = pa.string()
+BOXED = r"\boxed{{{}}}"
 
 
 def table(*rows):
@@ -28,7 +31,7 @@ def slug_verifier(monkeypatch):
     """A verifier for which the response is the verdict."""
     calls = []
 
-    def verify_batch(responses, references, *, timeout, worked_out):
+    def verify_batch(responses, references, *, timeout, **_):
         calls.append((len(responses), timeout))
         return [Verdict(text, None if text == "no_answer" else f"<{text}>") for text in responses]
 
@@ -137,6 +140,57 @@ def test_right_answers_that_are_formulas_are_counted():
     rows = table(
         ("It is 3.", "3"), ("That is 1 + 2.", "3"), ("Who knows.", "3"), ("11", "11 or 13")
     )
-    assert MathVerifyMapper().apply(rows).notes == {"not_worked_out": 1}
-    assert MathVerifyMapper(worked_out=True).apply(rows).notes == {}
-    assert MathVerifyMapper().apply(rows.slice(2)).notes == {}
+    by_value = MathVerifyMapper(worked_out=False)
+    assert by_value.apply(rows).notes == {"not_worked_out": 1}
+    assert MathVerifyMapper().apply(rows).notes == {}
+    assert by_value.apply(rows.slice(2)).notes == {}
+
+
+def test_types_of_references_are_given_for_all_or_for_each_row():
+    rows = table(("March 5, 2021", "2021-03-05"), ("none", "none"), (r"\boxed{2013}", "2021-03-05"))
+    assert written(MathVerifyMapper(answer_type="date"), rows)["reward_accuracy"] == [1, None, 0]
+    columns = written(MathVerifyMapper(answer_type="text"), rows)
+    assert columns["verdict"] == ["wrong_answer", "correct", "wrong_answer"]
+    rows = rows.append_column("meta", pa.array([{"kind": k} for k in (None, "text", "number")]))
+    columns = written(MathVerifyMapper(answer_type_column="meta.kind"), rows)
+    assert columns["verdict"] == ["correct", "correct", "verifier_error"]
+    assert columns["reward_accuracy_missing"] == [None, None, "bad_reference"]
+    both = MathVerifyMapper(answer_type="text", answer_type_column="meta.kind")
+    assert written(both, rows)["verdict"] == ["wrong_answer", "correct", "verifier_error"]
+
+
+def test_a_type_that_there_is_not():
+    rows = table(("1", "1")).append_column("kind", pa.array(["word"]))
+    with pytest.raises(DataError, match=r"row 1: column 'kind' is 'word'; .*expression.*text"):
+        MathVerifyMapper(answer_type_column="kind").map(rows)
+    assert set(get_args(AnswerTypeName)) == {each.value for each in AnswerType}
+
+
+def test_several_answers_are_alternatives_unless_their_type_is_a_list():
+    rows = table((r"\boxed{3, -3}", '["3", "-3"]'), (r"\boxed{3}", '["3", "-3"]'))
+    assert written(MathVerifyMapper(), rows)["reward_accuracy"] == [0, 1]
+    assert written(MathVerifyMapper(answer_type="list"), rows)["reward_accuracy"] == [1, 0]
+    rows = table(*((text, '["a", "b"]') for text in ("['a', 'b']", "['b', 'a']", "a", "a and b")))
+    listed = MathVerifyMapper(answer_type="list", ordered_lists=True)
+    assert written(listed, rows)["reward_accuracy"] == [1, 0, 0, 1]
+
+
+def test_a_tolerance_is_a_share_of_the_reference():
+    rows = table(
+        *((BOXED.format(answer), "0.0298") for answer in ("0.02981", "0.0301", "-0.0298")),
+        *((BOXED.format(answer), "2.4e5 J") for answer in ("239.8 kJ", "242000", "230 kJ")),
+        *((BOXED.format(answer), "12.5 ± 0.5") for answer in ("12.3", "13.1")),
+    )
+    near = [1, 0, 0, 1, 1, 0, 1, 0]
+    assert written(MathVerifyMapper(tolerance=0.01), rows)["reward_accuracy"] == near
+    assert written(MathVerifyMapper(), rows)["reward_accuracy"] == [0] * 8
+
+
+def test_a_list_has_an_order_if_the_recipe_says_so():
+    rows = table(
+        *((answer, "red, green, blue") for answer in ("red, green, blue", "blue, green, red")),
+        *((BOXED.format(answer), r"1, \sqrt{2}") for answer in (r"1,\sqrt 2", r"\sqrt{2}, 1")),
+    )
+    assert written(MathVerifyMapper(), rows)["reward_accuracy"] == [1, 1, 1, 1]
+    ordered = MathVerifyMapper(ordered_lists=True)
+    assert written(ordered, rows)["reward_accuracy"] == [1, 0, 1, 0]

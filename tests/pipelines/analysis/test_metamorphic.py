@@ -137,7 +137,7 @@ def plain(text):
 def graded_by(monkeypatch, right):
     """A verifier that a function of answer and reference decides; None: it fails."""
 
-    def verify_batch(responses, references, *, timeout, worked_out):
+    def verify_batch(responses, references, *, timeout, worked_out, **_):
         answers = [each.removeprefix("\\boxed{")[:-1] for each in responses]
         slugs = {True: "correct", False: "wrong_answer", None: "timeout"}
         pairs = zip(answers, references, strict=True)

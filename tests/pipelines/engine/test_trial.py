@@ -54,6 +54,27 @@ def test_references(lines):
     ]
 
 
+def test_types_of_references(lines):
+    rows = [row(answer, answer) for answer in ("7", "B", "1.5", "D", "Paris")]
+    (line,) = lines(["prompt_template_mapper", RECORDED, *GRADED], rows)
+    assert line.startswith("prompt_template_mapper: types")
+    assert "2 number, 2 choice (such as 'B'), 1 text (such as 'Paris')" in line
+    given = {"math_verify_mapper": {"answer_type_column": "kind"}}
+    rows = [row("a", "none", kind="text"), row("b", "5 days", kind="date"), row("c", kind=None)]
+    types, bad = lines(["prompt_template_mapper", RECORDED, given], rows)
+    assert "1 number, 1 text (such as 'none')" in types
+    assert "33.3%" in bad
+    assert "'5 days' is not of the type date" in bad
+
+
+def test_references_that_are_indices_of_options(lines):
+    rows = [row(name, answer, choices=["x", "y", "z"]) for name, answer in (("a", "0"), ("b", "2"))]
+    (line,) = lines(["prompt_template_mapper", RECORDED, *GRADED], rows)
+    assert "numbers below the length of column 'choices'" in line
+    rows.append(row("c", "3", choices=["x", "y", "z"]))
+    assert lines(["prompt_template_mapper", RECORDED, *GRADED], rows) == []
+
+
 def test_columns_that_tell_prompts_apart(lines):
     rows = [row("a", image="x.png", id=1), row("a", image="y.png", id=2), row("b", image="x.png")]
     found = (

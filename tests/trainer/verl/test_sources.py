@@ -107,7 +107,7 @@ def test_the_mean_of_true_and_false_is_a_share():
 def test_the_share_of_right_answers_that_are_not_worked_out_is_over_all_groups():
     formula = [("f", "a", "That is 1 + 1."), ("f", "a", RIGHT)]
     rows = rollouts([*formula, *[("p", "a", RIGHT)] * 2])
-    steps = number_steps([MathVerifyMapper()])
+    steps = number_steps([MathVerifyMapper(worked_out=False)])
     with ThreadPoolExecutor(1) as pool:
         curation = Curation(steps, pool)
         for at in (0, 2):

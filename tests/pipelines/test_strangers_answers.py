@@ -1,0 +1,128 @@
+"""Answers as strangers' datasets and models write them, where they are at hand: each case's verdicts.
+
+A letter is a verdict, a space begins another question, and a bar begins a run with other fields.
+"""
+
+import re
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rejuice.pipelines.cli.main import app
+
+FOLDER = Path(__file__).resolve().parents[2] / "../shared/data/strangers/answers"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER.exists(), reason="the inputs are not at hand"),
+]
+LETTERS = {"correct": "r", "wrong_answer": "w", "no_answer": "n", "verifier_error": "b"}
+
+VERDICTS = {
+    "01-mcq-index": "wwwrw www",  # with a line
+    "04-mcq-boxed-formula": "rrrr",
+    "07-interval-forms": "rr r rr rr rrr rr",
+    "08-tiny-and-big": "bb wr b wr wr wr rw",  # a factorial over the limits; a recurrence
+    "09-bold-final": "rrrrrrrr",
+    "11-line-equation": "wrrrr rw rw",
+    "13-yes-no": "rrrrrww rrnrw rrww rrww",
+    "14-physics-rounding": "wrww www rrw wr wwr | rrrw wrw rrr rr rrr",
+    "16-chemistry": "rrrwr rrww rrw rrw",
+    "19-answer-tags": "rrrrrrwrrrwr",
+    "21-countdown": "rrrr",  # by value: the recipe says so
+    "22-xlam-toolcalls": "rwrrw",
+    "25-grid": "rrrww rw",
+    "26-logic": "rrwwr rrrw rwr rwr | rwwwr rwrw rwr rwr",
+    "27-dates": "rrrwwrw rrrww rrw ww",
+    "86-nested-list-answer": "wr rr | rw rr",
+    "100-mcq-letter-last-line": "rrrrrrrrrr w",
+    "102-mcq-lower-case": "rrrrrr rr",
+    "103-mcq-letter-and-text": "rrrrrr",
+    "105-weekday-in-sentence": "rrrrwr",
+    "107-unit-names": "rr r r r rr r",
+    "109-unit-multiples": "r r r r r r",
+    "110-kJ-and-J": "wrr w",
+    "112-worked-out-with-unit": "rr rr r",
+    "114-worked-out-names": "wr wr www r",
+    "116-sql-other-statement": "wwr wr",
+    "119-roots-of-letters": "r r r",
+    "120-free-constants": "rrr rr",
+    "121-fenced-lists": "rr rr r",
+    "140-reasoning-gym": "rrr rrww rrrr rrrr rww rww rrr rwr",  # a JSON list of texts: either
+    "141-answer-not-ascii": "rrr r rr",
+    "143-abbreviation": "rr rr",
+    "144-name-with-number": "rrrw r",
+    "146-short-texts": "rr rr rr b | rr rr rr r",
+}
+FIELDS = {
+    "14-physics-rounding": {"tolerance": 0.01},
+    "26-logic": {"ordered_lists": True},
+    "86-nested-list-answer": {"answer_type": "list"},
+    "146-short-texts": {"answer_type": "text"},
+}
+LINES = {
+    "01-mcq-index": "numbers below the length of column 'choices'",
+    "08-tiny-and-big": "(a factorial of more than 200)",
+    "146-short-texts": "'none' is a missing value",
+    "27-dates": "types of the first references: 2 date (such as '2021-03-05'), 2 time",
+}
+
+
+@pytest.fixture
+def folder_of(tmp_path, monkeypatch):
+    """A copy of a case, as the working directory."""
+
+    def of(name):
+        folder = tmp_path / name
+        copytree(FOLDER / name, folder)
+        monkeypatch.chdir(folder)
+        return folder
+
+    return of
+
+
+def ran(*words):
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return re.sub(r"\s+", " ", result.output)
+
+
+def verdicts_with(folder, fields):
+    """The letters of the verdicts of a run whose last step has these fields, too."""
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    step = recipe["process"][-1]
+    step["math_verify_mapper"] = {**(step["math_verify_mapper"] or {}), **fields}
+    recipe["export_path"] = f"out{len(fields)}/rows.parquet"
+    (folder / "with.yaml").write_text(yaml.safe_dump(recipe))
+    ran("run", "with.yaml", "--quiet")
+    rows = pq.read_table(folder / recipe["export_path"]).to_pylist()
+    questions = dict.fromkeys(row["prompt_id"] for row in rows)
+    return " ".join(
+        "".join(LETTERS[row["verdict"]] for row in rows if row["prompt_id"] == question)
+        for question in questions
+    )
+
+
+@pytest.mark.parametrize("name", sorted(VERDICTS))
+def test_verdicts(folder_of, name):
+    folder = folder_of(name)
+    by_default, _, with_fields = VERDICTS[name].partition(" | ")
+    assert verdicts_with(folder, {}) == by_default
+    if with_fields:
+        assert verdicts_with(folder, FIELDS[name]) == with_fields
+
+
+@pytest.mark.parametrize("name", sorted(LINES))
+def test_what_check_says(folder_of, name):
+    folder_of(name)
+    assert LINES[name] in ran("check", "recipe.yaml")
+
+
+def test_what_needs_a_function(folder_of):
+    folder = folder_of("21-countdown")
+    ran("run", "function.yaml", "--quiet")
+    rewards = pq.read_table(folder / "out" / "function.parquet")["reward_function"]
+    assert rewards.to_pylist() == [1.0, 1.0, 0.1, 0.1]
