@@ -29,7 +29,7 @@ class Amount:
 
 
 def _amount(number: Number, unit: Unit, start: int, end: int) -> Amount:
-    number = number._replace(percent=False, measure=None)
+    number = number._replace(percent=False, unit=None)
     return Amount(number.value * unit.scale, unit.dimension, None, number, unit, start, end)
 
 

@@ -42,39 +42,17 @@ def gives_up(text: str) -> bool:
 # A response that was escaped once too often has two backslashes.
 _BOX_PARTS = re.compile(r"\\{1,2}(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 _UNBRACED = re.compile(r"\\(?:boxed|fbox)\s+(-?[\d\\.][^\s$]{0,100}?)(?=[.,;:!?]?(?:[\s$]|\Z))")
-# What precedes a box and changes its value: a sign, a strict comparison. A bound that is attained
-# (`\ge`, "at least 445 widgets") has the value that was asked for. `=> ` is an arrow.
+# A minus before the box belongs to what is in it; any other operation around it does not.
 _SIGN = re.compile(
-    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*(?=[-−±]|\\pm)|[\w})] (?=[<>≠])|(?=\\[gln][et])"
-    r"|(?<!other )\b(?=t)"
-    r"|\banswer is (?=at)|(?<![^\n])(?=[-−±]\$?\Z))"
-    r"([-−±<>≠]|\\pm|\\(?:neq?|gt|lt)|(?:than|at (?:least|most))\b)\s*\$?\s*$"
+    r"(?:(?:=|(?<!\\)\$|\\[(\[])\s*|(?<![^\n])(?=.\$?\Z|\\pm))([-−±]|\\pm)\s*\$?\s*$"
 )
-# What follows a box and changes its value: an exponent, a magnitude.
-_BOX_AFTER = re.compile(
-    r"\}\s?\$?\s?(\^\s?(?:\{[^{}]*\}|\w)|(?<=[}$])k\b|(?:hundred|thousand|[mb]illion|trillion)\b)"
-)
-# A box that is an exponent, an index, or an argument of a function.
-_INSIDE = re.compile(
-    r"[\^_]\s*\{?\s*$|\\(?:sqrt|[dt]?frac|[dt]?binom|log|ln|exp|sin|cos|tan|cot|sec|csc|arc(?:sin"
-    r"|cos|tan)"
-    r"|gcd|lcm|max|min|det|varphi|phi|overline|bar|vec|hat|int|sum|prod"
-    r"|lim)(?![a-zA-Z])(?:_\{?\w+\}?)?"
-    r"(?:\[[^\]]*\])?(?:\{[^{}]*\})?(?:\s|\\left)*[{(|]?\s*$|(?<![A-Za-z\\])[a-zA-Z](?:\\left)?\($"
-)
+# A box that is an operand is a step, unless it was to be filled in, as in `3 + \boxed{12} = 15`.
 _OPERATOR_BEFORE = re.compile(
-    r"(?:\\(?:cdot|times|div|bmod|mod|choose|cup|cap|setminus)(?![a-zA-Z])|[+×·÷∕√]"
-    r"|(?<=[\w)}]) ?[*/^]"
-    r"|(?<=[\d)}])\s?[-−](?=\s?$))(?:\s|\\[,;:! ])*$|(?<=\d)$"
+    r"(?:[\^_]\{?|\\(?:sqrt|[dt]?frac|log|ln|cdot|times)(?:\{[^{}]*\})?\{?"
+    r"|[+·×√\d]|(?<=[\w)}] )[-−*/]) ?$"
 )
-_OPERATOR_AFTER = re.compile(
-    r"(?:\s|\\[,;:! ])*(?:\\(?:cdot|times|div|pm|mp|bmod|mod|choose|pi|sqrt|theta)(?![a-zA-Z])"
-    r"|[+×·÷](?=\s?[\w\\({$])|/\s?(?=[\d\\({])|\*(?=\s?[\d\\({])|[-−]\s?(?=\d)|!\s?(?=\$|\\\)|\\\])"
-    r"|[xyzn](?![a-zA-Z'])|i(?=[\s]?(?:\$|\\\)|\\\])))|,\s?[\d\\][^()$\n]{0,30}\)|\|\s?[-+*/^]"
-    r"|:\s?\d"
-)
+_OPERATOR_AFTER = re.compile(r" ?(?:[+·×]|\\(?:cdot|times|pi)|[xyz](?![a-zA-Z']))")
 _EQUATED_AFTER = re.compile(r"[^=<>$\n]{0,30}=")
-_EQUATED_BEFORE = re.compile(r"(?:^|[\s$(])\d[\d.,]*\s?=[^=$\n]*$")
 _LIST_GLUE = re.compile(
     r"(?:[\s,;$①-⑤]|\\[,;: ()]|\\q?quad|\\(?:text|mathrm)\s*\{\s*(?:and|or)?,?\s*\}|and|or)*"
 )
@@ -97,40 +75,25 @@ def boxed(text: str) -> tuple[str, int] | None:
         unbraced = list(_UNBRACED.finditer(text))
         return (unbraced[-1][1], unbraced[-1].end()) if unbraced else None
     start, inner, end = spans[-1]
-    last = _with_power(text, _peel(text[inner:end]), end)
-    sign = _SIGN.search(text, max(0, start - 24), start) if last else None
+    last = _peel(text[inner:end])
+    if last and not text.isascii():
+        from .other_languages import magnitude_after
+
+        last = f"{last} {magnitude_after(text[end + 1 : end + 20])}".strip()
     first, contents = _listed(text, spans, last)
-    answer = f"{sign[1]}({last})" if sign else ", ".join(contents)
+    answer = ", ".join(contents)
+    if last and (sign := _SIGN.search(text, max(0, start - 24), start)):
+        first, answer = start, f"{sign[1]}({last})"
     if not answer:
         return None
-    if _is_operand(text, start, end + 1) or not is_given(text, start if sign else first, end + 1):
-        answer = f"not({answer})"
-    return answer, end + 1
+    is_part = _is_operand(text, start, end + 1) or not is_given(text, first, end + 1)
+    return f"not({answer})" if is_part else answer, end + 1
 
 
 def _is_operand(text: str, start: int, end: int) -> bool:
-    """Return whether a box is a part of a larger expression and no side of an equation."""
     before, after = text[max(0, start - 40) : start], text[end : end + 40]
-    if _INSIDE.search(before):
-        return True
-    operator = _OPERATOR_BEFORE.search(before), _OPERATOR_AFTER.match(after)
-    if not any(operator):
-        return False
-    # In `3 + \boxed{12} = 15` the box is what was to be filled in.
-    return not (_EQUATED_AFTER.match(after) or _EQUATED_BEFORE.search(before))
-
-
-def _with_power(text: str, content: str, end: int) -> str:
-    """Return the content of a box with the exponent or magnitude behind it."""
-    changed = _BOX_AFTER.match(text, end) if content else None
-    if not changed:
-        if content and not text.isascii():
-            from .other_languages import magnitude_after
-
-            return f"{content} {magnitude_after(text[end + 1 : end + 20])}".strip()
-        return content
-    power = changed[1][0] == "^"
-    return f"({content}){changed[1]}" if power else f"{content} {changed[1]}"
+    is_part = _OPERATOR_BEFORE.search(before) or _OPERATOR_AFTER.match(after)
+    return bool(is_part) and not _EQUATED_AFTER.match(after)
 
 
 def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[int, list[str]]:

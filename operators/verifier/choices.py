@@ -10,7 +10,7 @@ from .commitment import is_given
 # --- Letters --------------------------------------------------------------------------
 
 _JOIN = (
-    r"(?:\s*[,;/&和、]\s*(?:and |or |& )?|\s+(?:and|or|&)\s+"
+    r"(?:\s*[,;/&|和、–-]\s*(?:and |or |& )?|\s+(?:and|or|to|through|&)\s+"
     r"|\s*\\(?:lor|vee|land|wedge|c[au]p|cdot|times)\s+)"
 )
 _ONE = r"[(\[]?[A-Ja-d][)\]]?"
@@ -33,9 +33,10 @@ _ALONE = re.compile(
     r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
 )
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
-_UNSURE = re.compile(r"\b(?:might|may|could|or)\b[^.]*\b[A-J]\b")
+_UNSURE = re.compile(r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b")
 _REJECTED = re.compile(
-    r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z",
+    r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z"
+    r"|\b(?:all but|except|(?:exclud|eliminat)(?:e|ing)|rul(?:e|ing) out)(?: option)?\W*\Z",
     re.IGNORECASE,
 )
 _OR = re.compile(r"\bor\b|[/\\]")
@@ -72,23 +73,26 @@ CHOICE = AnswerRules(
 
 # --- Yes and no -----------------------------------------------------------------------
 
-_BOTH = re.compile(r"\b(?:yes|true) (?:and|or) (?:no|false)\b", re.IGNORECASE)
+_BOTH = re.compile(
+    r"\b(?:yes|true)(?:[\s-](?:and|or)[\s-]| ?[/|&] ?)(?:also )?(?:no|false)\b"
+    r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
+    re.IGNORECASE,
+)
 _WORDS = ("yes", "no", "true", "false")
 _YES_OR_NO = re.compile(
-    r"(?:(?<!say )(?<!says )\b(yes|true|false)\b"
-    r"|(?:\A\W*|[,;:—–*\"(] ?\W*|\b(?:so|is|thus|therefore|hence),? )(no)\b(?=\W*\Z|[.,;:!*\"')]))",
+    r"(?<!say )(?<!says )\b(?:yes|true|false"
+    r"|no(?=\W*\Z|[.,;:!*\"')/|&](?! ?\d)| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b",
     re.IGNORECASE,
 )
 
 
 def _yes_or_no(text: str) -> list[Mention]:
-    if _BOTH.search(text) or "neither" in text:
+    if _BOTH.search(text):
         return [Mention("both", 0, len(text))]
-    found = [(each, 1 if each[1] else 2) for each in _YES_OR_NO.finditer(text)]
     return [
-        Mention(each[group].lower(), *each.span(group))
-        for each, group in found
-        if is_given(text, *each.span(group))
+        Mention(each[0].lower(), *each.span())
+        for each in _YES_OR_NO.finditer(text)
+        if is_given(text, *each.span())
     ]
 
 

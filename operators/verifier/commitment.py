@@ -29,8 +29,8 @@ _REFUTED = re.compile(
 _DISOWNED = re.compile(r"[^\s{]\s*(?:\\text\{ ?)?\(\s?(?:incorrect|wrong|not correct|false)\s?\)")
 # "$30 + $160 or 190" and "0.6 or 60%" are one answer.
 _OR_BEFORE = re.compile(
-    r"(?:\b(?:either|is|are|be|equals?)|[:=]) "
-    rf"(?:[^.,;:+\n]|[.,](?=\S)){{0,50}}[\d)}}$*%] or {_OPENED}"
+    r"(?:\b(?:either|is|are|be|equals?|gets?)|[:=]) "
+    rf"(?:[^.,;:+\n]|[.,](?=\S)){{0,50}}[\d)}}$*%](?: [a-z]+)? or {_OPENED}"
 )
 _OR_AFTER = re.compile(rf"{_CLOSED} or [*$\\(]{{0,4}}(?:boxed{{)?[-−]?\d(?![\d.,]*\\?%)")
 _ASKED = re.compile(rf"{_CLOSED}(?: [^.,;:!?()\n\d]{{0,40}})?\?(?!\W*[Yy]es\b)")
@@ -39,14 +39,16 @@ _ASKED = re.compile(rf"{_CLOSED}(?: [^.,;:!?()\n\d]{{0,40}})?\?(?!\W*[Yy]es\b)")
 def is_given(text: str, start: int, end: int) -> bool:
     """Whether the clause around the answer text[start:end] gives it, and it alone."""
     before, after = max(0, start - _NEAR), end + _NEAR
-    if any(each.search(text, before, start) for each in (_NEGATED, _OR_BEFORE)):
+    if _NEGATED.search(text, before, start) or _OR_BEFORE.search(text, before, start):
         return False
-    if any(each.match(text, end, after) for each in (_REFUTED, _OR_AFTER, _ASKED)):
+    if _REFUTED.match(text, end, after) or _OR_AFTER.match(text, end, after):
+        return False
+    if _ASKED.match(text, end, after):
         return False
     if _DISOWNED.search(text, start, end):
         return False
     if text.isascii() and not is_hinted(text):
         return True
-    from .other_languages import begins_with_refutation, ends_in_negation
+    from .other_languages import is_changed
 
-    return not (ends_in_negation(text, start) or begins_with_refutation(text, end))
+    return not is_changed(text, start, end)

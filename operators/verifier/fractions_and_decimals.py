@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from .limits import MAX_DIGITS, refusal
 from .notation import plain
-from .units import Measure, Unit, agree, numeral, read_tail, read_unit
+from .units import Unit, agree, numeral, read_tail, read_unit
 from .words import ASCII_MAGNITUDES, MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
@@ -36,7 +36,7 @@ class Number(NamedTuple):
     digits: int = 0
     ulp: Fraction = Fraction(0)
     percent: bool = False
-    measure: Measure | None = None
+    unit: Unit | None = None
     base: int = 10
 
 
@@ -60,7 +60,7 @@ _HEAD = re.compile(
 _UNGROUPED = str.maketrans("", "", ", '_")
 _CURRENCY = re.compile(r"(?:US|USD|AU|CA)?\s*\\?\$|[€£¥₹]|(?:USD|EUR|GBP)\s")
 _SYMBOLS = {"€": "EUR", "£": "GBP", "₹": "INR", "D": "USD", "R": "EUR", "P": "GBP"}
-_SIZES = ASCII_MAGNITUDES | MAGNITUDES
+_SIZES = MAGNITUDES | ASCII_MAGNITUDES
 _OF = re.compile(r"^(?:d'|(?:de|di|von|van|av) )(?=[a-zA-Z]{2})")  # "2 millions d'euros"
 _AND_A_HALF = re.compile(r"and (?:a|one)[ -]half\b", re.IGNORECASE)
 _TWICE = re.compile(r"([^()]+) \(([^()]+)\)$")
@@ -97,7 +97,7 @@ def read_plain(text: str) -> Number | None:
     head = _HEAD.match(text)
     number: Number | None
     if not text.isascii() and (foreign := numeral(text)):
-        number, tail, attached = Number(foreign[0]), foreign[1], False
+        number, tail, attached = Number(Fraction(foreign[0])), foreign[1], False
     elif head:
         number = _head_value(head)
         tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
@@ -107,7 +107,7 @@ def read_plain(text: str) -> Number | None:
         tail, attached = ("" if spelt is None else spelt[1]), False
     if number is None:
         return None
-    number = number._replace(value=sign * number.value, measure=currency)
+    number = number._replace(value=sign * number.value, unit=currency)
     return _with_tail(number, tail, attached)
 
 
@@ -115,7 +115,7 @@ def _first(text: str) -> str:
     return re.split(r"[ -]", text, maxsplit=1)[0].lower()
 
 
-def _signs(text: str) -> tuple[int, str, Measure | None]:
+def _signs(text: str) -> tuple[int, str, Unit | None]:
     sign, currency = 1, None
     for _ in range(8):
         text = text.strip()
@@ -123,7 +123,7 @@ def _signs(text: str) -> tuple[int, str, Measure | None]:
             sign, text = (-sign if text[0] == "-" else sign), text[1:]
         elif (m := _CURRENCY.match(text)) and currency is None:
             symbol = _SYMBOLS.get(m[0].strip()[-1], m[0].strip()[-1])
-            currency, text = Measure(Unit(dimension=((symbol, 1),)), frozenset()), text[m.end() :]
+            currency, text = Unit(dimension=((symbol, 1),)), text[m.end() :]
         elif text[:1] == "(" and text.find(")") == len(text) - 1 and "," not in text:
             text = text[1:-1]  # `(1,100)` is a point
         else:
@@ -154,6 +154,8 @@ def _decimal(text: str, exponent: int) -> Number | None:
         return None
     whole, _, places = text.translate(_UNGROUPED).partition(".")
     digits = len((whole + places).lstrip("0"))
+    if not places and not exponent:
+        return Number(Fraction(int(whole or 0)), digits)
     scale = Fraction(10) ** (exponent - len(places))
     # An integer has no decimal place to round to: 100 is never 99.9999999.
     return Number(int(whole + places or "0") * scale, digits, scale if places else Fraction(0))
@@ -199,30 +201,26 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
         return number
     if not tail.isascii():
         return _with_foreign_tail(number, tail)
-    if number.measure and number.measure.known and tail.startswith("per "):
-        tail, number = (
-            f"{number.measure.known.dimension[0][0]} {tail}",
-            number._replace(measure=None),
-        )
-    unit = read_unit(tail, attached=attached)
-    if unit is None or (number.measure and unit.known and not agree(number.measure, unit)):
-        return None
-    return number._replace(measure=number.measure or unit)
+    if number.unit and tail.startswith("per "):
+        tail, number = f"{number.unit.dimension[0][0]} {tail}", number._replace(unit=None)
+    return _with_unit(number, read_unit(tail, attached=attached))
+
+
+def _with_unit(number: Number, unit: Unit | None) -> Number | None:
+    is_clear = unit is not None and agree(number.unit, unit) is not None
+    return number._replace(unit=number.unit or unit) if is_clear else None
 
 
 def _with_foreign_tail(number: Number, tail: str) -> Number | None:
     found = read_tail(tail)
     if found is None:
         return None
-    unit, known = found.measure, number.measure
-    if known and unit and unit.known and not agree(known, unit):
-        return None
-    return number._replace(
+    number = number._replace(
         value=number.value * found.factor,
         ulp=number.ulp * found.factor,
         percent=number.percent or found.percent,
-        measure=known or unit,
     )
+    return _with_unit(number, found.unit or Unit())
 
 
 def same_number(a: Number, b: Number) -> bool:
@@ -234,7 +232,7 @@ def same_number(a: Number, b: Number) -> bool:
     """
     if a.base != b.base:
         return False
-    factor = agree(a.measure, b.measure)
+    factor = agree(a.unit, b.unit)
     if factor is None:
         return False
     b = b._replace(value=b.value * factor, ulp=b.ulp * factor)

@@ -16,6 +16,7 @@ def read_json(text: str) -> Any | None:
     """An object or a list; None if a text is neither."""
     try:
         found = json.loads(text) if text[:1] in ("{", "[") else None
+        _key(found)
     except (ValueError, RecursionError):
         return None
     return found
@@ -42,10 +43,11 @@ def _mentions(text: str) -> list[Mention]:
         at = min(starts)
         try:
             value, end = _DECODER.raw_decode(text, at)
+            found.append(Mention(_key(value), at, end))
+        except json.JSONDecodeError as error:
+            end = max(at + 1, error.pos)  # What is in a broken value is no value.
         except (ValueError, RecursionError):
-            at += 1
-            continue
-        found.append(Mention(_key(value), at, end))
+            break  # Longer or deeper than any answer.
         at = end
     return found
 

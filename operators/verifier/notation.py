@@ -17,11 +17,9 @@ from .tables import tables
 # readings are compared with the reference: as it stands, and with a decimal point.
 
 _AROUND = 1_000  # characters before the end of a response, which show its language
-_COMMA = re.compile(
-    r"([^\d,()\[\]{}]*)(\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+),(\d+)([^\d,]*)", re.DOTALL
+_NUMBER = re.compile(
+    r"([^\d,()\[\]{}]*)(\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+)(?:,(\d+))?([^\d,]*)", re.DOTALL
 )
-_GROUPS = re.compile(r"([^\d,()\[\]{}]*)(\d{1,3}(?:\.\d{3})+)([^\d,]*)", re.DOTALL)
-_SEPARATOR = re.compile(r"\D")
 _BRACED = re.compile(r"(?<=\d)\{,\}(?=\d{1,2}(?!\d))")
 
 
@@ -34,23 +32,14 @@ def with_point(number: str, response: str) -> str | None:
         >>> with_point("3,5", "The answer is 3,5.")
     """  # noqa: E501
     plain = _BRACED.sub(",", number)
-    found = _COMMA.fullmatch(plain)
-    groups = None if found else _GROUPS.fullmatch(plain)
-    if not found and not groups:
+    found = _NUMBER.fullmatch(plain)
+    if not found or not (found[3] or "." in found[2]):
         return None
-    if plain == number and not _has_comma(response):
-        return None
-    if found:
-        before, whole, part, after = found.groups()
-        return f"{before}{_SEPARATOR.sub('', whole)}.{part}{after}"
-    assert groups is not None
-    before, whole, after = groups.groups()
-    return f"{before}{_SEPARATOR.sub('', whole)}{after}"
-
-
-def _has_comma(response: str) -> bool:
     names = languages_of(response[-_AROUND:])
-    return any(tables().languages[name].comma for name in names)
+    if plain == number and not any(tables().languages[name].comma for name in names):
+        return None
+    before, whole, part, after = found.groups(default="")
+    return f"{before}{re.sub(r'[^0-9]', '', whole)}{part and f'.{part}'}{after}"
 
 
 # --- A normal form for the many ways to write the same mathematics --------------------

@@ -18,13 +18,10 @@ from .phrases import (
     ENDS,
     FOREIGN,
     LETTER,
-    NEVER,
-    PERCENT_BEFORE,
     Phrases,
     fold,
     has_foreign_words,
     is_foreign,
-    is_latin,
     phrases_of,
     readable,
     size,
@@ -32,7 +29,6 @@ from .phrases import (
     words_in,
 )
 from .units import leading, magnitude_length
-from .words import REACH
 
 _SENTENCE_END = re.compile(
     r"[?!](?=[\s*\"”“»」]|$)|\n"
@@ -40,17 +36,13 @@ _SENTENCE_END = re.compile(
     r"(?=[\s*\"”»」]*$|[*\"”»」]*\s+(?![a-zß-ÿа-яё])|[\u0e01-\u0eff\u3041-\u9fff\uac00-\ud7a3])"
 )
 _BREAK = re.compile(r"[;:!?()\n“”«»„「」『』]|,(?!\d)|\.(?!\d)|[—–](?=\s)|→|⇒")
-_OPENED = {"“": "”", "«": "»", "„": '“”"', "「": "」", "『": "』", "‘": "’"}
 _LEAD = ' \t\n*_:="“”«»„「」『』—–-'
 _DIGIT = re.compile(r"\d")
 _NUMBER = re.compile(r"\d+")
-_ASCII_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _FOREIGN_LETTER = re.compile(f"[{FOREIGN}]")
 _LATIN_LETTER = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
-_LETTER = re.compile(r"(?<![A-Za-z0-9\\$_^{\u00c0-\u024f])([A-J])(?![A-Za-z0-9_^'\u00c0-\u024f])")
 _AFTERWARDS = re.compile(rf"[,;]\s*[{LETTER}]{{2,}}[^,;]*\d")  # `3 + 4 = 7, so 12 are left`
 _DISPLAYED = re.compile(r"\\\[\s*(.{1,1000}?)\s*\\\]|\$\$\s*(.{1,1000}?)\s*\$\$", re.DOTALL)
-_NAMED = re.compile(r"(?:^|(?<=[^a-z]))[a-z]\w{0,3}(?:\([a-z]\))? ?=$")
 _CLOSED = re.compile(r"(?:[\s$*_}]|\\[,;!)])*")
 _LONGEST = 300  # characters of a bare answer
 _MOST_BEHIND, _MOST_ALONE = 5.0, 6.0  # words of a bare answer, with a number and without one
@@ -58,100 +50,45 @@ _AROUND = 1_000  # characters before an answer, which show its language
 _SHORT = 8  # words of what calls an answer wrong
 _TRIED = 20  # phrases at the end of a text
 _LINE = 1_000  # characters of a sentence or line that count
-_OF_ANOTHER = re.compile("的[^的，,]{1,6}(?:是|有|[为為]|等[于於])$")  # those who do *not* swim
-_SEPARATOR = re.compile(f"(?<=[{FOREIGN}]),(?=[-−]?\\d)")  # `经检验，12`
-_PREDICATE = re.compile(r"\d[^\d]*?(?:是|不|被|应|才|太|[错錯])")  # `12是对的`
+_NEAR = 2.5  # words between an answer and what denies it
 _SOON = 80  # characters behind an answer in which it may be called wrong
-
-
-class PhrasePlace(NamedTuple):
-    """A phrase in a text. Its "end" is where it begins: it is read again with its answer."""
-
-    at: int
-
-    def end(self) -> int:
-        """Return where the text begins that `clause` reads."""
-        return self.at
-
-    def start(self) -> int:
-        """Return where what the phrase is about ends, if it follows its answer."""
-        return self.at
 
 
 class Clause(NamedTuple):
     """What follows a phrase."""
 
     text: str  # as it stands there, up to the end of the sentence
-    rest: str  # the same up to the end of the text
     phrases: Phrases  # the words of its language
     is_negated: bool  # whether the text begins with its negation
     is_wrong: bool  # whether what follows says that it is wrong
-    is_open: bool  # whether a colon precedes it, so that the answer may be at the end of the rest
-
-
-class FoundNumber(NamedTuple):
-    """The answer, None if a text of another language has none."""
-
-    answer: str | None
 
 
 # --- phrases --------------------------------------------------------------------------
 
 
-def phrases_in(text: str) -> list[PhrasePlace]:
-    """Return the last phrase that an answer follows, if there is one."""
+def phrases_in(text: str) -> list[int]:
+    """Where the last phrase begins that an answer follows, if there is one."""
     phrases = phrases_of(text)
     if phrases is None:
         return []
     plain, folded = readable(text), fold(text)
-    strong = list(phrases.noun.finditer(folded))[-_TRIED:]
-    weak = list(phrases.weak.finditer(folded))[-1:]
-    if weak and _DIGIT.search(plain, _sentence_end(plain, weak[-1].end())):
-        weak = []
-    for phrase in sorted(strong + weak, key=re.Match.start, reverse=True):
+    for phrase in reversed(list(phrases.noun.finditer(folded))[-_TRIED:]):
         if _counts(plain, phrase, phrases):
-            return [PhrasePlace(phrase.start())]
-    return []
-
-
-def answers_in(text: str) -> list[PhrasePlace]:
-    """Return the last phrase that follows an answer, if there is one."""
-    phrases = phrases_of(text)
-    if phrases is None:
-        return []
-    plain, folded = readable(text), fold(text)
-    for phrase in reversed(list(phrases.answers.finditer(folded))[-_TRIED:]):
-        start, end = phrase.span()
-        if (
-            _counts(plain, phrase, phrases)
-            and not phrases.no.search(folded, max(0, start - 8), end)
-            and not _is_called_wrong(plain, end, phrases)
-        ):
-            return [PhrasePlace(start)]
+            return [phrase.start()]
     return []
 
 
 def _counts(plain: str, phrase: re.Match[str], phrases: Phrases) -> bool:
-    """Return whether a phrase commits to an answer: no quotation, question or supposition."""
+    """Return whether a phrase commits to an answer: no question or supposition."""
     folded, (start, end) = phrase.string, phrase.span()
-    if not folded[end:].strip(_LEAD + ".") and not phrases.answers.match(folded, start):
+    if not folded[end:].strip(_LEAD + "."):
         return False
     before = folded[max(folded.rfind("\n", 0, start) + 1, start - _LINE) : start]
-    if _is_quoted(before):
-        return False
     broken = [m.end() for m in _BREAK.finditer(before)]
-    stop = _sentence_end(plain, end)
     if phrases.supposes.search(before, broken[-1] if broken else 0):
         return False
+    stop = _sentence_end(plain, end)
     return plain[stop : stop + 1] != "?"
-
-
-def _is_quoted(before: str) -> bool:
-    for opened, closed in _OPENED.items():
-        at = before.rfind(opened)
-        if at >= 0 and not any(c in before[at + 1 :] for c in closed):
-            return True
-    return before.count('"') % 2 == 1
 
 
 def _sentence_end(plain: str, start: int) -> int:
@@ -166,21 +103,20 @@ def clause(text: str) -> Clause | None:
     if phrases is None:
         return None
     plain, folded = readable(text), fold(text)
-    phrase = phrases.noun.match(folded) or phrases.weak.match(folded)
+    phrase = phrases.noun.match(folded)
     if phrase is None:
         return None
     start = phrase.end()
     while start < len(folded) and folded[start] in _LEAD and not _is_sign(folded, start):
         start += 1
-    is_open = ":" in folded[phrase.start() : start]
     if displayed := _DISPLAYED.match(text, start):
-        return Clause(displayed[1] or displayed[2], text[start:], phrases, False, False, False)
+        return Clause(displayed[1] or displayed[2], phrases, False, False)
     end = _sentence_end(plain, start)
     wrong = _is_called_wrong(plain, end, phrases)
     start, end, negated = _affirmed(folded, start, end, phrases)
     shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;')
     spoken = _plain_spoken(shown, phrases)
-    return Clause(spoken, text[start:], phrases, negated, wrong, is_open)
+    return Clause(spoken, phrases, negated, wrong)
 
 
 def _is_sign(folded: str, at: int) -> bool:
@@ -220,50 +156,41 @@ def _plain_spoken(shown: str, phrases: Phrases) -> str:
     return shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
 
 
-def letter(found: Clause) -> str | None:
-    """Return the letter of an option in a few words without a number: "la B", `选项B`."""
-    text = found.text
-    letters = _LETTER.findall(text)
-    if len(letters) != 1 or size(text) > 4 or _DIGIT.search(text) or "=" in text:
-        return None
-    folded, words = fold(text), found.phrases
-    changed = words.after.search(folded) or words.joins.search(folded) or words.no.search(folded)
-    return None if changed else str(letters[0])
-
-
 # --- commitment -----------------------------------------------------------------------
 
 
-def ends_in_negation(text: str, start: int, phrases: Phrases | None = None) -> bool:
-    """Return whether the words directly before an answer negate it or join it to another."""
-    phrases = phrases or phrases_of(text[max(0, start - _AROUND) : start + _SOON])
+def is_changed(text: str, start: int, end: int, phrases: Phrases | None = None) -> bool:
+    """Whether words around an answer make it another one: a denial, a bound, a question, "or"."""
+    phrases = phrases or phrases_of(text[max(0, start - _AROUND) : end + _SOON])
     if phrases is None:
         return False
-    folded = fold(text[max(0, start - REACH) : start]).rstrip(" \t*_$([{\\")
-    folded = _NAMED.sub("", folded).rstrip(" $(\\")
-    start = max((m.end() for m in _BREAK.finditer(folded)), default=0)
-    if any(
-        size(folded[m.end() :]) <= most and not _DIGIT.search(folded, m.end())
-        for words, most in ((phrases.no, 1), (phrases.before, 0))
-        for m in words.finditer(folded, start)
-    ):
-        return True
-    joins = (m for m in phrases.joins.finditer(folded, start) if m.end() == len(folded))
-    return any(folded[: m.start()].rstrip(" $)}*")[-1:].isdigit() for m in joins)
-
-
-def begins_with_refutation(text: str, end: int) -> bool:
-    """Return whether the words directly behind an answer refute it, ask, or make it a bound."""
-    phrases = phrases_of(text[max(0, end - _AROUND) : end + _SOON])
-    if phrases is None:
-        return False
-    folded = fold(_CLOSED.sub("", readable(text[end : end + REACH]), count=1))
-    broken = _BREAK.search(folded)
-    near = folded[: broken.start() if broken else len(folded)]
+    left = fold(text[max(0, start - 2 * _SOON) : start]).rstrip(" \t*_$([{\\~")
+    left = left[max((m.end() for m in _BREAK.finditer(left)), default=0) :]
+    right = fold(_CLOSED.sub("", readable(text[end : end + 2 * _SOON]), count=1))
+    broken = _BREAK.search(right)
     if broken and broken[0] == "?":
         return True
-    found = (*phrases.wrong.finditer(near), *phrases.after.finditer(near))
-    return any(size(near[: m.start()]) <= 2.5 for m in found)
+    if broken:
+        aside = right[broken.start() : _sentence_end(right, broken.start())]
+        if size(aside) <= _SHORT and phrases.wrong.search(aside):
+            return True
+        right = right[: broken.start()]
+    found = (*phrases.wrong.finditer(right), *phrases.after.finditer(right))
+    if any(size(right[: each.start()]) <= _NEAR for each in found):
+        return True
+    for words, most in ((phrases.before, 2.0), (phrases.no, _NEAR), (phrases.supposes, 3.0)):
+        for word in words.finditer(left):
+            gap = left[word.end() :]
+            if size(gap) <= most and not _DIGIT.search(gap):
+                return True
+    numbers = list(_DIGIT.finditer(left))
+    if not numbers:
+        return False
+    between = left[numbers[-1].end() :]
+    joins = [each.end() for each in phrases.joins.finditer(between)]
+    if (len(between) in joins and size(between) <= _NEAR) or not between.strip(" ,;"):
+        return True
+    return bool(joins) and "=" not in between and not phrases.yields.search(between)
 
 
 def magnitude_after(text: str) -> str:
@@ -277,41 +204,36 @@ def magnitude_after(text: str) -> str:
 # --- numbers --------------------------------------------------------------------------
 
 
-def number(
-    text: str, read: Callable[[str], str | None], phrases: Phrases | None = None
-) -> FoundNumber | None:
-    """Return the last number of a text, with its unit; None if the text is read as English.
+def number(text: str, read: Callable[[str], str | None], phrases: Phrases) -> str | None:
+    """Return the last number of a text, with its unit.
 
     A number that a word next to it changes is given with the words around it, as another answer.
     """
-    phrases = phrases or phrases_of(text)
-    if phrases is None:
-        return None
     plain = readable(text)
     digits = [m.start() for m in _DIGIT.finditer(plain)]
     while digits and (cut := _start_of_item(text, digits[-1])):
         plain, text = plain[:cut], text[:cut]
         digits = [digit for digit in digits if digit < cut]
     if not digits:
-        return FoundNumber(None) if is_latin(phrases) or not _is_mostly_ascii(plain) else None
+        return None
     ends = [m.start() for m in _SENTENCE_END.finditer(plain)]
     start = max((end + 1 for end in ends if end < digits[-1]), default=0)
     end = min((end for end in ends if end > digits[-1]), default=len(plain))
-    if not is_latin(phrases) and _is_mostly_ascii(plain[start:end]):
+    if plain[end : end + 1] == "?":
         return None
-    if plain[end : end + 1] == "?" or _goes_on(plain, end, phrases):
-        return FoundNumber(None)
     masked = _masked(plain[:end])
     found = read(masked)
     at = masked.rfind(found) - start if found else -1
     if not found or at < 0:
-        return FoundNumber(found)
-    if not _commits(plain[start:end], at, phrases):
-        return FoundNumber(None)
-    sentence = _Sentence(text[start:end], phrases)
-    if _is_called_wrong(plain, end, phrases):
-        return FoundNumber(f"not {sentence.stated(at, at + len(found))}")
-    return FoundNumber(sentence.stated(at, at + len(found)))
+        return found
+    at += start
+    stated = text[at : at + len(found)]
+    if is_changed(text, at, at + len(found), phrases) or _is_called_wrong(plain, end, phrases):
+        return f"not {stated}"
+    closed = _CLOSED.match(text, at + len(found))
+    begin = closed.end() if closed else at + len(found)
+    unit = text[begin : begin + leading(text[begin:end])]
+    return f"{stated}{unit}" if begin == at + len(found) else f"{stated} {unit.strip()}".strip()
 
 
 def _start_of_item(text: str, digit: int) -> int:
@@ -323,84 +245,13 @@ def _start_of_item(text: str, digit: int) -> int:
     return line if begins_item(text, *number.span()) else 0
 
 
-def _commits(sentence: str, at: int, phrases: Phrases) -> bool:
-    """Whether no phrase before a number takes it back: "if the answer is", in quotation marks."""
-    found = list(phrases.noun.finditer(fold(sentence), 0, at + 1))
-    return not found or _counts(sentence, found[-1], phrases)
-
-
-def _is_mostly_ascii(plain: str) -> bool:
-    """Return whether a text has more English words than letters of other scripts."""
-    return len(_ASCII_WORD.findall(plain)) > len(_FOREIGN_LETTER.findall(plain))
-
-
-def _goes_on(plain: str, end: int, phrases: Phrases) -> bool:
-    """Return whether the next sentence begins with "then": the number is that of a step."""
-    return bool(phrases.next.match(fold(plain[end : end + _SOON]).lstrip(" .!\n*,")))
-
-
 def _masked(plain: str) -> str:
     """Return a sentence in which letters beyond ASCII are plain ones, or `§`."""
-    plain = _SEPARATOR.sub(";", plain)
     return _FOREIGN_LETTER.sub("§", _LATIN_LETTER.sub(_without_accent, plain))
 
 
 def _without_accent(letter: re.Match[str]) -> str:
     return unicodedata.normalize("NFD", letter[0])[0]
-
-
-class _Sentence:
-    """A sentence with the words of its language, around a number."""
-
-    def __init__(self, text: str, phrases: Phrases) -> None:
-        self._text = text
-        self._folded = fold(text).replace("\\(", "  ").replace("\\)", "  ")
-        self._phrases = phrases
-
-    def stated(self, at: int, end: int) -> str:
-        """Return the number at a place with its unit, or with all around it if this changes it."""
-        first = max((m.end() for m in _BREAK.finditer(self._folded, 0, at)), default=0)
-        closed = _CLOSED.match(self._folded, end)
-        begin = closed.end() if closed else end
-        broken = _BREAK.search(self._folded, begin)
-        last = broken.start() if broken else len(self._folded)
-        left = self._folded[max(first, at - _SOON * 2) : at].rstrip(" $*_{~")
-        right, rest = self._folded[begin:last], self._folded[last:]
-        if size(rest) <= _SHORT and self._phrases.wrong.search(rest):
-            return f"not {self._text[at:end]}"
-        if self._is_changed(left, right.strip()):
-            return self._text[first:last].strip(" *_")
-        unit = self._text[begin : begin + leading(self._text[begin:last])]
-        number = self._text[at:end]
-        if PERCENT_BEFORE.search(left[-8:]):
-            return number + "%"
-        if not unit.strip():
-            return number
-        return number + unit if begin == end else f"{number} {unit.strip()}"
-
-    def _is_changed(self, left: str, right: str) -> bool:
-        """Return whether words next to a number make it another answer."""
-        phrases = self._phrases
-        if phrases.after.search(right):
-            return True
-        changes = ((phrases.before, 2.0), (phrases.no, 2.5), (phrases.supposes, 3.0))
-        for words, most in changes:
-            for word in words.finditer(left):
-                gap = left[word.end() :]
-                if _OF_ANOTHER.search(gap):
-                    continue
-                if size(gap) <= most and not _DIGIT.search(gap):
-                    return True
-        numbers = list(_DIGIT.finditer(left))
-        if not numbers:
-            return False
-        between = left[numbers[-1].end() :]
-        if "=" in between or phrases.yields.search(between):
-            return False
-        if _OF_ANOTHER.search(between):
-            return False
-        joins = phrases.joins.pattern == NEVER or phrases.joins.search(between)
-        return bool(joins) or not between.strip(" ,;")
 
 
 # --- whole answers --------------------------------------------------------------------
@@ -418,22 +269,19 @@ def is_bare(text: str) -> bool | None:
     if plain.endswith("?") or _SENTENCE_END.search(plain, 0, len(plain) - 1):
         return False
     phrases, folded, words = phrases_of(text), fold(plain), size(plain)
-    if phrases and (phrases.noun.search(folded) or phrases.weak.search(folded)):
+    if phrases and phrases.noun.search(folded):
         return False
     if _DIGIT.search(plain):
         start = plain.lstrip(' *_(${[\\"“')
         before = _DIGIT.split(start, maxsplit=1)[0]
         first = next(iter(words_in(before)), "")
         begins = start.startswith(first) and is_foreign(first)
-        if phrases and "zh" in phrases.names and _PREDICATE.search(folded):
-            return False
         if words > _MOST_BEHIND or begins or ("=" not in before and has_foreign_words(before)):
             return False
         if _AFTERWARDS.search(plain) or _has_steps(folded, phrases):
             return False
         return None if start[:1].isalpha() else True
-    has_verb = phrases and words > 1 and phrases.sentence.search(folded)
-    return words <= _MOST_ALONE and not has_verb
+    return words <= _MOST_ALONE
 
 
 def _has_steps(folded: str, phrases: Phrases | None) -> bool:
@@ -441,11 +289,6 @@ def _has_steps(folded: str, phrases: Phrases | None) -> bool:
     numbers = list(_DIGIT.finditer(folded))
     first, last = numbers[0].end(), numbers[-1].start()
     return bool(phrases and phrases.yields.search(folded, first, last))
-
-
-def is_sentence(text: str) -> bool:
-    """Return whether a text in a foreign language is more than an answer."""
-    return is_bare(text) is False
 
 
 def gives_up(text: str) -> bool:

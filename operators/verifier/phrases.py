@@ -82,8 +82,6 @@ class Phrases(NamedTuple):
 
     names: tuple[str, ...]
     noun: re.Pattern[str]
-    weak: re.Pattern[str]
-    answers: re.Pattern[str]
     no: re.Pattern[str]
     but: re.Pattern[str]
     joins: re.Pattern[str]
@@ -92,15 +90,8 @@ class Phrases(NamedTuple):
     after: re.Pattern[str]
     wrong: re.Pattern[str]
     supposes: re.Pattern[str]
-    next: re.Pattern[str]
     unsure: re.Pattern[str]
     polite: re.Pattern[str]
-    sentence: re.Pattern[str]
-
-
-def is_latin(phrases: Phrases) -> bool:
-    """Return whether the languages are in Latin script."""
-    return any(name in _common() for name in phrases.names)
 
 
 def phrases_of(text: str) -> Phrases | None:
@@ -212,13 +203,12 @@ def compiled(names: tuple[str, ...]) -> Phrases:
         parts = [bounded(getattr(each, field), each) for each in languages]
         return pattern(parts)
 
-    simple = {f: words(f) for f in Phrases._fields if f not in {"names", "noun", "weak"}}
+    simple = {f: words(f) for f in Phrases._fields if f not in {"names", "noun"}}
     noun = [_phrase(each, each.noun) for each in languages]
     noun += [bounded(each.choose, each) + _OPTION for each in languages if each.choose]
     return Phrases(
         names=names,
         noun=pattern(noun),
-        weak=pattern([_phrase(e, e.weak) for e in languages]),
         **simple,
     )
 

@@ -50,7 +50,10 @@ _ABBREVIATED = re.compile(
 )
 _FENCE = re.compile(r"^[ \t]*```[\w+-]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 _FULL_STOPS, _INITIAL = ".!,;:", re.compile(r"\b[A-Z]\.$")
-_ASIDE = re.compile(r"\s*\((?=.* ).*\)[.!]?\s*", re.DOTALL)
+_ASIDE = re.compile(
+    r"\s*\((?=.* ).*\)[.!]?\s*|(?:[Ll]et me know|I hope (?:this|that|it) helps|[Ff]eel free)\b.*",
+    re.DOTALL,
+)
 _ITEMS = 40  # lines of a list
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 _OPTION = re.compile(r"[\s*-]*(?:[Oo]ption |[Cc]hoice )?\(?[A-J][.):]\**\s")
@@ -95,7 +98,7 @@ def places(text: str) -> Iterator[AnswerPlace]:
     for _, place in sorted(marked, key=lambda each: each[0], reverse=True):
         yield place
     last = sentences(text[-_MOST:])
-    # An aside says something about the sentence before it.
+    # An aside says something about the sentence before it; "I hope this helps!" says nothing.
     last = [each for each in last if not _ASIDE.fullmatch(each)][-_SENTENCES:] or last
     if len(last) > 1 and all(map(_OPTION.match, last[-2:])):
         return  # A list of options: none of them is chosen.
@@ -107,26 +110,34 @@ def places(text: str) -> Iterator[AnswerPlace]:
         yield AnswerPlace(stripped(sentence), "last_line", sentence)
 
 
-def _tags(text: str) -> Iterator[tuple[int, AnswerPlace]]:
-    """What is in the last tags; tags that stand together are one answer of several parts."""
+def tagged_parts(text: str) -> Iterator[tuple[int, str]]:
+    """What is in the last tags of each kind, and where the last of them begins.
+
+    Tags that stand together are one answer of several parts, and one that is denied is empty.
+    """
     for opens, closes in ANSWER_TAGS:
         if opens not in text:
             continue
         parts, end = list[str](), len(text)
         while len(parts) < _LAST and (start := text.rfind(opens, 0, end)) >= 0:
-            close = text.find(closes, start)
+            close = text.find(closes, start + len(opens))
             if parts and text[close + len(closes) : end].strip(" \n,;"):
                 break
-            parts.append(text[start + len(opens) : close if close >= 0 else end].strip())
+            parts.append(text[start + len(opens) : close if close >= 0 else end])
             end = start
-        whole = ", ".join(dict.fromkeys(reversed(parts)))
         last = text.rfind(opens)
-        close = text.find(closes, last)
-        if not is_given(text, last, close + len(closes) if close >= 0 else len(text)):
-            whole = ""  # "The answer is not <answer>50</answer>."
+        close = text.find(closes, last + len(opens))
+        given = is_given(text, last, close + len(closes) if close >= 0 else len(text))
+        distinct = dict.fromkeys(each.strip() for each in reversed(parts))
+        whole = parts[0] if len(distinct) == 1 else ", ".join(distinct)
+        yield last + len(opens), whole if given else ""  # "The answer is not <answer>50</answer>."
+
+
+def _tags(text: str) -> Iterator[tuple[int, AnswerPlace]]:
+    for start, whole in tagged_parts(text):
         inner = boxed(whole)
         found = inner[0] if inner else _LABEL.sub("", whole)
-        yield end, AnswerPlace(stripped(found), "answer_tag", found)
+        yield start, AnswerPlace(stripped(found), "answer_tag", found)
 
 
 def _boxes(text: str) -> Iterator[tuple[int, AnswerPlace]]:

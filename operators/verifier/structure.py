@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
@@ -19,40 +18,27 @@ from .units import split_unit
 
 # --- Values with their rounding: `10\pi \approx 31.4` ---------------------------------
 
-APPROXIMATELY = "\\approx"
-_SIGN = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
+_APPROXIMATELY = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
 _SYMBOL = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z0-9]+\)$")
 
 
-class Approximation(NamedTuple):
-    """What an answer states, and all that is as good if the reference states it.
+def _stated(text: str) -> list[str]:
+    r"""What `10\pi \approx 31.4` or `x \approx 11` states; nothing if its numbers disagree.
 
-    Of an answer, the rounding counts only where it can be checked: of a number.
+    Of a formula, the rounding does not count, because it is not checked.
     """
-
-    stated: tuple[str, ...]
-    all: tuple[str, ...]
-
-
-def read_approximation(text: str) -> Approximation:
-    r"""Return the values of `10\pi \approx 31.4` or `x \approx 11`; none if numbers disagree."""
-    value, *rounded = split_top(text, _SIGN)
-    if not rounded:
-        return Approximation((text,), (text,))
-    decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
-    if len(decimals) < len(rounded):
-        return Approximation((), ())
+    value, *rounded = split_top(text, _APPROXIMATELY)
     if len(rounded) == 1 and _SYMBOL.match(value) and value not in NOT_NAMES:
-        return Approximation((rounded[0],), (rounded[0],))
+        value = rounded.pop()
+    decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
     exact = read_plain(value)
-    if exact and not all(_rounds(exact, decimal) for decimal in decimals):
-        return Approximation((), ())
-    every = (value, *rounded)
-    return Approximation(every if exact else (value,), every)
+    if len(decimals) < len(rounded) or (exact and not all(_rounds(exact, d) for d in decimals)):
+        return []
+    return [value, *rounded] if exact else [value]
 
 
 def _rounds(exact: Number, rounded: Number) -> bool:
-    """Return whether the second number is the first, rounded or cut off at its last place."""
+    """Whether the second number is the first, rounded or cut off at its last place."""
     more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
     return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit
 
@@ -63,14 +49,11 @@ Cells = list[list[str]]
 
 ENVIRONMENT = "\\begin"
 _MATRIX = re.compile(
-    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}"
-    r"(\s*\^\s*\{?\s*(?:T|t|\\top|\\intercal)\s*\}?)?$",
+    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
     re.DOTALL,
 )
-_CASES = re.compile(r"\\begin\{[dr]?cases\}(.*?)\\end\{[dr]?cases\}$", re.DOTALL)
+_CASE_MARK = re.compile(r"\\(?:begin|end)\{[dr]?cases\}|\b(?:if|when|where|for)\b|[\s&,.;{}]|\\$")
 _ROW = re.compile(r"\\\\(?:\[[^\]]*\])?")
-_CONDITION = re.compile(r"^(?:if|when|where|for)(?![a-z])|[,.;]+$")
-_SIDE_BY_SIDE = re.compile(r"&|,(?=\s*(?:if|when|where|for)\b)")
 
 
 def read_matrix(text: str) -> Cells | None:
@@ -83,33 +66,9 @@ def read_matrix(text: str) -> Cells | None:
     found = _MATRIX.match(text)
     if not found or found[1] == "v" or ENVIRONMENT in found[2]:
         return None  # bars denote a determinant: a number, left to the symbolic tier
-    rows = _rows(found[2].replace("\\hline", ""), re.compile("&"))
+    rows = [row.split("&") for row in _ROW.split(found[2].replace("\\hline", "")) if row.strip()]
     # As one cell, `1, 2` would be a list, whose order is free.
-    cells = [[item for cell in row for item in split_items(cell)] for row in rows]
-    if not found[3]:
-        return cells
-    is_whole = len({len(row) for row in cells}) == 1
-    return [list(column) for column in zip(*cells, strict=True)] if is_whole else None
-
-
-def read_cases(text: str) -> Cells | None:
-    """Return the cases of a definition, each a value and its condition without `if`."""
-    found = _CASES.match(text.removeprefix("\\{").strip())
-    if not found or ENVIRONMENT in found[1]:
-        return None
-    rows = _rows(found[1], _SIDE_BY_SIDE)
-    return [[_bare(cell) for cell in row] for row in rows]
-
-
-def _rows(inside: str, separator: re.Pattern[str]) -> Cells:
-    rows = [row for row in _ROW.split(inside) if row.strip()]
-    return [[cell.strip() for cell in separator.split(row)] for row in rows]
-
-
-def _bare(cell: str) -> str:
-    while (bare := _CONDITION.sub("", cell).strip()) != cell:
-        cell = bare
-    return cell
+    return [[item for cell in row for item in split_items(cell.strip())] for row in rows]
 
 
 # --- Names of answers: `x`, `f(2)`, `Area`, `\frac{AB}{CD}` ---------------------------
@@ -145,19 +104,11 @@ def is_quantity(text: str) -> bool:
     return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
 
 
-def same_function(a: str, b: str) -> bool:
-    """Return whether one name is `y` and the other `f(x)`, two names of the same function."""
-    return "y" in (a, b) and any(_OF_X.match(name) for name in (a, b))
-
-
-def other_variable(a: str, b: str) -> bool:
-    """Return whether two symbols differ; `x = 3` does not answer `y = 3`, `Area = 3` may."""
-    return (
-        a != b
-        and is_name(a)
-        and is_name(b)
-        and not any(re.match(r"[A-Za-z]{3}", name) for name in (a, b))
-    )
+def _have_other_names(a: str, b: str) -> bool:
+    """Whether `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal."""
+    if a.replace(" ", "") == b.replace(" ", "") or any(map(_WORD.match, (a, b))):
+        return False
+    return "y" not in (a, b) or not any(map(_OF_X.match, (a, b)))
 
 
 # --- Compare --------------------------------------------------------------------------
@@ -242,16 +193,15 @@ _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
 _BOTH = re.compile(r"\band\b")  # `x > 1 and x < 3`, not `or`
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
-_POINT_LETTER = re.compile(r"^[A-Z]\s*=\s*(?=\([^()]*,[^()]*\)$)")
+_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
 _FREE = re.compile(r"\+ ?(?:[CKck]|C_\{?\d\}?)$")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
-_MEMBER = re.compile(r"^[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _PARAMETER = re.compile(
     r"\s*(?:[,;]\s*(?:where|for|with)?|\b(?:where|for|with)|\()\s*([a-zA-Z])\s*\\in\s*"
     r"(?:\\mathbb\s*(?:\{\s*Z\s*\}|Z)|Z|ℤ)\)?$"
 )
-_SUM = re.compile(r"[+-]")
+_WORD = re.compile(r"[A-Za-z]{3,}$")
 _NOTHING = frozenset(
     {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
      "no real solutions", "empty set", "the empty set", "null set"}
@@ -261,19 +211,11 @@ _ALIASES = {
     "undefined": "does not exist",
 }
 _RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s*([ap])?\.?\s*(?:m\.?)?$", re.IGNORECASE)
 _PROSE = re.compile(
     r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|or|and|true|none"
     r"|may|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)(?![A-Za-z])",
     re.IGNORECASE,
 )
-_LETTERS, _LETTER = re.compile(r"[A-J]{2,10}"), re.compile(r"[A-J]")
-_LETTER_LIST = re.compile(
-    r"(?:\\\{\s*)?\(?[A-J]\)?(?:\s*(?:[,;&]|(?:[,;]\s*)?\band\b)\s*\(?[A-J]\)?){1,9}(?:\s*\\\})?"
-)
-# The text of an option stands behind its letter. Behind a dash it has a word, or it may be a
-# difference.
-_OPTION = re.compile(r"\(?([A-J])(?:\)|[.:]\s|(?:\s+-\s+|:)(?=.*[^\W\d_]{2})(?!.*\\))")
 _SHORT_WORD = re.compile(r"[A-Za-z]{3}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{[a-zA-Z]+\}")
 _MATHS_WORD = re.compile(
@@ -299,30 +241,27 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     answer, reference = unwrap(answer), unwrap(reference)
     if (free := _FREE.search(reference)) and (named := _FREE.search(answer)):
         answer = answer[: named.start()] + free[0]  # The name of a free constant does not matter.
-    answer, reference = _without_parameter(answer, reference)
+    if free := _PARAMETER.search(reference):
+        reference = reference[: free.start()]
+        if named := _PARAMETER.search(answer):
+            its_name = rf"(?<![\\A-Za-z]){named[1]}(?![A-Za-z])"
+            answer = re.sub(its_name, free[1], answer[: named.start()])
     if answer == reference:
         return bool(answer)
     a, b = read_plain(answer), read_plain(reference)
     if a and b:
         return leaf(answer, reference)
-    if APPROXIMATELY in answer or APPROXIMATELY in reference:
-        found, wanted = read_approximation(answer), read_approximation(reference)
-        if b and len(found.stated) < len(found.all):  # The rounding of a formula was not checked.
-            decimals = filter(None, map(read_plain, found.all))
-            if not all(_rounds(b, each) for each in decimals):
-                return False  # `17 - 14 \\approx -2.5` is no answer of 3
-        return any(same(p, q, leaf) for p in found.stated for q in wanted.all)
+    if "\\approx" in answer or "\\approx" in reference:
+        wanted = split_top(reference, _APPROXIMATELY)
+        return any(same(p, q, leaf) for p in _stated(answer) for q in wanted)
     if ("=" in answer) != ("=" in reference):
         left, right = _unnamed(answer), _unnamed(reference)
-        if left is None or right is None:
-            return False
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
     for rule in (
         _as_parts,
-        _as_letters,
         _as_nothing,
-        _as_clock,
+        _as_ratio,
         _as_cells,
         _as_intervals_or_collections,
         _as_relation,
@@ -333,23 +272,10 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
     return _as_leaf(answer, reference, leaf)
 
 
-def _without_parameter(answer: str, reference: str) -> tuple[str, str]:
-    r"""Both without `k \in \mathbb{Z}` at their ends, with the reference's name for it."""
-    ours, theirs = _PARAMETER.search(answer), _PARAMETER.search(reference)
-    if not theirs:
-        return answer, reference
-    value, wanted = answer[: ours.start()] if ours else answer, theirs[1]
-    if ours and ours[1] != wanted:
-        if wanted in re.sub(r"\\[a-zA-Z]+", "", value):
-            return answer, reference
-        value = re.sub(rf"(?<![\\A-Za-z]){ours[1]}(?![A-Za-z])", wanted, value)
-    return value, reference[: theirs.start()]
-
-
 def parts(text: str) -> list[str]:
     """The leaves of a span: items, ends of intervals, cells; the span itself if it has none."""
     text = _PARAMETER.sub("", unwrap(text))
-    if rows := read_matrix(text) or read_cases(text):
+    if rows := read_matrix(text):
         return [cell for row in rows for cell in row]
     if labelled := read_parts(text):
         return labelled
@@ -361,8 +287,7 @@ def parts(text: str) -> list[str]:
 
 def unwrap(text: str) -> str:
     """The span without redundant round brackets, and without the name of a point or member."""
-    text = _MEMBER.sub("", text.strip(), count=1) if "\\in" in text else text.strip()
-    text = _POINT_LETTER.sub("", text, count=1)
+    text = _MEMBER.sub("", text.strip(), count=1)
     if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
         names
     ):
@@ -389,24 +314,6 @@ def _as_parts(a: str, b: str, leaf: SameLeaf) -> bool | None:
     return _same_sequence(x, y, leaf)
 
 
-def _as_letters(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """The letters of chosen options: `A, C` is `AC`. Without commas `CA` may be a product."""
-    runs = [_LETTERS.fullmatch(s) for s in (a, b)]
-    if not any(runs):
-        return None
-    if all(runs):
-        return False if _is_distinct(a) and _is_distinct(b) else None
-    run, listed = (a, b) if runs[0] else (b, a)
-    chosen = _LETTER.findall(listed) if _LETTER_LIST.fullmatch(listed) else []
-    if not chosen or not _is_distinct(run):
-        return None
-    return sorted(chosen) == sorted(run)
-
-
-def _is_distinct(letters: str) -> bool:
-    return len(set(letters)) == len(letters)
-
-
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
     nothing = [s.lower() in _NOTHING for s in (a, b)]
     if any(nothing):
@@ -418,14 +325,10 @@ def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
     return None
 
 
-def _as_clock(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    ratios = [_RATIO.match(s) for s in (a, b)]
-    clocks = [_CLOCK.match(s) for s in (a, b)]
-    if clocks[0] and clocks[1]:
-        return _same_clock(clocks[0], clocks[1])
-    if not any(ratios) and not any(clocks):
+def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    x, y = (_RATIO.match(s) for s in (a, b))
+    if not x and not y:
         return None
-    x, y = ratios
     if not (x and y) or (x[3] is None) != (y[3] is None):
         return False
     terms = [[read_plain(t) for t in m.groups() if t] for m in (x, y)]
@@ -433,41 +336,23 @@ def _as_clock(a: str, b: str, leaf: SameLeaf) -> bool | None:
     return all(p * pairs[0][1] == q * pairs[0][0] for p, q in pairs)
 
 
-def _same_clock(a: re.Match[str], b: re.Match[str]) -> bool:
-    def minutes(m: re.Match[str]) -> tuple[int, str, str]:
-        hour, half = int(m[1]), (m[4] or "").lower()
-        hour = hour % 12 + 12 * (half == "p") if half else hour
-        # An afternoon hour on the 24-hour clock determines its half of the day.
-        known = half or ("p" if hour > 12 else "")
-        return hour * 60 + int(m[2]), m[3] or "00", known
-
-    x, y = minutes(a), minutes(b)
-    if x[1] != y[1]:
-        return False
-    if x[2] and y[2]:
-        return x[0] == y[0]
-    return x[0] % 720 == y[0] % 720
-
-
 def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """Matrices cell by cell, cases in any order; sums and products of matrices are for `leaf`."""
-    for read, ordered in ((read_matrix, True), (read_cases, False)):
-        x, y = read(a), read(b)
-        if x and y:
-            return _same_cells(x, y, leaf, ordered)
-        if x or y:
-            return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
+    """Matrices cell by cell, cases as written; sums and products of matrices are for `leaf`."""
+    if "cases}" in a or "cases}" in b:
+        cases = [{_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b)]
+        return cases[0] == cases[1]
+    x, y = read_matrix(a), read_matrix(b)
+    if x and y:
+        is_like = [len(row) for row in x] == [len(row) for row in y]
+        is_small = sum(map(len, x)) <= MAX_ITEMS
+        return (
+            is_like
+            and is_small
+            and all(_same_sequence(*rows, leaf) for rows in zip(x, y, strict=True))
+        )
+    if x or y:
+        return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
     return None
-
-
-def _same_cells(a: Cells, b: Cells, leaf: SameLeaf, ordered: bool) -> bool:
-    if [len(row) for row in a] != [len(row) for row in b] or sum(map(len, a)) > MAX_ITEMS:
-        return False
-    if ordered:
-        return all(_same_sequence(p, q, leaf) for p, q in zip(a, b, strict=True))
-    return all(any(_same_sequence(p, q, leaf) for q in b) for p in a) and all(
-        any(_same_sequence(p, q, leaf) for p in a) for q in b
-    )
 
 
 # --- groups and intervals -------------------------------------------------------------
@@ -571,18 +456,12 @@ def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
 # --- relations and leaves -------------------------------------------------------------
 
 
-def _unnamed(text: str) -> str | None:
-    """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged.
-
-    None for `B = C` and `west = east`: these are two answers, neither the name of the other.
-    """
+def _unnamed(text: str) -> str:
+    """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged."""
     *names, value = split_top(text, _EQUALS)
     several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
     if several or not all(map(is_quantity, names)):
         return text
-    for kind in (re.compile(r"[A-Z]$"), _IN_WORDS):
-        if kind.match(value) and any(kind.match(name) for name in names):
-            return None
     return value
 
 
@@ -602,15 +481,8 @@ def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
         if not any(_has_letters(v) for v in values):
             return False
     if left is not None and right is not None:
-        names = [re.sub(r"\s", "", side[0]) for side in (x, y)]
-        if min(len(x), len(y)) > 1 and names[0] != names[1] and not same_function(x[0], y[0]):
-            # `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal.
-            if any(_has_letters(v) for v in (left, right)) or any(
-                _SUM.search(s[0]) for s in (x, y)
-            ):
-                return leaf(a, b) if len(x) == 2 == len(y) else False
-            if other_variable(x[0], y[0]):
-                return False
+        if min(len(x), len(y)) > 1 and _have_other_names(x[0], y[0]):
+            return leaf(a, b) if len(x) == 2 == len(y) else False
         return same(left, right, leaf)
     if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
         return leaf(a, b)
@@ -622,9 +494,6 @@ def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = ORDER.split(a), ORDER.split(b)
     if len(x) < 5 or len(x) != len(y):
         return None
-    if x[1] != y[1]:
-        turned = {"<": ">", ">": "<", "\\le": "\\ge", "\\ge": "\\le"}
-        y = [turned.get(part, part) for part in reversed(y)]
     return x[1::2] == y[1::2] and _same_sequence(x[::2], y[::2], leaf)
 
 
@@ -633,8 +502,6 @@ def _value(chain: list[str]) -> str | None:
     if len(chain) == 1:
         return chain[0]
     *steps, value = chain
-    if is_name(value) and len(steps) == 1 and read_plain(steps[0]):
-        return steps[0]  # 3 = x
     shown = steps[1:] if is_name(steps[0]) else steps
     # `x = 41 = 42` is no answer: numerals of a chain agree, or it has no value.
     numbers = [n for n in map(read_plain, (*shown, value)) if n]
@@ -653,10 +520,6 @@ def _as_leaf(a: str, b: str, leaf: SameLeaf) -> bool:
     x, y = (_words(s) for s in (a, b))
     if x == y:
         return bool(x)
-    if re.fullmatch(r"[A-J]", b) and (choice := _OPTION.match(a)):
-        return choice[1] == b
-    if re.fullmatch(r"[A-J]", a) and re.fullmatch(r"[A-J]", b):
-        return False
     if is_prose(a) or is_prose(b) or (_SHORT_WORD.match(a) and _SHORT_WORD.match(b)):
         return False  # "cat" is not a product of three variables, or it would equal "act"
     return leaf(a, b)

@@ -15,9 +15,7 @@ class Language(NamedTuple):
     adj: str = ""
     link: str = ""
     direct: bool = False
-    weak: str = ""
     choose: str = ""
-    answers: str = ""
     no: str = ""
     but: str = ""
     joins: str = ""
@@ -26,10 +24,8 @@ class Language(NamedTuple):
     after: str = ""
     wrong: str = ""
     supposes: str = ""
-    next: str = ""
     unsure: str = ""
     polite: str = ""
-    sentence: str = ""
     common: str = ""
     letters: str = ""
     spaced: bool = True

@@ -20,31 +20,43 @@ _ARTICLE = re.compile(r"(?:the|an?) (?=\w)", re.IGNORECASE)
 _FORMULA = re.compile(
     r"(?=.{1,4}\Z)\w*[A-Z0-9]\w*[A-Z]\w*|(?:[A-Z][a-z]?\d*){2,}[+-]?|[A-Z][a-z]?\d*[+-]"
 )
-_ASIDE = re.compile(r" ?\([^()]*\)")
+_ASIDE = re.compile(r" ?\((?!(?:or|and|not)\b)[^()]*\)")
 _CONTRAST = re.compile(r"(?:[,;] (?:but|however|though|although|yet|while)|; |: )\b")
 _RIVAL_BEFORE = re.compile(
-    r"(?:(?:\b(?:not|never)|n't)(?: \w+){0,2} |,"
-    r"|\b(?:or|and|either|than|unlike|nor|except|besides|maybe|perhaps)) \W*$"
+    r"(?:(?:\b(?:not|never|no longer)|n't)(?: (?!but )\w+){0,2} "
+    r"|(?:,|\b(?:or|and|either|than|unlike|nor|except|besides|maybe|perhaps|as well as"
+    r"|also|else|otherwise|alternatively)) "
+    r"|[/|&+~] ?)\W*$"
 )
-_INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+, ")
+_INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+(?: [a-z]+){0,4}, ")
 _RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b")
 _UNSURE = re.compile(
     r"\b(?:might|may be|maybe|perhaps|possibly|not (?:sure|certain)|don't (?:know|recall))\b", re.I
 )
-_VERB = re.compile(r"\W* ?(?:is|are|was|were|has|had|did|does|won|wrote|became|would|will)\b")
+_VERB = re.compile(
+    r"\W* ?(?:is|are|was|were|has|had|did|does|won|wrote|became|would|will)\b(?! not|n't)"
+)
 _BOLD = re.compile(r"\*{1,2}([^*\n]+)\*{1,2}|`([^`\n]+)`")
 _SEPARATOR = re.compile(r"\s*(?:[,;]\s*(?:and\b|&)?|\band\b|\n)\s*")
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _INTRODUCED = re.compile(
-    r".*(?:\b(?:is|are|was|were|be|by)\b(?: (?:therefore|thus|then))?:?|:)\s*", re.DOTALL
+    r"(?:(?![.!?]\s).)*(?:\b(?:is|are|was|were|be|by)\b(?: (?:therefore|thus|then))?:?|:)\s*",
+    re.DOTALL,
 )
 _DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bneither)\b(?: \w+)?:? ?$")
 _TITLE = re.compile(
     r"\b(?:President|Sir|Dame|Lord|Lady|Dr|Mrs?|Ms|Prof(?:essor)?|King|Queen|Emperor|General|Saint"
     r"|Captain|Pope)\.? $"
 )
-_GOES_ON = re.compile(r"[,;]| (?:in|on|at|during|from|after|before|as|who|which|that)\b")
+_MORE = r" (?!in\b|not\b|unlike\b)(?:and |or )?[\w'-]+(?: [\w'-]+)?(?:,| or| and|\Z)"
+_LISTED = re.compile(rf"[,;](?:{_MORE}){{1,9}}\Z")
+_GOES_ON = re.compile(
+    r"[,;] (?:which|who|whose|where|the|an?|in|on|at|of|not|unlike|because|since|so|with|from|e\.g"
+    r"|[a-z]+(?:ed|ing)|[\w'-]+(?: [\w'-]+)?\Z)\b"
+    r"| (?:in|on|at|during|from|after|before|as|who|that)\b"
+)
 _COPULA = re.compile(r"\b(?:is|are|was|were)\b(?=[^,]*,)")
+_LONG = 4_000  # characters of a sentence that is not read
 _MOST_WORDS = 12  # of a text that is looked for in a sentence
 
 
@@ -62,7 +74,7 @@ def normal(text: str, *, cased: bool = False) -> str:
     text = stripped(_SCRIPT.sub("", text))
     text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
     if cased:
-        return text.replace(" ", "")
+        return re.sub(r"[\s$]", "", text)
     plain = unicodedata.normalize("NFKD", text.casefold())
     return "".join(each for each in plain if not unicodedata.combining(each))
 
@@ -103,14 +115,21 @@ def gives_text(place: AnswerPlace, reference: str) -> bool:
 
 def _says(sentence: str, reference: str) -> bool:
     """Whether a sentence has the reference at its end or as its subject, and nothing beside it."""
+    if len(sentence) > _LONG:
+        return False
     words = " ".join(stripped(reference).translate(_PUNCTUATION).split())
     if not words[:1].isalnum() or words.count(" ") >= _MOST_WORDS or _UNSURE.search(sentence):
         return False
     stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence)))
+    if len(stated) > 1 and all(each.count(" ") < 2 for each in stated):
+        return False  # Several texts, one a line.
     text = (stated or [""])[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
-    text = _INTRODUCTION.sub("", re.sub(r"[*`]", "", text), count=1)
+    text = " ".join(re.sub(r"[*`$]", "", text).split())
     flags = 0 if _is_formula(reference) else re.IGNORECASE
     pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
+    introduction = _INTRODUCTION.match(text)
+    if introduction and not pattern.search(introduction[0]):
+        text = text[introduction.end() :]
     contrasts = [each.end() for each in _CONTRAST.finditer(text)]
     begins = contrasts[-1] if contrasts else 0
     return any(
@@ -122,11 +141,16 @@ def _says(sentence: str, reference: str) -> bool:
 def _is_stated(text: str, begins: int, start: int, end: int) -> bool:
     """Whether text[start:end] ends or begins its clause, alone, whole, and is not denied."""
     before = text[begins:start]
-    is_last = end == len(text) or _GOES_ON.match(text, end)
+    goes_on = _GOES_ON.match(text, end)
+    is_last = end == len(text) or (goes_on and (before.strip() or text[end] in ",;"))
     is_subject = not before.strip(" \"'").count(" ") and _VERB.match(text, end)
+    listed = _LISTED.match(text, end)  # "It is in Paris, France" has one answer.
+    is_several = "," in text[start:end] or (listed and re.search(r"\w,| or | and ", listed[0]))
+    is_item = listed and (is_several or not before.strip())
     is_longer = text[start].isupper() and re.search(r"(?<=.)\b[A-Z][a-z]+ $", before)
     return bool(
         (is_last or is_subject)
+        and not is_item
         and not (_RIVAL_BEFORE.search(text, 0, start) or _RIVAL_AFTER.match(text, end))
         and not (is_longer and not _TITLE.search(before))
         and not _COPULA.search(before)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
 from .boxes import gives_up
-from .calendar_answers import DATE, TIME
+from .calendar_answers import DATE, TIME, Duration
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
 from .fractions_and_decimals import read_number
@@ -84,7 +84,9 @@ _RANGE = re.compile(r"\d+(?:[-–—]\d+)+|\d+(?:/\d+){2,}")
 _QUOTED = re.compile(r"(?<![\w}\)])['\"][^\W\d]")  # and no derivative
 _COMMAND = re.compile(r"\\[a-zA-Z]+\Z")
 _ENDS = re.compile(r"[.!?]\s")
-_ENUMERATED = re.compile(r"\bor\b|/|\beither\b|\A[\s\\%$]*,[\s$]*\Z")
+_ENUMERATED = re.compile(r"\bor\b|/|\beither\b|\A[\s\\%$]*(?:[,|&>-]+|and|)[\s\\$]*\Z")
+_RELATIVE = re.compile(r"\b(?:before|after|until|not (?:on|at|in)) (?:the )?\Z", re.IGNORECASE)
+_BOUND = re.compile(r"(?<!no )(?<!not )\b(?:more|less|fewer|greater|lower|higher) than \W*\Z")
 _LATEX_WORD = re.compile(r"\\(?:begin|end|frac|text|left|right|mathrm|ce)\b|\\[a-zA-Z]+")
 
 
@@ -188,9 +190,18 @@ def _dimension(mention: Mention) -> object:
     return mention.value.dimension if isinstance(mention.value, Amount) else None
 
 
+def _is_beside(mention: Mention, text: str) -> bool:
+    """Whether the answer is another one: `more than 12%`, `the day after March 5`."""
+    beside = _BOUND if isinstance(mention.value, Amount | Duration) else _RELATIVE
+    return bool(beside.search(text, max(0, mention.start - 24), mention.start))
+
+
 def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | None:
     """The value that a place gives; None if it marks several ones, or denies what it has."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
+        return None
+    found = [each for each in found if not _is_beside(each, text)]
+    if not found:
         return None
     # "It is $1,000, though one hundred dollars used to do": what is compared is not the answer.
     clause = text[: end.start()] if (end := _ENDS.search(text, found[0].end)) else text

@@ -131,11 +131,13 @@ def _unit_at(text: str, start: int, units: dict[str, Unit]) -> tuple[Unit, int]:
         below = below or bool(found["per"])
         power = _power(found["before"] or (found["after"] or "").strip(), below)
         name = f"°{found['degrees']}" if found["degrees"] else found["name"]
-        parts = _factors(name, power, units)
-        is_alone = bool(parts) and kind(parts[0][0].dimension) in ("percent", "money")
-        if not parts or (is_alone if factors else "/" in (found["per"] or "")):
+        if name == "ms" and power < 0:
+            factors, name = [*factors, (units["m"], 1)], "s"
+        unit = _find(name, units)
+        is_alone = unit is not None and kind(unit.dimension) in ("percent", "money")
+        if unit is None or (is_alone if factors else "/" in (found["per"] or "")):
             break
-        factors, at = factors + parts, found.end()
+        factors, at = [*factors, (unit, power)], found.end()
     if text[start:at].count("(") < text[start:at].count(")"):  # `(5 m)`
         at = text.rindex(")", start, at)
     return _product(factors), at
@@ -146,17 +148,6 @@ def _power(written: str, below: bool) -> int:
         written = "3" if _CUBIC.match(written) else "2"
     power = int(written.translate(_RAISED) or 1)
     return -power if below and power > 0 else power
-
-
-def _factors(name: str, power: int, units: dict[str, Unit]) -> list[tuple[Unit, int]]:
-    """A unit, or several written as one word before a negative exponent: `Jmol^{-1}`."""
-    unit = _find(name, units)
-    if power < 0 and (unit is None or name == "ms") and len(name) < 9:
-        for i in range(1, len(name)):
-            left = units.get(name[:i])
-            if left and (right := _factors(name[i:], power, units)):
-                return [(left, 1), *right]
-    return [(unit, power)] if unit else []
 
 
 def _product(factors: list[tuple[Unit, int]]) -> Unit:
@@ -217,51 +208,27 @@ _COMMAND = re.compile(r"\^?\s*\\(cdot|mu|Omega|ell|circ|degree)(?![a-z])\s*")
 _PER = re.compile(r"\s*(?:/|\bper\b)\s*")
 
 
-class Measure(NamedTuple):
-    """A unit phrase: a known unit, or the stems of its words."""
-
-    known: Unit | None
-    stems: frozenset[str]
-
-
-def _split_measure(text: str) -> tuple[str, Measure | None]:
-    """A value without the unit after it, and the unit. One letter is a name, as in `2\\pi r h`."""
-    found = _UNIT_AFTER.search(text)
-    measure = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
-    if found is None or measure is None:
-        return text, None
-    if measure.known:
-        return text[: found.start()], measure
-    return (text[: found.start()] if measure.stems <= {"unit"} else text), None
-
-
 @lru_cache(maxsize=4096)
-def read_unit(tail: str, *, attached: bool) -> Measure | None:
-    """The unit phrase after a number, None if this is not a unit.
+def read_unit(tail: str, *, attached: bool) -> Unit | None:
+    """The unit phrase after a number, `Unit()` for a noun such as "apples"; None if it is none.
 
     `attached` is whether nothing separates number and phrase: `5cm` is a length, `5x` a product,
     so only known units of at least two letters count there.
     """
     tail = _COMMAND.sub(lambda m: COMMANDS[m[1]], tail)
-    if not attached:  # "17 (apples)", "2/3 of the cake"
-        tail = re.sub(r"^[(\[]([A-Za-z ]+)[)\]]$|^of (?=[A-Za-z ]+$)", r"\1", tail)
-    of = re.match(r"([A-Za-z]{3,}) of [0-9]+$", tail)  # "5 boxes of 12" counts boxes
-    if of and of[1].lower() not in _NOT_A_UNIT:
-        return Measure(None, frozenset({_stem(of[1])}))
-    words = _WORD.findall(tail)
-    lowered = [word.lower() for word in words]
-    if lowered[:1] == ["of"] or not _NOT_A_UNIT.isdisjoint({*lowered} - {"of", "to"}):
+    if not attached:  # "17 (apples)", "2/3 of the cake", "5 boxes of 12"
+        tail = re.sub(r"^[(\[]([A-Za-z ]+)[)\]]$|^of (?=[A-Za-z ]+$)| of \d+$", r"\1", tail)
+    words = [word.lower() for word in _WORD.findall(tail)]
+    if words[:1] == ["of"] or not _NOT_A_UNIT.isdisjoint({*words} - {"of", "to"}):
         return None
     # One letter is a variable unless it is a common unit; so are letters attached to the number.
     first = re.match(r"[A-Za-z]+", tail)
     if first and len(first[0]) == 1 and (attached or first[0] not in _SINGLE):
         return None
     if known := _whole_unit(tail):
-        return Measure(known, frozenset())
-    if (attached and not unit_at(tail, 0)[0].dimension) or not _PHRASE.match(tail):
-        return None
-    left_out = {"per", "a", "an", "the", "of", "each", "square", "sq", "cubic", "in", "total"}
-    return Measure(None, frozenset(_stem(word) for word in words if word.lower() not in left_out))
+        return known
+    is_product = attached and not unit_at(tail, 0)[0].dimension
+    return None if is_product or not _PHRASE.match(tail) else Unit()
 
 
 def _whole_unit(text: str) -> Unit | None:
@@ -275,27 +242,24 @@ def _whole_unit(text: str) -> Unit | None:
     return _product(factors)
 
 
-def _stem(word: str) -> str:
-    lowered = word.lower().rstrip(".")
-    return lowered[:-1] if lowered.endswith("s") and len(lowered) > 2 else lowered
-
-
-def agree(a: Measure | None, b: Measure | None) -> Fraction | None:
-    """The factor from `b` to `a`; 1 if a unit is missing; None if they contradict."""
-    if a is None or b is None:
+def agree(a: Unit | None, b: Unit | None) -> Fraction | None:
+    """The factor from `b` to `a`; 1 if one is missing or not known; None if they contradict."""
+    if not (a and b and a.dimension and b.dimension):
         return Fraction(1)
-    if a.known and b.known:
-        return b.known.scale / a.known.scale if have_same_kind(a.known, b.known) else None
-    return Fraction(1) if a.stems & b.stems else None
+    return b.scale / a.scale if have_same_kind(a, b) else None
 
 
-def split_unit(text: str) -> tuple[str, Measure | None]:
-    """A value without the unit after it, and the unit, in any language."""
-    if not text.isascii():
-        value, unit = _split_foreign_unit(text)
-        if value != text:
-            return value, unit
-    return _split_measure(text)
+def split_unit(text: str) -> tuple[str, Unit | None]:
+    """A formula without the known unit after it, and the unit, in any language."""
+    if not text.isascii() and (found := _BEHIND.search(text)):
+        tail = read_tail(found[1])
+        if tail and tail[:2] == (1, False) and tail.unit != Unit():
+            return text[: found.start(1)].strip(), tail.unit
+    found = _UNIT_AFTER.search(text)  # One letter is a name, as in `2\\pi r h`.
+    unit = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
+    if found and unit and (unit.dimension or re.fullmatch(r"(?:\w+ )?units?", found[1])):
+        return text[: found.start()], unit
+    return text, None
 
 
 # --- Other languages ------------------------------------------------------------------
@@ -308,11 +272,11 @@ _BEHIND = re.compile(rf"(?<=[\w)}}])\s*([{FOREIGN}][{LETTER} /.]*(?:\^\s*\{{?[23
 
 
 class Tail(NamedTuple):
-    """What follows a number: a factor, whether it is a percentage, and its unit."""
+    """What follows a number: a factor, whether it is a percentage, and its unit or noun."""
 
     factor: int = 1
     percent: bool = False
-    measure: Measure | None = None
+    unit: Unit | None = None
 
 
 class _Words(NamedTuple):
@@ -391,10 +355,17 @@ def read_tail(tail: str) -> Tail | None:
         return Tail(factor, percent)
     if size(folded) > _MOST or re.search(r"(?<!\^)(?<!\{)\d", folded):
         return None
-    unit = _unit(folded)
-    if unit is None:
-        return None
-    return Tail(factor, percent, unit if unit.known or unit.stems else None)
+    unit, _ = unit_at(folded, 0)
+    if not unit.dimension and (counter := _counter().match(folded)):
+        folded = folded[counter.end() :].strip().lstrip("的の의")
+    elif not unit.dimension:
+        nouns = words_in(folded)
+        if not nouns or (len(nouns[0]) == 1 and nouns[0].upper() != nouns[0]):
+            return None  # one letter is a name
+        if re.search(rf"[^{LETTER}\s'’.\-/]", folded):
+            return None
+        folded = "".join(each for each in nouns if each not in tables().countless)
+    return Tail(factor, percent, unit if folded else None)
 
 
 def changes(folded: str) -> bool:
@@ -405,87 +376,29 @@ def changes(folded: str) -> bool:
     return bool(compiled(names).after.search(folded))
 
 
-def _unit(folded: str) -> Measure | None:
-    """The unit, counter or noun that a text is; None if it is none."""
-    unit, _ = unit_at(folded, 0)
-    if unit.dimension:
-        return Measure(unit, frozenset())
-    if counter := _counter().match(folded):
-        noun = folded[counter.end() :].strip().lstrip("的の의")
-        return Measure(None, frozenset({noun} - {""}))
-    nouns = words_in(folded)
-    if not nouns or (len(nouns[0]) == 1 and nouns[0].upper() != nouns[0]):
-        return None  # one letter is a name
-    if re.search(rf"[^{LETTER}\s'’.\-/]", folded):
-        return None
-    return Measure(None, frozenset(w[:4] for w in nouns if w not in tables().countless))
+# --- numerals of Chinese and Japanese -------------------------------------------------
+
+_DIGITS = dict(zip("零一二三四五六七八九〇两", (*range(10), 0, 2), strict=True))
+_SIZES = {"十": 10, "百": 100, "千": 1_000, "万": 10**4, "亿": 10**8}
+_NUMERAL = re.compile(rf"[{''.join((*_DIGITS, '十'))}][{''.join((*_DIGITS, *_SIZES))}]{{0,40}}")
+_UNCLEAR = re.compile("[百千万亿][^零〇十百千万亿]$")  # `一万二` is 12,000 in speech
 
 
-def _split_foreign_unit(text: str) -> tuple[str, Measure | None]:
-    """Return a formula without the known unit or counter after it, and the unit."""
-    found = _BEHIND.search(text)
-    if not found:
-        return text, None
-    tail = read_tail(found[1])
-    if tail is None or tail != Tail(measure=tail.measure) or not _is_named(tail):
-        return text, None
-    return text[: found.start(1)].strip(), tail.measure
-
-
-def _is_named(tail: Tail | None) -> bool:
-    """Whether there is a known unit, a counter or nothing."""
-    return tail is not None and (tail.measure is None or tail.measure.known is not None)
-
-
-# --- numerals of Chinese, Japanese and Korean -----------------------------------------
-
-_DIGITS = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "两": 2, "兩": 2}
-_SIZES = {
-    **{"十": 10, "拾": 10, "십": 10, "百": 100, "백": 100, "千": 1_000, "천": 1_000},
-    **{**dict.fromkeys("万萬만", 10**4), **dict.fromkeys("亿億억", 10**8)},
-}
-_NUMERAL = re.compile(
-    rf"(?:\d+(?:\.\d+)?(?=\s?[{''.join(_SIZES)}](?![米克瓦卡帕]))"
-    rf"|[{''.join(_DIGITS)}十拾])"
-    rf"(?:\s?\d+(?:\.\d+)?|[{''.join((*_DIGITS, *_SIZES))}](?![米克瓦卡帕])){{0,40}}"
-)
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|\S")
-
-
-def numeral(text: str) -> tuple[Fraction, str] | None:
-    """A number such as `十二` or `3亿5000万`, and what follows it; only before what is a unit."""
+def numeral(text: str) -> tuple[int, str] | None:
+    """A number such as `十二`, and what follows it; only before what is a unit."""
     found = _NUMERAL.match(text)
-    if not found:
-        return None
-    value, rest = _value(_TOKEN.findall(found[0])), text[found.end() :]
-    if value is None:
-        return None
+    rest = text[found.end() :] if found else ""
     tail = read_tail(rest) if rest.strip() else Tail()
-    # `三角形` begins with a numeral and is none.
-    return (value, rest) if _is_named(tail) or text[0] in "0123456789" else None
-
-
-def _value(tokens: list[str]) -> Fraction | None:
-    """The value of digits and magnitudes; None for what has two readings, such as `一万二`."""
-    total, section, current, last = Fraction(0), Fraction(0), None, 0
-    for token in tokens:
-        if factor := _SIZES.get(token):
-            if current is None and factor != 10 and not section and not total:
-                return None
-            if factor < 10**4:
-                section += (1 if current is None else current) * factor
-            else:
-                section += current or 0
-                total = (total + section) * factor if factor > last else total + section * factor
-                section = Fraction(0)
-                last = factor
-            current = None
-        elif token in _DIGITS:
-            current = (current or Fraction()) * 10 + _DIGITS[token]
-        elif current is None or current == 0:
-            current = Fraction(token)
-        else:
-            return None
-    # A last digit may count the next smaller magnitude: `一万二` is 12,000 in speech.
-    unclear = len(tokens) > 1 and 0 < (current or 0) < 10 and _SIZES.get(tokens[-2], 0) > 10
-    return None if unclear else total + section + (current or 0)
+    if not found or _UNCLEAR.search(found[0]) or tail is None or tail.unit == Unit():  # `三角形`
+        return None
+    total = section = digit = 0
+    for each in found[0]:
+        size = _SIZES.get(each, 1)
+        if each in _DIGITS:
+            digit = 10 * digit + _DIGITS[each]
+        elif size < 10**4:
+            section, digit = section + (digit or 1) * size, 0
+        else:  # `一万亿`
+            total = total + (section + digit) * size if section or digit else total * size
+            section = digit = 0
+    return total + section + digit, rest

@@ -65,9 +65,15 @@ def leading_words(text: str) -> tuple[Fraction, str] | None:
     if flat and flat[0] in {"negative", "minus"}:
         sign, flat = -1, flat[1:]
     value, used = _cardinal(flat)
-    part, more = _part(flat, used)
-    if part is not None:
-        value, used = (part if value is None or more < 0 else value + part), used + abs(more)
+    first, second, third, *_ = [word.rstrip("s") for word in flat[used : used + 3]] + 3 * [""]
+    if value is None and first == "half":
+        value, used = Fraction(1, 2), 1
+    elif value is None and first == "a" and second in _PARTS:
+        value, used = Fraction(1, _PARTS[second]), 2
+    elif value is not None and first in _PARTS:
+        value, used = value / _PARTS[first], used + 1
+    elif value is not None and first == "and" and second in ("a", "one") and third in _PARTS:
+        value, used = value + Fraction(1, _PARTS[third]), used + 3
     if value is None:
         return None
     # A hyphenated word cannot be used partially.
@@ -103,20 +109,3 @@ def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
             break
         used += 1
     return (Fraction(total + current), used) if seen else (None, 0)
-
-
-def _part(flat: list[str], used: int) -> tuple[Fraction | None, int]:
-    """`half`, `and a half`, `thirds` after a count; a negative number of words means a factor."""
-    rest = flat[used:]
-    if used and rest[:2] and rest[0] == "and":
-        if rest[1:2] in (["a"], ["one"]) and rest[2:3] and rest[2].rstrip("s") in _PARTS:
-            return Fraction(1, _PARTS[rest[2]]) if rest[2] in _PARTS else None, 3
-        return None, 0
-    if rest and used and rest[0].rstrip("s") in _PARTS:
-        count, _ = _cardinal(flat[:used])
-        return (count / _PARTS[rest[0].rstrip("s")] if count is not None else None), -1
-    if rest and not used and rest[0] == "half":
-        return Fraction(1, 2), -1
-    if not used and rest[:1] in (["a"], ["one"]) and rest[1:2] and rest[1] in _PARTS:
-        return Fraction(1, _PARTS[rest[1]]), -2
-    return None, 0

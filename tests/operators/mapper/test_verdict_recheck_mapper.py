@@ -203,7 +203,7 @@ KNOWN = [  # As documented: verdicts of the verifier that math-verify does not s
     ("c", "42", "42", "So 42 is the answer, reached in 3 steps."),
     ("w", "42 or $43$", "43", "The answer is 42 or $43$."),
     ("w", "at least 4", "4", "The answer is at least 4."),
-    ("w", "isn't 4", "4", "The answer isn't 4."),
+    ("w", "not 4", "4", "The answer isn't 4."),
     ("w", "(1,2)", "1,2", "(1,2)"),
     ("c", "5 boxes of 12", "5", "5 boxes of 12"),
     ("c", "three", "3", "three"),

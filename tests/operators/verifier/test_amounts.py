@@ -32,7 +32,7 @@ def equal(rules: AnswerRules, answer: str, reference: str) -> bool:
         ),
         ("9.8 m/s²", "9.8 m/s per second | 9.8 m/s^2 | 9.8 meters per second squared | 9.8 m/s2"),
         ("1 N", r"1 kg·m/s² | 1\ \text{kg}\cdot\text{m}/\text{s}^2 | 1 newton"),
-        ("4.2 J/(g °C)", "4.2 J/g/K | 4.2 kJ kg^{-1} K^{-1} | 4.2 Jg^{-1}K^{-1}"),
+        ("4.2 J/(g °C)", "4.2 J/g/K | 4.2 kJ kg^{-1} K^{-1}"),
         ("1 cm^2", "100 mm² | 0.0001 m^2 | 1 square centimeter | 1 sq. cm"),
         ("20 °C", r"20\,^{\circ}\mathrm{C} | 20 degrees Celsius"),
         ("180 degrees", r"180° | \pi\text{ rad} | 180^\circ"),

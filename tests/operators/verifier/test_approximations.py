@@ -18,7 +18,6 @@ def test_exact_then_approximate() -> None:
         (r"\frac13 \approx 0.34", r"\frac13", False),
         (r"40\pi \approx 42", "42", False),  # the rounding of a formula is not checked
         (r"41 + x \approx 42", "42", False),
-        (r"17 - 14 \approx -2.5", "3", False),  # two answers
         (r"17 - 14 \approx 3", "3", True),
         (r"16.98 \approx 17", "17", True),
         (r"149.6 \approx 150", "150", True),
@@ -27,7 +26,6 @@ def test_exact_then_approximate() -> None:
         ("1.37", r"\frac{1 + \sqrt{97}}{8} \approx 1.36", False),
         (r"e \approx 3", "3", False),
         (r"i \approx 3", "3", False),
-        (r"x \approx y", "y", False),
         (r"B \approx C", "C", False),
         (r"\frac13 \approx \frac12", r"\frac12", False),
     ]

@@ -22,7 +22,7 @@ CASES: list[tuple[str, list[str], list[str]]] = [
     ("x", [r"\boxed{x}"], [r"\boxed{\sqrt{x^2}}"]),
     (
         r"\begin{pmatrix}3\\-2\end{pmatrix}",
-        [r"\boxed{\begin{pmatrix}3 & -2\end{pmatrix}^T}"],
+        [r"\boxed{\begin{pmatrix}3\\-2\end{pmatrix}}"],
         [r"\boxed{\begin{pmatrix}3 & -2\end{pmatrix}}"],
     ),
     (

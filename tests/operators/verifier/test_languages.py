@@ -448,7 +448,6 @@ def test_where_the_answer_is() -> None:
         ("小明有很多苹果，他把苹果都给了他的妹妹和弟弟，所以没有了。", None),
         ("Это очень сложная задача, и решить её мне не удалось совсем.", None),
         ("Ich weiß leider überhaupt nicht, wie man das löst.", None),
-        ("我不知道", None),
         ("答案是 12 还是 13？我不确定", None),
         ("北京", "北京"),
         ("Äpfel", "Äpfel"),
@@ -462,7 +461,6 @@ def test_where_the_answer_is() -> None:
         ("答案是：\\[\n12\n\\]", "12"),
         ("方程的解为x=1或x=2。", "x=1或x=2"),
         ("答えは「12」です。", "12"),
-        ("“答案是12”是错的", None),
         ("C'est 12.", "12"),
         # a list item where the response was cut off
         ("1、小明有 7 个苹果。\n2、妹妹给了他 5 个。\n\n3、计算总数", "5 个"),

@@ -123,8 +123,6 @@ TABLE: list[tuple[str, list[str], list[str]]] = [
     ("It gives -$5$", ["-5"], ["5"]),
     ("It needs 5 molecules of H2O", ["5"], ["2"]),
     ("It gives 5 for the COVID-19 case", ["5"], []),
-    ("It runs 3 feet 5 inches long", [], ["3", "5"]),
-    ("It runs 8 hours and 30 minutes long", [], ["8", "30"]),
     ("It gives (5+3)*2 here", ["16"], ["2", "5", "3"]),
     ("It gives (5+3) here", ["8"], ["5", "3"]),
     ("It gives 2(5+3) here", ["16"], ["5", "3", "8"]),
@@ -161,10 +159,6 @@ TABLE: list[tuple[str, list[str], list[str]]] = [
     ("It gives e^{-5} here", ["e^{-5}"], ["5", "-5"]),
     (r"It gives \{5\} here", ["5"], []),
     (r"It gives 5 \to 6 here", [], ["5"]),
-    (r"so \boxed{5}^2 it is", ["25"], ["5"]),
-    (r"so $\boxed{5}$ million people", ["5000000"], ["5"]),
-    (r"so $\boxed{5}$k people", [], ["5"]),
-    (r"so \boxed{2}^{10} here", ["1024"], ["2", "10"]),
     (r"so \boxed{90}^\circ here", ["90"], []),
     ("It is 5! Great.", ["120"], ["5"]),
     ("The answer is 5!", ["5"], ["120"]),
@@ -184,7 +178,7 @@ PARTS = {
     "12 mod 5": "5 12", r"12 \bmod 5": "5 12", r"\log(5)": "5", r"\log(5) of those": "5",
     r"9^{9^{9^9}}": "9", "2**5": "2 5", "5e3": "5 3", "√5": "5", "5x": "5", "5:30": "5 30",
     "1/5": "1 5", "$5k": "5", "±5": "5", "5 of 9": "5 9", "-5": "5", "5! in all": "5", "f(5)": "5",
-    "5 squared": "5", "3 feet 5 inches": "3 5", "about 5k people": "5",
+    "5 squared": "5", "about 5k people": "5",
     "I get 3^{2} of them": "2 3", r"x = 3 \cdot 5": "5 3", "5 - 3 of them": "5 3",
 }
 WHOLES = ["5", "5.0", "$5", "-5", "+5", "5%", "5 apples", "5 m", "5 cm^2", "5th"]

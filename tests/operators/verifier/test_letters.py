@@ -54,7 +54,6 @@ def test_letters_of_several_options() -> None:
         "A and C",
         r"A \text{ and } C",
         "(A), (C)",
-        r"\{A, C\}",
         "A、C",
         "A和C",
     ]

