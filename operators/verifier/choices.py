@@ -54,14 +54,19 @@ def _letter_mentions(text: str) -> list[Mention]:
         if _UNSURE.search(text, found.end()):
             return [Mention("several", *found.span(1))]
         return [Mention(_letters(found[1]), *found.span(1))]
+    denied = set[frozenset[str]]()
+    for pattern in (_ALONE, _LABELLED, _BRACKETED):
+        denied |= {_letters(each[1]) for each in pattern.finditer(text) if _is_denied(text, each)}
     for pattern in (_LABELLED, _BRACKETED, _ALONE):
-        if several := [
-            Mention(_letters(each[1]), *each.span(1))
-            for each in pattern.finditer(text)
-            if is_given(text, *each.span(1)) and not _REJECTED.search(text, 0, each.start(1))
-        ]:
+        found_there = [(_letters(each[1]), *each.span(1)) for each in pattern.finditer(text)]
+        if several := [Mention(*each) for each in found_there if each[0] not in denied]:
             return several
     return []
+
+
+def _is_denied(text: str, letter: re.Match[str]) -> bool:
+    rejected = _REJECTED.search(text, 0, letter.start(1))
+    return bool(rejected) or not is_given(text, *letter.span(1))
 
 
 CHOICE = AnswerRules(

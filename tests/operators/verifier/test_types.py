@@ -36,19 +36,19 @@ TYPES = {
 }  # fmt: skip
 
 PAID = {
-    "number": (68, 1),
-    "expression": (69, 0),
-    "list_or_set": (64, 2),
-    "quantity": (75, 0),
-    "percent": (74, 1),
-    "money": (72, 0),
-    "date": (73, 1),
-    "time": (72, 0),
-    "choice": (74, 0),
-    "text": (68, 0),
-    "json": (75, 1),
+    "number": (76, 1),
+    "expression": (79, 0),
+    "list_or_set": (74, 2),
+    "quantity": (85, 0),
+    "percent": (84, 1),
+    "money": (82, 0),
+    "date": (83, 1),
+    "time": (81, 0),
+    "choice": (84, 0),
+    "text": (77, 0),
+    "json": (85, 1),
 }
-"""Right ones of 75, and others of 45."""
+"""Right ones of 85, and others of 55."""
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -131,7 +131,7 @@ def test_sentences() -> None:
 
 
 def test_labelled_pairs_of_each_type() -> None:
-    """Three people wrote them before they could see the code: see docs/verifier.md."""
+    """Four people wrote them before they could see the code: see docs/verifier.md."""
     rows = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
     verdicts = verify_batch([r["response"] for r in rows], [r["reference"] for r in rows])
     paid = Counter(
