@@ -161,9 +161,11 @@ class MathVerifyMapper(Mapper):
 
     def given_type(self) -> AnswerType | None:
         """The type of all references, as far as no column has another one."""
+        if self.answer_type is None:
+            return None
         from ..verifier import AnswerType
 
-        return None if self.answer_type is None else AnswerType(self.answer_type)
+        return AnswerType(self.answer_type)
 
     def types_of(self, table: pa.Table) -> Sequence[AnswerType | None]:
         """The type that each reference is given; None where it shows it by itself.
@@ -171,11 +173,11 @@ class MathVerifyMapper(Mapper):
         Raises:
             DataError: there is no such column, or it has a value that is no type.
         """
-        from ..verifier import AnswerType
-
         for_all = self.given_type()
         if self.answer_type_column is None:
             return [for_all] * table.num_rows
+        from ..verifier import AnswerType
+
         names = at_path(table, self.answer_type_column).cast(pa.string()).to_pylist()
         known: dict[str | None, AnswerType | None] = {each.value: each for each in AnswerType}
         known[None] = for_all
