@@ -118,11 +118,16 @@ def _is_mathematics(reference: str, text: str) -> bool:
     if _RANGE.fullmatch(text) or _QUOTED.search(text) or ("\n" in text and "\\" not in text):
         return False  # A telephone number, a range; texts; a grid, a program.
     bare = _LATEX_WORD.sub(" ", text)
-    words = [each for each in _WORD.findall(bare) if not _MATHS.fullmatch(each.lower())]
+    words = _words(bare)
     if words and not _is_measured(text):
         found = read_collection(plain(reference))
         return bool("\\begin" in reference or (found and found.kind != "list" and len(words) < 2))
     return bool(_SIGNED.search(text)) or not (words or re.search("[A-Z][a-z]", bare))
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text that are no mathematics, as `sin` is."""
+    return [each for each in _WORD.findall(text) if not _MATHS.fullmatch(each.lower())]
 
 
 def _is_measured(text: str) -> bool:
@@ -220,16 +225,13 @@ def _by_text(
     n_more = reference.strip().count("\n")
     if n_more and equal_texts(end := "\n".join(own.strip().split("\n")[-n_more - 1 :]), reference):
         return True, end
-    items = items_of(stripped(reference))
-    answer = None
-    for place in places(own):
-        right = gives_text(place, reference)
-        right = right or (kind is AnswerType.LIST and gives_list(place, items, conventions))
-        if right or place.is_marked:
-            return right, place.text
-        answer = answer or place.text
-        break
-    return (False, answer) if answer else (None, None)
+    place = next(places(own), None)
+    if place is None:
+        return None, None
+    right = gives_text(place, reference)
+    if not right and kind is AnswerType.LIST:
+        right = gives_list(place, items_of(stripped(reference)), conventions)
+    return (right, place.text) if right or place.is_marked or place.text else (None, None)
 
 
 def whole_expression(response: str, answer: str) -> str:
@@ -238,7 +240,7 @@ def whole_expression(response: str, answer: str) -> str:
     place = next(places(own), None) if own else None
     for each in answers_in(place) if place else ():
         text = stripped(each)
-        words = [word for word in _WORD.findall(text) if not _MATHS.fullmatch(word.lower())]
-        if answer in text and len(text) > len(answer) and not words and "\\boxed" not in text:
+        longer = answer in text and len(text) > len(answer)
+        if longer and not _words(text) and "\\boxed" not in text:
             return text
     return answer
