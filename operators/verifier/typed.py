@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .boxes import gives_up
 from .calendar_answers import DATE, TIME, Duration
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
@@ -22,6 +21,7 @@ from .json_values import JSON, read_json
 from .limits import refusal
 from .lists import read_collection
 from .notation import plain
+from .phrases import has_foreign_words
 from .places import AnswerPlace, own_part, places, stripped
 from .structure import is_nothing, is_prose
 from .texts import DOTS, answers_in, equal_texts, gives_list, gives_text, is_grid, items_of
@@ -101,12 +101,12 @@ def type_of(reference: str) -> AnswerType:
             return each
     if _NAMED.fullmatch(text) or _MOLECULE.fullmatch(text) or "\\ce" in reference:
         return AnswerType.TEXT
-    if "," in text and DOTS.search(text):
+    if is_grid(text) or ("," in text and DOTS.search(text)):
         return AnswerType.TEXT  # A sequence that goes on.
-    if is_grid(text):
-        return AnswerType.TEXT
     if refusal(reference) or read_number(reference):
         return AnswerType.NUMBER
+    if has_foreign_words(text) and not re.search(r"[\d\\=]", text):
+        return AnswerType.TEXT
     if _is_mathematics(reference, text):
         return AnswerType.EXPRESSION
     items = items_of(text)
@@ -147,30 +147,26 @@ def grade(
     response: str, reference: str, kind: AnswerType, conventions: Conventions
 ) -> tuple[bool | None, str | None]:
     """Whether a response answers with the reference, and its answer; None: it has none."""
-    own = own_part(response)
-    if own is None:
+    if (part := own_part(response)) is None:
         return None, None
+    own, _ = part
     rules = _RULES.get(kind)
     if rules is None:
         return _by_text(own, reference, kind, conventions)
     wanted = rules.mentions(stripped(reference))[0].value
     for place in places(own):
-        if place.rule in ("keyword", "last_line") and gives_up(own):
-            return None, None
         text = place.text
         if kind is AnswerType.JSON:  # It may have many lines.
             text = place.rest if place.is_marked else own
         found = rules.mentions(text)
+        # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
+        found = [each for each in found if _sort(each.value) == _sort(wanted)] or found
         if not found:
             if place.is_marked and place.text and kind in MEASURED:
                 break
             if place.rule in ("boxed", "answer_tag"):
                 return False, place.text
             continue
-        # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
-        found = [each for each in found if type(each.value) is type(wanted)] or found
-        if isinstance(wanted, Amount) and not place.is_marked:
-            found = [each for each in found if _dimension(each) == wanted.dimension] or found
         answer = _chosen(found, text, place)
         if answer is None:
             return False, place.text
@@ -191,8 +187,9 @@ def _is_unreduced(span: str) -> bool:
     return found is not None and math.gcd(*(int(each) for each in found.groups() if each)) > 1
 
 
-def _dimension(mention: Mention) -> object:
-    return mention.value.dimension if isinstance(mention.value, Amount) else None
+def _sort(value: object) -> object:
+    """What an amount measures; of other values the class."""
+    return value.dimension if isinstance(value, Amount) else type(value)
 
 
 def _is_beside(mention: Mention, text: str) -> bool:
@@ -237,7 +234,7 @@ def _by_text(
 def whole_expression(response: str, answer: str) -> str:
     """The formula or list that an answer is the end of, where the response gives it on its own."""
     own = own_part(response)
-    place = next(places(own), None) if own else None
+    place = next(places(own[0]), None) if own else None
     for each in answers_in(place) if place else ():
         text = stripped(each)
         longer = answer in text and len(text) > len(answer)

@@ -329,7 +329,7 @@ RESPONSES = r"""
 42 == A: 42
 42 == bla¶#### 42¶
 42 != He has 43 left.
-42 != \boxed{43} ¶ The answer is 42
+42 == \boxed{43} ¶ The answer is 42
 42 != The answer is 42.5
 42 != The answer is -42.
 42 != The answer is 4 2

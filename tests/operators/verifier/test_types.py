@@ -36,7 +36,7 @@ TYPES = {
 }  # fmt: skip
 
 PAID = {
-    "number": (76, 1),
+    "number": (77, 1),
     "expression": (79, 0),
     "list_or_set": (74, 2),
     "quantity": (85, 0),
@@ -45,7 +45,7 @@ PAID = {
     "date": (83, 1),
     "time": (81, 0),
     "choice": (84, 0),
-    "text": (77, 0),
+    "text": (77, 1),
     "json": (85, 1),
 }
 """Right ones of 85, and others of 55."""
@@ -68,7 +68,7 @@ def test_a_reference_answers_itself(text: str) -> None:
 
 def test_where_an_answer_stands() -> None:
     def found(response: str) -> list[tuple[str, str]]:
-        return [(place.rule, place.text) for place in places(own_part(response) or "")]
+        return [(place.rule, place.text) for place in places((own_part(response) or ("", 0))[0])]
 
     assert found("<think>B</think>**Answer: C**")[0] == ("keyword", "C")
     assert found(r"\boxed{5}, so the answer is 6.")[0] == ("keyword", "6")
