@@ -284,11 +284,13 @@ def _at_once(
         return "wrong_answer", answer
     answer = as_tuple(answer) if conventions.ordered_lists else answer
     equal = exactly(answer, reference)
-    if equal is not True and kind is AnswerType.EXPRESSION:
+    if not equal and kind is AnswerType.EXPRESSION:
         whole = whole_expression(response, answer)
-        if whole != answer and (not conventions.worked_out or is_worked_out(whole, reference)):
-            answer = as_tuple(whole) if conventions.ordered_lists else whole
-            equal = exactly(answer, reference)
+        if not conventions.worked_out or is_worked_out(whole, reference):
+            whole = as_tuple(whole) if conventions.ordered_lists else whole
+            is_whole = exactly(whole, reference)
+            if is_whole or (is_whole is None and (equal is False or "=" not in whole)):
+                answer, equal = whole, is_whole
     if equal is not True and conventions.tolerance and _is_near(answer, reference, conventions):
         return "correct", answer
     if equal is None:

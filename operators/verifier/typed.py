@@ -24,7 +24,7 @@ from .notation import plain
 from .phrases import has_foreign_words
 from .places import AnswerPlace, own_part, places, stripped
 from .structure import is_nothing, is_prose
-from .texts import DOTS, answers_in, equal_texts, gives_list, gives_text, is_grid, items_of
+from .texts import DOTS, equal_texts, gives_list, gives_text, is_grid, items_of
 
 
 class AnswerType(str, Enum):
@@ -67,6 +67,7 @@ _MATHS = re.compile(
     r"|inf(?:ty|inity)?)\b"
 )
 # CO2, NaCl, H_2SO_4; a3, Nf3; #1, v2; 2+x is none of them.
+_PROSE = re.compile(r"(?<![^\s*])[^\W\d_²³]{2,}(?=[\s:,*]|\Z)")
 _SIGNED = re.compile(r"[=<>^+*/|≤≥√∪∩∈°%]|\\[a-zA-Z]|\d[a-z]|(?<!\w)-?\d|\d\s*,")
 _NAMED = re.compile(
     r"(?=.*[a-z\d])(?:[A-Z][a-z]?_?\{?\d*\}?){2,}(?:[+-]|\^.*)?|[A-Za-z]{1,3}\d+[A-Za-z]*[+-]?"
@@ -232,12 +233,12 @@ def _by_text(
 
 
 def whole_expression(response: str, answer: str) -> str:
-    """The formula or list that an answer is the end of, where the response gives it on its own."""
+    """The mathematics that ends the place of an answer, as `x = 1 or x = 2`; else the answer."""
     own = own_part(response)
     place = next(places(own[0]), None) if own else None
-    for each in answers_in(place) if place else ():
-        text = stripped(each)
-        longer = answer in text and len(text) > len(answer)
-        if longer and not _words(text) and "\\boxed" not in text:
-            return text
-    return answer
+    if place is None or place.rule == "boxed" or "\\boxed" in place.text:
+        return answer
+    prose = [e for e in _PROSE.finditer(place.text) if not _MATHS.fullmatch(e[0].lower())]
+    start = prose[-1].end() if prose else 0
+    end = stripped(place.text[start:].lstrip(" :,"))
+    return end if len(end) > 1 and is_given(place.text, start, len(place.text)) else answer

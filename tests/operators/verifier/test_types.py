@@ -36,7 +36,7 @@ TYPES = {
 }  # fmt: skip
 
 PAID = {
-    "number": (77, 1),
+    "number": (78, 1),
     "expression": (79, 0),
     "list_or_set": (74, 2),
     "quantity": (85, 0),
