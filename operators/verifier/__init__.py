@@ -277,31 +277,28 @@ def _at_once(
     if answer and answer.isdecimal() and reference.isdecimal() and not conventions.tolerance:
         equal = exactly(answer, reference)
         return None if equal is None else "correct" if equal else "wrong_answer", answer
-    answer = _bare(answer)
-    if answer is None:
+    answer = answer and (_DECORATION.sub("", answer).strip() or answer)
+    equal = _compared(answer, reference, response, conventions) if answer else False
+    whole = None if equal or kind is not AnswerType.EXPRESSION else whole_expression(response)
+    if whole:
+        found = _compared(whole, reference, response, conventions)
+        if found or not answer or (found is None and (equal is False or "=" not in whole)):
+            answer, equal = whole, found
+    if not answer:
         return "no_answer", None
-    if answer != reference and conventions.worked_out and not is_worked_out(answer, reference):
-        return "wrong_answer", answer
-    answer = as_tuple(answer) if conventions.ordered_lists else answer
-    equal = exactly(answer, reference)
-    if not equal and kind is AnswerType.EXPRESSION:
-        whole = whole_expression(response, answer)
-        if not conventions.worked_out or is_worked_out(whole, reference):
-            whole = as_tuple(whole) if conventions.ordered_lists else whole
-            is_whole = exactly(whole, reference)
-            if is_whole or (is_whole is None and (equal is False or "=" not in whole)):
-                answer, equal = whole, is_whole
-    if equal is not True and conventions.tolerance and _is_near(answer, reference, conventions):
-        return "correct", answer
     if equal is None:
-        return None, answer
-    if not equal and _is_equal_with_point(answer, reference, response):
-        equal = True
+        return None, as_tuple(answer) if conventions.ordered_lists else answer
     return ("correct" if equal else "wrong_answer"), answer
 
 
-def _bare(answer: str | None) -> str | None:
-    return answer and (_DECORATION.sub("", answer).strip() or answer)
+def _compared(answer: str, reference: str, response: str, conventions: Conventions) -> bool | None:
+    """Whether a number or formula equals the reference; None where only a process can tell."""
+    if answer != reference and conventions.worked_out and not is_worked_out(answer, reference):
+        return False
+    equal = exactly(as_tuple(answer) if conventions.ordered_lists else answer, reference)
+    if not equal and conventions.tolerance and _is_near(answer, reference, conventions):
+        return True
+    return equal if equal is not False else _is_equal_with_point(answer, reference, response)
 
 
 def _is_near(answer: str, reference: str, conventions: Conventions) -> bool:

@@ -232,13 +232,14 @@ def _by_text(
     return (right, place.text) if right or place.is_marked or place.text else (None, None)
 
 
-def whole_expression(response: str, answer: str) -> str:
-    """The mathematics that ends the place of an answer, as `x = 1 or x = 2`; else the answer."""
+def whole_expression(response: str) -> str | None:
+    """The mathematics that ends the last line of an answer's place, as `x = 1 or x = 2`."""
     own = own_part(response)
     place = next(places(own[0]), None) if own else None
     if place is None or place.rule == "boxed" or "\\boxed" in place.text:
-        return answer
-    prose = [e for e in _PROSE.finditer(place.text) if not _MATHS.fullmatch(e[0].lower())]
+        return None
+    line = place.text if place.rule == "fence" else place.text.rpartition("\n")[2]
+    prose = [each for each in _PROSE.finditer(line) if not _MATHS.fullmatch(each[0].lower())]
     start = prose[-1].end() if prose else 0
-    end = stripped(place.text[start:].lstrip(" :,"))
-    return end if len(end) > 1 and is_given(place.text, start, len(place.text)) else answer
+    end = stripped(line[start:].lstrip(" :,"))
+    return end if end and is_given(line, start, len(line)) else None

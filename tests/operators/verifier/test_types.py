@@ -38,14 +38,14 @@ TYPES = {
 PAID = {
     "number": (78, 1),
     "expression": (79, 0),
-    "list_or_set": (74, 2),
+    "list_or_set": (75, 2),
     "quantity": (85, 0),
     "percent": (84, 1),
     "money": (82, 0),
     "date": (83, 1),
     "time": (81, 0),
     "choice": (84, 0),
-    "text": (77, 1),
+    "text": (78, 1),
     "json": (85, 1),
 }
 """Right ones of 85, and others of 55."""
