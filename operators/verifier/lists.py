@@ -11,22 +11,26 @@ from .notation import closes_at, plain, split_top
 MAX_ITEMS = 64  # unordered matching tries every pair
 _OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
 _BUILDER = re.compile(r"\\\{\s*[a-zA-Z]\s*(?:\\in[^|:]*)?[|:]")
-COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
+_COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
 _SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
-
+UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])}])\s*\bU\b)\s*")
+_SETS = {"union": UNION, "intersection": re.compile(r"\s*\\cap(?![a-zA-Z])\s*")}
 _PART = re.compile(r"(?:\A|[,;]\s*(?:and )?|\band )\(?(\d|[a-e]|i{1,3})\)\s+(?=\S)")
 _PART_LABELS = (("1", "2", "3", "4", "5"), ("a", "b", "c", "d", "e"), ("i", "ii", "iii"))
 
 
 class AnswerCollection(NamedTuple):
-    """Several answers. `kind` is `list`, `set` or the bracket pair, such as `(]`."""
+    """Several answers of a kind: `list`, `set`, `union`, or the pair of brackets, such as `(]`."""
 
     kind: str
     items: tuple[str, ...]
 
 
 def read_collection(text: str) -> AnswerCollection | None:
-    """Return the answers in a span, None if it contains only one."""
+    """The answers in a span, None if it contains only one."""
+    for kind, sign in _SETS.items():
+        if len(pieces := split_top(text, sign)) > 1:
+            return AnswerCollection(kind, tuple(pieces))
     if text.startswith("\\{") and closes_at(text, 1) == len(text) - 1:
         if _BUILDER.match(text):
             return None  # `\{x | x > 2\}` lists no members
@@ -65,7 +69,7 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
     beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
     """
     if bracketed and not _groups_thousands(text):
-        pieces = [p for part in split_top(text, _OR) for p in split_top(part, COMMA)]
+        pieces = [p for part in split_top(text, _OR) for p in split_top(part, _COMMA)]
         return pieces if len(pieces) <= MAX_ITEMS else [text]
     if read_plain(text):
         return [text]
@@ -74,7 +78,7 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
         comma = (
             _SPACED_COMMA
             if re.search(r",\s", part) and re.search(r"\d,\d{3}(?!\d)", part)
-            else COMMA
+            else _COMMA
         )
         pieces += [part] if read_plain(part) else split_top(part, comma)
     return pieces if len(pieces) <= MAX_ITEMS else [text]

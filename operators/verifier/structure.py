@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
+from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_interval
 from .limits import refusal
 from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, read_parts, split_items
 from .notation import closes_at, plain, split_top
@@ -190,8 +190,7 @@ SameLeaf = Callable[[str, str], bool]
 
 
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
-_BOTH = re.compile(r"\band\b")  # `x > 1 and x < 3`, not `or`
-_SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
+_SEPARATOR = re.compile(r",|;|\b(?:or|and)\b|\\c[au]p(?![a-zA-Z])")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
 _MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
@@ -279,10 +278,10 @@ def parts(text: str) -> list[str]:
         return [cell for row in rows for cell in row]
     if labelled := read_parts(text):
         return labelled
-    if intervals := read_intervals(text):
-        return [end for each in intervals for end in (each.low, each.high) if end is not None]
+    if interval := read_interval(text):
+        return [end for end in (interval.low, interval.high) if end is not None]
     found = read_collection(text)
-    return list(found.items) if found else [text]
+    return [leaf for item in found.items for leaf in parts(item)] if found else [text]
 
 
 def unwrap(text: str) -> str:
@@ -292,6 +291,8 @@ def unwrap(text: str) -> str:
         names
     ):
         text = text[named.end() :]
+    if ORDER.search(text) or OPERATION.search(text):  # `x < 1 or x > 2` is a union
+        text = re.sub(r"\bor\b", r"\\cup", re.sub(r",?\s*\band\b", r" \\cap", text))
     while text.startswith("(") and closes_at(text, 0) == len(text) - 1:
         inner = text[1:-1].strip()
         if text[-1] != ")" or (
@@ -360,35 +361,28 @@ def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
     verdict = _same_intervals_or_collections(a, b, leaf)
-    if not (OPERATION.search(a) or OPERATION.search(b)):
-        return verdict
-    if verdict and bool(_BOTH.search(a)) == bool(_BOTH.search(b)):
-        return verdict
-    return leaf(_with_operations(a), _with_operations(b))
-
-
-def _with_operations(text: str) -> str:
-    """`x < 1 or x > 2` as a union, as the symbolic tier reads it."""
-    return re.sub(r"\bor\b", r"\\cup", re.sub(r",?\s*\band\b", r"\\cap", text))
+    if not verdict and (OPERATION.search(a) or OPERATION.search(b)):
+        return leaf(a, b)
+    return verdict
 
 
 def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = read_intervals(a), read_intervals(b)
+    x, y = read_interval(a), read_interval(b)
     p, q = read_collection(a), read_collection(b)
     if x and y and not (p and q and p.kind == q.kind):
-        return _same_intervals(x, y, leaf)
+        return _same_interval(x, y, leaf)
     if p is None and q is None:
         # `2x > 6` is an inequality to compare, `6` is not.
         relations = ORDER.search(a) and ORDER.search(b)
         return False if (x or y) and not relations else None
-    if x and (q is None or q.kind in {"list", "set"}) and p is None:
-        return False
     return _same_collections(
         p or AnswerCollection("one", (a,)), q or AnswerCollection("one", (b,)), leaf
     )
 
 
 def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
+    if {a.kind, b.kind} & {"union", "intersection"}:
+        return a.kind == b.kind and _same_set(a.items, b.items, leaf)
     loose = {"list", "set", "one"}
     if {a.kind, b.kind} == {"[]", "list"} and len(b.items) != 2:
         return _same_sequence(a.items, b.items, leaf)
@@ -432,14 +426,6 @@ def _same_set(a: Sequence[str], b: Sequence[str], leaf: SameLeaf) -> bool:
         return not a and not b
     covered = all(any(same(p, q, leaf) for q in b) for p in a)
     return covered and all(any(same(p, q, leaf) for p in a) for q in b)
-
-
-def _same_intervals(a: list[Interval], b: list[Interval], leaf: SameLeaf) -> bool:
-    if len(a) != len(b) or len(a) > MAX_ITEMS:
-        return False
-    return all(any(_same_interval(p, q, leaf) for q in b) for p in a) and all(
-        any(_same_interval(p, q, leaf) for p in a) for q in b
-    )
 
 
 def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:

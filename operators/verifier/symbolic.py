@@ -21,8 +21,8 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import LETTER, OPERATION, Interval, condition, read_intervals
-from .lists import MAX_ITEMS, split_items
+from .intervals import LETTER, OPERATION, condition, read_interval
+from .lists import MAX_ITEMS, UNION, split_items
 from .notation import plain, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
@@ -270,9 +270,9 @@ def _is_unknown_derivative(value: Any) -> bool:
 
 RealSet = Any  # sympy ships no types
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
-_UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])}])\s*\bU\b)\s*")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
 _EXCEPT = re.compile(rf"({LETTER}\s*\\ne(?![a-zA-Z])\s*)([^,]+),\s*(?=[^,\\]+$)")
+_UNEQUAL = re.compile(rf"{LETTER}\s*\\ne\s+(.+)$")
 _ABSOLUTE = re.compile(rf"\|\s*({LETTER})\s*\|")
 
 
@@ -281,7 +281,7 @@ def _real_set(text: str) -> RealSet | None:
     text = _EXCEPT.sub(r"\1\2, \1", condition(text))  # `x \ne 2, 3`
     for separator, combine in (
         (_MINUS, sympy.Complement),
-        (_UNION, sympy.Union),
+        (UNION, sympy.Union),
         (_BOTH, sympy.Intersection),
     ):
         parts = split_top(text, separator)
@@ -292,23 +292,21 @@ def _real_set(text: str) -> RealSet | None:
     if braces and "{" not in re.sub(r"\{[^{}]*\}", "", braces[1]):
         points = [_real_number(item) for item in split_items(braces[1].strip(), bracketed=True)]
         return None if None in points else sympy.FiniteSet(*points)
-    intervals = read_intervals(_ABSOLUTE.sub(r"\1", text)) or ()
-    sets = [_interval(each) for each in intervals]
-    if not sets or None in sets:
+    if unequal := _UNEQUAL.match(text):
+        point = _real_number(unequal[1])
+        return None if point is None else sympy.Reals - sympy.FiniteSet(point)
+    interval = read_interval(_ABSOLUTE.sub(r"\1", text))
+    if interval is None:
         return None
-    found = sympy.Union(*sets)
-    if _ABSOLUTE.search(text):
-        found &= sympy.Interval(0, sympy.oo)
-        found |= sympy.imageset(operator.neg, found)
-    return found
-
-
-def _interval(interval: Interval) -> RealSet | None:
     low = -sympy.oo if interval.low is None else _real_number(interval.low)
     high = sympy.oo if interval.high is None else _real_number(interval.high)
     if low is None or high is None or low > high:
         return None  # `(2, 1)` is a mistake, not the empty set
-    return sympy.Interval(low, high, not interval.low_closed, not interval.high_closed)
+    found = sympy.Interval(low, high, not interval.low_closed, not interval.high_closed)
+    if _ABSOLUTE.search(text):
+        found &= sympy.Interval(0, sympy.oo)
+        found |= sympy.imageset(operator.neg, found)
+    return found
 
 
 # --- Values of expressions to many digits, at points where two of them are compared ---
