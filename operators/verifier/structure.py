@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
 from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_interval
@@ -19,7 +20,6 @@ from .units import split_unit
 # --- Values with their rounding: `10\pi \approx 31.4` ---------------------------------
 
 _APPROXIMATELY = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
-_SYMBOL = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z0-9]+\)$")
 
 
 def _stated(text: str) -> list[str]:
@@ -28,7 +28,7 @@ def _stated(text: str) -> list[str]:
     Of a formula, the rounding does not count, because it is not checked.
     """
     value, *rounded = split_top(text, _APPROXIMATELY)
-    if len(rounded) == 1 and _SYMBOL.match(value) and value not in NOT_NAMES:
+    if len(rounded) == 1 and is_name(value):
         value = rounded.pop()
     decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
     exact = read_plain(value)
@@ -138,7 +138,7 @@ def is_missing(reference: str) -> bool:
 
 def is_nothing(text: str) -> bool:
     """Whether a text says that there is no value: an empty set, `DNE`."""
-    return text.lower() in _NOTHING or text.lower() in (*_ALIASES, *_ALIASES.values())
+    return text.lower() in _NOTHING
 
 
 def exactly(answer: str, reference: str) -> bool | None:
@@ -201,13 +201,11 @@ _PARAMETER = re.compile(
     r"(?:\\mathbb\s*(?:\{\s*Z\s*\}|Z)|Z|ℤ)\)?$"
 )
 _WORD = re.compile(r"[A-Za-z]{3,}$")
-_NOTHING = frozenset(
-    {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
-     "no real solutions", "empty set", "the empty set", "null set"}
-)  # fmt: skip
-_ALIASES = {
-    "dne": "does not exist",
-    "undefined": "does not exist",
+_NOTHING = {
+    **dict.fromkeys((r"\emptyset", r"\{\}", r"\{ \}", "empty set", "the empty set"), r"\emptyset"),
+    **dict.fromkeys(("no solution", "no real solution", "null set"), r"\emptyset"),
+    **dict.fromkeys(("no solutions", "no real solutions"), r"\emptyset"),
+    **dict.fromkeys(("dne", "undefined", "does not exist"), "undefined"),
 }
 _RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
 _PROSE = re.compile(
@@ -316,25 +314,23 @@ def _as_parts(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    nothing = [s.lower() in _NOTHING for s in (a, b)]
-    if any(nothing):
-        return all(nothing)
-    infinite = [INFINITY.match(s) for s in (a, b)]
-    if any(infinite):
-        x, y = infinite
-        return bool(x and y and (x[1] == "-") == (y[1] == "-"))
-    return None
+    x, y = (_nothing(text) for text in (a, b))
+    return x == y if x or y else None
+
+
+def _nothing(text: str) -> str | None:
+    r"""The name of what is no number: `\emptyset`, `undefined`, `-\infty`."""
+    if infinite := INFINITY.match(text):
+        return rf"{infinite[1].strip('+')}\infty"
+    return _NOTHING.get(text.lower())
 
 
 def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = (_RATIO.match(s) for s in (a, b))
-    if not x and not y:
-        return None
-    if not (x and y) or (x[3] is None) != (y[3] is None):
-        return False
-    terms = [[read_plain(t) for t in m.groups() if t] for m in (x, y)]
-    pairs = [(p.value, q.value) for p, q in zip(*terms, strict=True) if p and q]
-    return all(p * pairs[0][1] == q * pairs[0][0] for p, q in pairs)
+    x, y = (_RATIO.match(text) for text in (a, b))
+    if not (x and y):
+        return False if x or y else None
+    p, q = ([Fraction(term) for term in m.groups() if term] for m in (x, y))
+    return len(p) == len(q) and all(m * q[0] == n * p[0] for m, n in zip(p, q, strict=True))
 
 
 def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -383,27 +379,21 @@ def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | Non
 def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
     if {a.kind, b.kind} & {"union", "intersection"}:
         return a.kind == b.kind and _same_set(a.items, b.items, leaf)
-    loose = {"list", "set", "one"}
-    if {a.kind, b.kind} == {"[]", "list"} and len(b.items) != 2:
+    kinds, loose = {a.kind, b.kind}, {"list", "set", "one"}
+    if kinds == {"[]", "list"} and len(b.items) != 2:
         return _same_sequence(a.items, b.items, leaf)
     if b.kind == "list" and len(set(b.items)) < len(b.items) and len(a.items) != len(b.items):
         return False  # 2, 5 for 2, 2, 5
-    if a.kind not in loose or b.kind not in loose:
-        # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
-        if a.kind == b.kind:
-            return _same_sequence(a.items, b.items, leaf)
-        named, point = (a, b) if a.kind == "list" else (b, a)
-        values = _named(named.items) if named.kind == "list" and point.kind == "()" else None
-        return bool(values) and _same_sequence(
-            [values[k] for k in sorted(values)] if values else [], point.items, leaf
-        )
-    x, y = _named(a.items), _named(b.items)
+    x, y = (_named(each.items) if each.kind in loose else None for each in (a, b))
     if x and y:
         return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
-    if x or y:  # values without the names that the other side has, in the order of the names
+    # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
+    if (x or y) and kinds <= loose | {"()"}:
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
         return _same_sequence(left, right, leaf)
+    if not kinds <= loose:
+        return a.kind == b.kind and _same_sequence(a.items, b.items, leaf)
     expand = [tuple(e for item in g.items for e in (plus_minus(item) or (item,))) for g in (a, b)]
     return _same_set(expand[0], expand[1], leaf)
 
@@ -517,5 +507,4 @@ def _words(text: str) -> str:
     text = text.lower() if in_words or is_prose(text) else text
     marks = "[.,!]" if is_prose(text) else "[.,]"  # after a letter `!` is a factorial
     text = re.sub(rf"(?<=[a-z]){marks}(?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
-    text = " ".join(text.split())
-    return _ALIASES.get(text, text)
+    return " ".join(text.split())

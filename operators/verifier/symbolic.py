@@ -23,7 +23,7 @@ from math_verify import LatexExtractionConfig, parse
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
 from .intervals import LETTER, OPERATION, condition, read_interval
 from .lists import MAX_ITEMS, UNION, split_items
-from .notation import plain, split_top
+from .notation import plain, rewritten, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
 from .words import listed
@@ -51,10 +51,10 @@ _UNCLEAR = re.compile(
 )
 _TIMES = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])")
 _ARGUMENT = r"\s*\{([^{}]*)\}"
-_AS_PYTHON = (
-    (re.compile(r"\\frac" + 2 * _ARGUMENT), r"((\1)/(\2))"),
-    (re.compile(r"\\sqrt" + _ARGUMENT), r"((\1)**n0)"),
-    (re.compile(r"\^" + _ARGUMENT), r"**(\1)"),
+_AS_PYTHON = rules(
+    (r"\\frac" + 2 * _ARGUMENT, r"((\1)/(\2))"),
+    (r"\\sqrt" + _ARGUMENT, r"((\1)**n0)"),
+    (r"\^" + _ARGUMENT, r"**(\1)"),
 )
 _FUNCTION = re.compile(r"v\d+\s*\(")
 _PYTHON = re.compile(r"(?:[+*()^\s-]|[vn]\d+|/(?=\())+")
@@ -74,14 +74,10 @@ def read_algebra(text: str) -> Any | None:
 
     if _UNCLEAR.search(text):
         return None
-    written, found = _ATOM.sub(named, _TIMES.sub("*", distinct_letters(text))), 1
+    written = _ATOM.sub(named, _TIMES.sub("*", distinct_letters(text)))
     if _FUNCTION.search(written):
         return None
-    while found:
-        found = 0
-        for pattern, instead in _AS_PYTHON:
-            written, n = pattern.subn(instead, written)
-            found += n
+    written = rewritten(written, _AS_PYTHON)
     if not _PYTHON.fullmatch(written):
         return None
     written = _SIDE_BY_SIDE.sub(r"\g<0>*", written.replace("^", "**"))
@@ -175,7 +171,9 @@ def expression(text: str) -> Expression | None:
     """The sympy expression of a leaf, None if it is not one. Cached, because references recur."""
     number = read_plain(text)
     if number is not None:
-        return sympy.Rational(number.value.numerator, number.value.denominator)
+        value = sympy.Rational(number.value.numerator, number.value.denominator)
+        in_degrees = number.unit and number.unit.dimension == DEGREE
+        return value * sympy.pi / 180 if in_degrees else value
     if _WORD.search(text):
         return None
     algebra = read_algebra(text)
@@ -457,7 +455,10 @@ def _same_leaf(answer: str, reference: str) -> bool:
     modulus, other = _MODULUS.search(answer), _MODULUS.search(reference)
     if modulus and other and not _same_leaf(modulus[1], other[1]):
         return False
-    (left, unit), (right, expected) = split_unit(answer), split_unit(reference)
+    (left, unit), (right, expected) = (
+        (text, number.unit) if number else split_unit(text)
+        for text, number in ((answer, a), (reference, b))
+    )
     factor = agree(unit, expected)
     known = expression(right)
     if known is None:
@@ -467,7 +468,7 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return False
     if factor != 1:
         known = sympy.Rational(factor.numerator, factor.denominator) * known
-    return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+    return _same_expression(answered, known, a, b)
 
 
 def _real_number(text: str) -> Any | None:
@@ -477,13 +478,6 @@ def _real_number(text: str) -> Any | None:
     if found is None or mpmath.im(found) != 0:
         return None
     return sympy.Rational(int(mpmath.nint(found * 10**40)), 10**40)
-
-
-def _scaled(value: Expression, number: Number | None, other: Number | None) -> Expression:
-    """Convert degrees to radians if the other side is an expression without degrees."""
-    if number and other is None and number.unit and number.unit.dimension == DEGREE:
-        return value * sympy.pi / 180
-    return value
 
 
 # --- comparing ------------------------------------------------------------------------
