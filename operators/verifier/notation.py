@@ -11,6 +11,7 @@ import unicodedata
 
 from .phrases import languages_of
 from .tables import tables
+from .words import listed
 
 # --- Numbers with a decimal comma, as German, French or Russian write them ------------
 # `3,5` is two numbers in English. In a response of such a language it may be either, so both
@@ -91,39 +92,46 @@ def rewritten(text: str, rules: Rules) -> str:
     return text
 
 
+_INSTEAD = {
+    name: instead
+    for instead, names in (
+        (r"\frac", "dfrac tfrac cfrac"),
+        (r"\binom", "dbinom tbinom"),
+        (r"\le ", "leq leqslant leqq"),
+        (r"\ge ", "geq geqslant geqq"),
+        (r"\ne ", "neq"),
+        ("<", "lt"),
+        (">", "gt"),
+        (r"\{", "lbrace"),
+        (r"\}", "rbrace"),
+        (r"\emptyset ", "varnothing O"),
+        ("|", "lvert rvert vert mid"),
+        ("*", "ast"),
+        (":", "colon ratio"),
+        (r"^\circ ", "degree"),
+        (" or ", "lor vee"),
+        (" and ", "land wedge"),
+        ("£", "pounds textsterling"),
+        ("€", "euro texteuro"),
+        (r"\mod ", "bmod"),
+        (" ", "displaystyle textstyle limits nolimits rm bf it quad qquad thinspace medspace"),
+        (" ", "thickspace negthinspace negmedspace negthickspace"),
+    )
+    for name in listed(names)
+}
+_NAMED = re.compile(r"\\([a-zA-Z]+)")
 _SYNONYMS = rules(
     (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
-    (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
-    (
-        r"(?<!\\)\\[,;: >]|\\(?:q?quad|(?:neg)?(?:thin|med|thick)space)(?![a-zA-Z])|~"
-        r"|\\(?:h|v)space\s*\{[^{}]*\}",
-        " ",
-    ),
+    (r"(?<!\\)\\[,;: >]|~|\\[hv]space\s*\{[^{}]*\}", " "),
     (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
-    (r"(?<!\\)\\!", ""),
+    (r"(?<!\\)\\!|\\(?:text)?color\s*\{[^{}]*\}", ""),
     (r"\{,\}", ","),
-    (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
-    (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
-    (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
-    (r"\\mathbb\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))", r"\\mathbb{\1\2}"),
-    (r"\\(?:leq|leqslant|leqq)(?![a-zA-Z])", r"\\le "),
-    (r"\\(?:geq|geqslant|geqq)(?![a-zA-Z])", r"\\ge "),
+    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"),
+    (r"\\mathbb\s*\{\s*([A-Z])\s*\}", r"\\mathbb{\1}"),
     (r"<=", r"\\le "),
     (r">=", r"\\ge "),
-    (r"!=|\\neq(?![a-zA-Z])", r"\\ne "),
-    (r"\\lt(?![a-zA-Z])", "<"),
-    (r"\\gt(?![a-zA-Z])", ">"),
-    (r"\\lbrace(?![a-zA-Z])", r"\\{"),
-    (r"\\rbrace(?![a-zA-Z])", r"\\}"),
-    (r"\\(?:varnothing|O)(?![a-zA-Z])", r"\\emptyset "),
-    (r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])", "|"),
-    (r"\\ast(?![a-zA-Z])", "*"),
-    (r"\\(?:colon|ratio)(?![a-zA-Z])", ":"),
-    (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])|\\degree(?![a-zA-Z])", r"^\\circ "),
-    (r"\\(?:lor|vee)(?![a-zA-Z])", " or "),
-    (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
-    (r"\\(?:pounds|textsterling)(?![a-zA-Z])", "£"),
-    (r"\\(?:euro|texteuro)(?![a-zA-Z])", "€"),
+    (r"!=", r"\\ne "),
+    (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])", r"^\\circ "),
     (r"(?<=\d) x (?=\d)", r" \\times "),
     (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
     (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
@@ -169,6 +177,7 @@ def plain(span: str) -> str:
         elif "\\begin" not in text:  # there `\\` begins a row
             text = _TWICE_ESCAPED.sub(r"\\", text)
     text = _ORDINAL.sub(lambda m: m[1] or m[2][-2:], text)
+    text = _NAMED.sub(lambda m: _INSTEAD.get(m[1], m[0]), text)
     for pattern, replacement in _SYNONYMS:
         text = pattern.sub(replacement, text)
     text = _delimiters(_without_fonts(text))

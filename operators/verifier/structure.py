@@ -443,26 +443,17 @@ def _unnamed(text: str) -> str:
 
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = split_top(a, _EQUALS), split_top(b, _EQUALS)
-    if len(x) == 1 and len(y) == 1:
+    if len(x) == 1 == len(y):
         return _as_ordering(a, b, leaf)
-    named = is_name(x[0]) or is_name(y[0])
-    left, right = _value(x), _value(y)
     steps = split_top(a, _STEPS)
     values = steps[1:] if is_name(steps[0]) else steps
-    if len(values) > 1 and len(y) == 1:
-        if len(set(values)) == 1:
-            return False  # `0 = 0` says nothing
-        if all(same(v, y[0], leaf) for v in reversed(values)):
-            return True  # `10^3 = 1000`, not `6 \cdot 8 = 42`
-        if not any(_has_letters(v) for v in values):
-            return False
-    if left is not None and right is not None:
-        if min(len(x), len(y)) > 1 and _have_other_names(x[0], y[0]):
-            return leaf(a, b) if len(x) == 2 == len(y) else False
-        return same(left, right, leaf)
-    if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
-        return leaf(a, b)
-    return False
+    if len(values) > 1 and len(y) == 1:  # `10^3 = 1000`, not `6 \\cdot 8 = 42` or `0 = 0`
+        return len(set(values)) > 1 and all(same(v, b, leaf) for v in reversed(values))
+    left, right = _value(x), _value(y)
+    is_equation = min(len(x), len(y)) > 1 and _have_other_names(x[0], y[0])
+    if left is None or right is None or is_equation:
+        return len(x) == 2 == len(y) and leaf(a, b)
+    return same(left, right, leaf)
 
 
 def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -474,18 +465,14 @@ def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _value(chain: list[str]) -> str | None:
-    """Return the final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
-    if len(chain) == 1:
-        return chain[0]
+    """The final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
     *steps, value = chain
-    shown = steps[1:] if is_name(steps[0]) else steps
+    shown = steps[1:] if steps and is_name(steps[0]) else steps
     # `x = 41 = 42` is no answer: numerals of a chain agree, or it has no value.
     numbers = [n for n in map(read_plain, (*shown, value)) if n]
-    if any(not same_number(n, numbers[0]) for n in numbers):
-        return None
-    if not is_name(steps[0]) and read_plain(steps[0]):
-        return None
-    return None if any(_has_letters(s) for s in shown) else value
+    differ = any(not same_number(n, numbers[0]) for n in numbers)
+    is_sum = bool(shown) and shown == steps and read_plain(steps[0])
+    return None if differ or is_sum or any(map(_has_letters, shown)) else value
 
 
 def _has_letters(text: str) -> bool:

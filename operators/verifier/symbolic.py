@@ -155,7 +155,7 @@ _COMMANDS = frozenset(
     listed(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
-        "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta "
+        "overline dot bar begin end det gcd lcm max min mod d hbar ell alpha beta gamma delta "
         "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
         "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
@@ -225,9 +225,7 @@ def _is_matrix(value: Any) -> bool:
 
 def _parsable(text: str) -> str:
     """Return the form that the parser reads without loss: no floats, no degrees, no bare names."""
-    text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
-    if "\\begin" not in text:  # no rows: a command escaped twice
-        text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
+    text = _ARRAY.sub(r"\\\1{matrix}", text)
     text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
     text = _MIXED.sub(r"(\1+\2)", text)
     text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
@@ -245,19 +243,14 @@ def _repeating(m: re.Match[str]) -> str:
 
 def _with_constants(value: Expression) -> Expression:
     # `\frac{dy}{dx}`, which sympy would take for 0: what `y` depends on is not known.
-    value = value.replace(_is_unknown_derivative, lambda d: sympy.Symbol(str(d), real=True))
+    unknown = [
+        d for d in value.atoms(sympy.Derivative) if d.expr.is_Symbol and d.expr != d.variables[0]
+    ]
+    value = value.xreplace({d: sympy.Symbol(str(d), real=True) for d in unknown})
     constants = {"i": sympy.I, "e": sympy.E}
     # Beside matrices the parser's symbols are another kind of the same name.
     found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
     return value.xreplace(found) if found else value
-
-
-def _is_unknown_derivative(value: Any) -> bool:
-    return (
-        isinstance(value, sympy.Derivative)
-        and value.expr.is_Symbol
-        and value.expr != value.args[1][0]
-    )
 
 
 # --- Real sets ------------------------------------------------------------------------
@@ -411,7 +404,7 @@ def evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any
 # --- Symbolic -------------------------------------------------------------------------
 
 _ANY_FORMULA = r"\sqrt{5}+\frac{1}{7}"
-_MODULUS = re.compile(r"\\[bp]?mod(?![a-zA-Z])(.*)")
+_MODULUS = re.compile(r"\\p?mod(?![a-zA-Z])(.*)")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 
 
