@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from .fractions_and_decimals import read_plain
+from .intervals import brackets, read_inequality
 from .notation import closes_at, plain, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair
@@ -24,13 +25,11 @@ class AnswerCollection(NamedTuple):
 
     kind: str
     items: tuple[str, ...]
+    name: str = ""
 
 
 def read_collection(text: str) -> AnswerCollection | None:
     """The answers in a span, None if it contains only one."""
-    for kind, sign in _SETS.items():
-        if len(pieces := split_top(text, sign)) > 1:
-            return AnswerCollection(kind, tuple(pieces))
     if text.startswith("\\{") and closes_at(text, 1) == len(text) - 1:
         if _BUILDER.match(text):
             return None  # `\{x | x > 2\}` lists no members
@@ -38,11 +37,9 @@ def read_collection(text: str) -> AnswerCollection | None:
         return AnswerCollection("set", tuple(split_items(inside, bracketed=True)) if inside else ())
     if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:
         items = split_items(text[1:-1], bracketed=True)
-        return (
-            AnswerCollection(text[0] + text[-1], tuple(items))
-            if len(items) > 1 or text[0] == "["
-            else None
-        )
+        if len(items) == 1 and text[0] == "(":
+            return None
+        return AnswerCollection(brackets(items[0], text[0], text[-1], items[-1]), tuple(items))
     if text.startswith("\\langle") and text.endswith("\\rangle"):
         return AnswerCollection("<>", tuple(split_items(text[7:-7], bracketed=True)))
     items = split_items(text)
@@ -52,14 +49,24 @@ def read_collection(text: str) -> AnswerCollection | None:
     return AnswerCollection("list", signs) if signs else None
 
 
-def read_parts(text: str) -> list[str] | None:
+def read_set(text: str) -> AnswerCollection | None:
+    """The sets of a union, or an inequality in one variable as its ends in their brackets."""
+    for kind, sign in _SETS.items():
+        if len(pieces := split_top(text, sign)) > 1:
+            return AnswerCollection(kind, tuple(pieces))
+    found = read_inequality(text)
+    return found and AnswerCollection(found.brackets, (found.low, found.high), found.variable)
+
+
+def read_parts(text: str) -> AnswerCollection | None:
     """The answers to the parts of a question, labelled from the first on: `a) 5, b) 12`."""
     if ")" not in text or len(labels := list(_PART.finditer(text))) < 2 or labels[0].start():
         return None
     if tuple(each[1] for each in labels) not in [each[: len(labels)] for each in _PART_LABELS]:
         return None
     ends = [each.start() for each in labels[1:]] + [len(text)]
-    return [text[each.end() : end].strip() for each, end in zip(labels, ends, strict=True)]
+    items = (text[each.end() : end].strip() for each, end in zip(labels, ends, strict=True))
+    return AnswerCollection("parts", tuple(items))
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:

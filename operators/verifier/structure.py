@@ -9,11 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import chain
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_interval
+from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, condition
 from .limits import refusal
-from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, read_parts, split_items
+from .lists import (
+    MAX_ITEMS,
+    AnswerCollection,
+    plus_minus,
+    read_collection,
+    read_parts,
+    read_set,
+    split_items,
+)
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 
@@ -45,8 +54,6 @@ def _rounds(exact: Number, rounded: Number) -> bool:
 
 # --- Rows and cells of matrices and of definitions by cases ---------------------------
 
-Cells = list[list[str]]
-
 ENVIRONMENT = "\\begin"
 _MATRIX = re.compile(
     r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
@@ -56,8 +63,8 @@ _CASE_MARK = re.compile(r"\\(?:begin|end)\{[dr]?cases\}|\b(?:if|when|where|for)\
 _ROW = re.compile(r"\\\\(?:\[[^\]]*\])?")
 
 
-def read_matrix(text: str) -> Cells | None:
-    """Return the cells of a matrix; None for anything else, such as a product of two."""
+def read_matrix(text: str) -> AnswerCollection | None:
+    """The cells of a matrix, row by row; None for anything else, such as a product of two."""
     text = text.strip()
     if text[:1] in ("[", "(") and text[1:].lstrip(" {").startswith(ENVIRONMENT):
         text = text[1:-1].strip()
@@ -68,7 +75,8 @@ def read_matrix(text: str) -> Cells | None:
         return None  # bars denote a determinant: a number, left to the symbolic tier
     rows = [row.split("&") for row in _ROW.split(found[2].replace("\\hline", "")) if row.strip()]
     # As one cell, `1, 2` would be a list, whose order is free.
-    return [[item for cell in row for item in split_items(cell.strip())] for row in rows]
+    cells = [[item for cell in row for item in split_items(cell.strip())] for row in rows]
+    return AnswerCollection(f"matrix {[*map(len, cells)]}", tuple(chain.from_iterable(cells)))
 
 
 # --- Names of answers: `x`, `f(2)`, `Area`, `\frac{AB}{CD}` ---------------------------
@@ -192,7 +200,7 @@ SameLeaf = Callable[[str, str], bool]
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b|\\c[au]p(?![a-zA-Z])")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
-_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
+_MEMBER = re.compile(r"([a-zA-Z])\s*\\in(?![a-zA-Z])\s*(.+)$", re.DOTALL)
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
 _FREE = re.compile(r"\+ ?(?:[CKck]|C_\{?\d\}?)$")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
@@ -255,14 +263,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
         left, right = _unnamed(answer), _unnamed(reference)
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (
-        _as_parts,
-        _as_nothing,
-        _as_ratio,
-        _as_cells,
-        _as_intervals_or_collections,
-        _as_relation,
-    ):
+    for rule in (_as_nothing, _as_ratio, _as_cases, _as_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -272,19 +273,20 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
 def parts(text: str) -> list[str]:
     """The leaves of a span: items, ends of intervals, cells; the span itself if it has none."""
     text = _PARAMETER.sub("", unwrap(text))
-    if rows := read_matrix(text):
-        return [cell for row in rows for cell in row]
-    if labelled := read_parts(text):
-        return labelled
-    if interval := read_interval(text):
-        return [end for end in (interval.low, interval.high) if end is not None]
-    found = read_collection(text)
+    found = _collection(text)
     return [leaf for item in found.items for leaf in parts(item)] if found else [text]
 
 
+def _collection(text: str) -> AnswerCollection | None:
+    member = _MEMBER.match(text)
+    text = condition(member[2] if member else text)
+    found = read_parts(text) or read_matrix(text) or read_set(text) or read_collection(text)
+    return found._replace(name=member[1]) if found and member else found
+
+
 def unwrap(text: str) -> str:
-    """The span without redundant round brackets, and without the name of a point or member."""
-    text = _MEMBER.sub("", text.strip(), count=1)
+    """The span without redundant round brackets, and without the name of a point."""
+    text = text.strip()
     if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
         names
     ):
@@ -299,18 +301,6 @@ def unwrap(text: str) -> str:
             break
         text = inner
     return text
-
-
-def _as_parts(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """The parts of a question in their order, with labels or as a list: `(1) 3; (2) 7`."""
-    labelled = [read_parts(text) for text in (a, b)]
-    if not any(labelled):
-        return None
-    x, y = (
-        found or (listed.items if (listed := read_collection(text)) else ())
-        for found, text in zip(labelled, (a, b), strict=True)
-    )
-    return _same_sequence(x, y, leaf)
 
 
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -333,54 +323,36 @@ def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
     return len(p) == len(q) and all(m * q[0] == n * p[0] for m, n in zip(p, q, strict=True))
 
 
-def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """Matrices cell by cell, cases as written; sums and products of matrices are for `leaf`."""
-    if "cases}" in a or "cases}" in b:
-        cases = [{_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b)]
-        return cases[0] == cases[1]
-    x, y = read_matrix(a), read_matrix(b)
-    if x and y:
-        is_like = [len(row) for row in x] == [len(row) for row in y]
-        is_small = sum(map(len, x)) <= MAX_ITEMS
-        return (
-            is_like
-            and is_small
-            and all(_same_sequence(*rows, leaf) for rows in zip(x, y, strict=True))
-        )
-    if x or y:
-        return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
-    return None
+def _as_cases(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """Definitions by cases, as written but in any order."""
+    if "cases}" not in a and "cases}" not in b:
+        return None
+    x, y = ({_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b))
+    return x == y
 
 
-# --- groups and intervals -------------------------------------------------------------
+# --- Collections ----------------------------------------------------------------------
 
 
-def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    verdict = _same_intervals_or_collections(a, b, leaf)
-    if not verdict and (OPERATION.search(a) or OPERATION.search(b)):
-        return leaf(a, b)
-    return verdict
-
-
-def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = read_interval(a), read_interval(b)
-    p, q = read_collection(a), read_collection(b)
-    if x and y and not (p and q and p.kind == q.kind):
-        return _same_interval(x, y, leaf)
-    if p is None and q is None:
-        # `2x > 6` is an inequality to compare, `6` is not.
-        relations = ORDER.search(a) and ORDER.search(b)
-        return False if (x or y) and not relations else None
-    return _same_collections(
-        p or AnswerCollection("one", (a,)), q or AnswerCollection("one", (b,)), leaf
-    )
+def _as_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """Items one by one; what operations make of sets or of matrices is for `leaf`."""
+    p, q = _collection(a), _collection(b)
+    if not (p and q) and all(map(ORDER.search, (a, b))):
+        return None  # `2x > 6` is an inequality to compare, `6` is not.
+    x, y = (found or AnswerCollection("one", (text,)) for found, text in ((p, a), (q, b)))
+    verdict = _same_collections(x, y, leaf) if p or q else None
+    is_made = OPERATION.search(a) or OPERATION.search(b)
+    are_matrices = bool(p) != bool(q) and ENVIRONMENT in a and ENVIRONMENT in b
+    return leaf(a, b) if not verdict and (is_made or are_matrices) else verdict
 
 
 def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
-    if {a.kind, b.kind} & {"union", "intersection"}:
-        return a.kind == b.kind and _same_set(a.items, b.items, leaf)
     kinds, loose = {a.kind, b.kind}, {"list", "set", "one"}
-    if kinds == {"[]", "list"} and len(b.items) != 2:
+    if a.name and b.name and a.name != b.name:
+        return False
+    if kinds & {"union", "intersection"}:
+        return a.kind == b.kind and _same_set(a.items, b.items, leaf)
+    if "parts" in kinds or (kinds == {"[]", "list"} and len(b.items) != 2):
         return _same_sequence(a.items, b.items, leaf)
     if b.kind == "list" and len(set(b.items)) < len(b.items) and len(a.items) != len(b.items):
         return False  # 2, 5 for 2, 2, 5
@@ -388,7 +360,7 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
     if x and y:
         return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
     # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
-    if (x or y) and kinds <= loose | {"()"}:
+    if (x or y) and kinds <= loose | {"()"} and not (a.name or b.name):
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
         return _same_sequence(left, right, leaf)
@@ -416,17 +388,6 @@ def _same_set(a: Sequence[str], b: Sequence[str], leaf: SameLeaf) -> bool:
         return not a and not b
     covered = all(any(same(p, q, leaf) for q in b) for p in a)
     return covered and all(any(same(p, q, leaf) for p in a) for q in b)
-
-
-def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
-    if (a.low_closed, a.high_closed) != (b.low_closed, b.high_closed):
-        return False
-    if a.variable and b.variable and a.variable != b.variable:
-        return False
-    ends = ((a.low, b.low), (a.high, b.high))
-    if any((p is None) != (q is None) for p, q in ends):
-        return False
-    return all(p is None or q is None or same(p, q, leaf) for p, q in ends)
 
 
 # --- relations and leaves -------------------------------------------------------------

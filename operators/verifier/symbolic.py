@@ -21,8 +21,8 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import LETTER, OPERATION, condition, read_interval
-from .lists import MAX_ITEMS, UNION, split_items
+from .intervals import INFINITY, LETTER, OPERATION, condition
+from .lists import MAX_ITEMS, UNION, read_collection, read_set
 from .notation import plain, rewritten, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
@@ -279,21 +279,20 @@ def _real_set(text: str) -> RealSet | None:
         if 1 < len(parts) <= MAX_ITEMS:
             sets = [_real_set(part) for part in parts]
             return None if None in sets else reduce(combine, sets)
-    braces = re.match(r"\\?\{(.*?)\\?\}$", text)
-    if braces and "{" not in re.sub(r"\{[^{}]*\}", "", braces[1]):
-        points = [_real_number(item) for item in split_items(braces[1].strip(), bracketed=True)]
-        return None if None in points else sympy.FiniteSet(*points)
     if unequal := _UNEQUAL.match(text):
         point = _real_number(unequal[1])
         return None if point is None else sympy.Reals - sympy.FiniteSet(point)
-    interval = read_interval(_ABSOLUTE.sub(r"\1", text))
-    if interval is None:
+    text = re.sub(r"^\{(.*)\}$", r"\\{\1\\}", text)
+    bare = _ABSOLUTE.sub(r"\1", text)
+    items = read_set(bare) or read_collection(bare)
+    ends: list[Any] = [_real_number(item) for item in items.items] if items else []
+    if items is None or None in ends:
         return None
-    low = -sympy.oo if interval.low is None else _real_number(interval.low)
-    high = sympy.oo if interval.high is None else _real_number(interval.high)
-    if low is None or high is None or low > high:
+    if items.kind == "set":
+        return sympy.FiniteSet(*ends)
+    if items.kind[0] not in "([" or len(ends) != 2 or ends[0] > ends[1]:
         return None  # `(2, 1)` is a mistake, not the empty set
-    found = sympy.Interval(low, high, not interval.low_closed, not interval.high_closed)
+    found = sympy.Interval(*ends, items.kind[0] == "(", items.kind[1] == ")")
     if _ABSOLUTE.search(text):
         found &= sympy.Interval(0, sympy.oo)
         found |= sympy.imageset(operator.neg, found)
@@ -466,6 +465,8 @@ def _same_leaf(answer: str, reference: str) -> bool:
 
 def _real_number(text: str) -> Any | None:
     """The value of an end of an interval, to so few digits that equal ones have one value."""
+    if infinite := INFINITY.match(text):
+        return -sympy.oo if infinite[1] == "-" else sympy.oo
     exact = expression(text)
     found = evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
     if found is None or mpmath.im(found) != 0:
