@@ -102,17 +102,14 @@ def read_plain(text: str) -> Number | None:
         number = _head_value(head)
         tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
     else:
-        spelt = leading_words(text) if text[0].isalpha() and _first(text) in STARTS else None
+        is_word = re.split(r"[ -]", text, maxsplit=1)[0].lower() in STARTS
+        spelt = leading_words(text) if is_word else None
         number = None if spelt is None else Number(spelt[0])
         tail, attached = ("" if spelt is None else spelt[1]), False
     if number is None:
         return None
     number = number._replace(value=sign * number.value, unit=currency)
     return _with_tail(number, tail, attached)
-
-
-def _first(text: str) -> str:
-    return re.split(r"[ -]", text, maxsplit=1)[0].lower()
 
 
 def _signs(text: str) -> tuple[int, str, Unit | None]:
@@ -244,32 +241,25 @@ def same_number(a: Number, b: Number) -> bool:
 
 
 def _close(a: Number, b: Number) -> bool:
-    if a.value == b.value:
-        return True
-    return _rounds(a, b.value, finite=_finite(b.value), other_digits=b.digits) or _rounds(
-        b, a.value, finite=_finite(a.value), other_digits=a.digits
+    return a.value == b.value or any(
+        rounds_to(decimal, other.value, is_finite=_is_finite(other.value), digits=other.digits)
+        for decimal, other in ((a, b), (b, a))
     )
 
 
-def _rounds(decimal: Number, exact: Fraction, *, finite: bool, other_digits: int) -> bool:
-    error = abs(decimal.value - exact)
+def rounds_to(
+    decimal: Number, exact: Fraction, *, is_finite: bool = False, digits: int = 0
+) -> bool:
+    """Whether a decimal is the rounding of a number, which has `digits` if it is a decimal, too."""
     if not decimal.ulp:
         return False
-    if decimal.digits >= ROUNDED_DIGITS and not finite and error < decimal.ulp:
+    error = abs(decimal.value - exact)
+    if decimal.digits >= ROUNDED_DIGITS and not is_finite and error < decimal.ulp:
         return True
-    artefact = decimal.digits >= FLOAT_DIGITS and other_digits < FLOAT_DIGITS
-    return artefact and error < FLOAT_ERROR * abs(exact)
+    is_artefact = decimal.digits >= FLOAT_DIGITS > digits
+    return is_artefact and error < FLOAT_ERROR * abs(exact)
 
 
-def _finite(value: Fraction) -> bool:
-    """Return whether a fraction has a finite decimal expansion."""
-    denominator = value.denominator
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    return denominator == 1
-
-
-def rounds_to(decimal: Number, exact: Fraction) -> bool:
-    """Whether a decimal is the rounding of an irrational number that is given to high precision."""
-    return _rounds(decimal, exact, finite=False, other_digits=0)
+def _is_finite(value: Fraction) -> bool:
+    """Whether a fraction has a finite decimal expansion: it divides a power of ten."""
+    return pow(10, value.denominator.bit_length(), value.denominator) == 0
