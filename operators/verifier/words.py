@@ -49,9 +49,30 @@ ASCII_MAGNITUDES: dict[str, int] = {
     for word in listed(text)
 }
 """Those of other languages that an ASCII text may have; words.yaml has the others."""
-_PARTS: dict[str, int] = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
-_PARTS |= {"sixth": 6, "eighth": 8, "halve": 2}
-STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})
+_ORDINALS = listed(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+_ORDINALS += [*(f"twenty-{word}" for word in _ORDINALS[:9]), "thirtieth", "thirty-first"]
+ORDINALS: dict[str, int] = {word: n for n, word in enumerate(_ORDINALS, 1)}
+PARTS: dict[str, int] = {word: n for word, n in ORDINALS.items() if 2 < n <= 20}
+PARTS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1_000}
+_MONTHS = (
+    "january jan januar janvier enero",
+    "february feb februar février fevrier febrero",
+    "march mar märz maerz mars marzo",
+    "april apr avril abril",
+    "may mai mayo",
+    "june jun juni juin junio",
+    "july jul juli juillet julio",
+    "august aug août aout agosto",
+    "september sep sept septembre septiembre",
+    "october oct oktober octobre octubre",
+    "november nov novembre noviembre",
+    "december dec dezember décembre decembre diciembre",
+)
+MONTHS: dict[str, int] = {name: n for n, each in enumerate(_MONTHS, 1) for name in listed(each)}
+STARTS = frozenset({*SMALL, *PARTS, "a", "an", "negative", "minus"})
 
 
 def leading_words(text: str) -> tuple[Fraction, str] | None:
@@ -68,12 +89,12 @@ def leading_words(text: str) -> tuple[Fraction, str] | None:
     first, second, third, *_ = [word.rstrip("s") for word in flat[used : used + 3]] + 3 * [""]
     if value is None and first == "half":
         value, used = Fraction(1, 2), 1
-    elif value is None and first == "a" and second in _PARTS:
-        value, used = Fraction(1, _PARTS[second]), 2
-    elif value is not None and first in _PARTS:
-        value, used = value / _PARTS[first], used + 1
-    elif value is not None and first == "and" and second in ("a", "one") and third in _PARTS:
-        value, used = value + Fraction(1, _PARTS[third]), used + 3
+    elif value is None and first == "a" and second in PARTS:
+        value, used = Fraction(1, PARTS[second]), 2
+    elif value is not None and first in PARTS:
+        value, used = value / PARTS[first], used + 1
+    elif value is not None and first == "and" and second in ("a", "one") and third in PARTS:
+        value, used = value + Fraction(1, PARTS[third]), used + 3
     if value is None:
         return None
     # A hyphenated word cannot be used partially.
