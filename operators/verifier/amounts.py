@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -39,27 +39,52 @@ def _times(number: Number, factor: Fraction) -> Number:
 
 # --- A text without LaTeX, and its numbers --------------------------------------------
 
-_CHARACTERS = dict.fromkeys(map(ord, "‐‑‒–—−﹣－"), "-") | {0xB5: "μ", 0x2126: "Ω"}
+_CHARACTERS = {
+    **dict.fromkeys(map(ord, "‐‑‒–—−﹣－"), "-"),
+    **{ord("’"): "'", 0xB5: "μ", 0x2126: "Ω"},
+}
 _FONT = (r"\\(?:text\w*|math\w+|mbox|operatorname|unit|si)\s*\{(?P<a>[^{}]*)\}", r"\g<a> ")
 _SPELT = (
+    (r"[$\s]*\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
     (r"(?<!\\)\$\$?(?=\S)(?P<a>(?:\\.|[^$\\\n])*[^\s$\\])\$\$?(?!\d)", r" \g<a> "),
     (r"\\(?P<a>[$%])", r"\g<a>"),
-    (r"(?<=\d),\\!(?=\d{3})", "{,}"),
-    (r"\\[,;:!> ()\[\]]|~", ""),
+    (r"\\!", ""),
+    (r"\{(?P<a>[,:])\}", r"\g<a>"),
+    (r"\\[,;:> ()\[\]]|~", " "),
     *((rf"\\{name}(?!s|od|arrow)", sign) for name, sign in COMMANDS.items()),
     (r"\^\s*(?:°|\{\s*°\s*\})", "°"),
     (r"(?<=\S)\*+(?=[\s.,;:!?]|$)|(?<![\w\s)}])\*+|(?<=\s)\*+(?=\S)", ""),
     (r"\^\s*\{\s*(?P<a>[+-]?\d+)\s*\}", r"^\g<a>"),
     *(_FONT, _FONT, _FONT),
-    (r"(?<=frac)\{\s+π", "{1π"),
+    (r"(?<=frac)\{\s*π", "{1π"),
     (r"\\[dt]?frac\s*\{(?P<a>\d+)\s*π\}\{(?P<b>\d+)\}(?:\s*rad\w*)?", r"\g<a>/\g<b>π rad"),
     (r"\\[dt]?frac\s*\{(?P<a>\s*[A-Za-zμΩ][^{}]*)\}\s*\{(?P<b>[^{}]*)\}", r"(\g<a>)/(\g<b>)"),
     (r"(?<![\d.])(?P<a>\d{1,3})\.(?P<b>\d{3}),(?P<c>\d\d?)(?!\d)", r"\g<a>\g<b>.\g<c>"),
-    (r"(?<![\d.,])(?P<a>\d+)(?:,|\{,\})(?P<b>\d\d?)(?![\d,{])", r"\g<a>.\g<b>"),
+    (r"(?<![\d.,])(?P<a>\d+),(?P<b>\d\d?)(?![\d,{])", r"\g<a>.\g<b>"),
+    (r"(?<!\s)\s*\n\s*", "\n"),
+    (r"[^\S\n]{2,}", " "),
 )
+
+
+@lru_cache(maxsize=16)  # which several types read
+def unmarked(text: str) -> tuple[str, Sequence[int]]:
+    """A text without marks of LaTeX and markdown, and where each of its characters was."""
+    text = readable(text).translate(_CHARACTERS)
+    places: Sequence[int] = range(len(text))
+    for pattern, spelt in _SPELT:
+        pieces, kept, start = list[str](), list[int](), 0
+        for found in re.finditer(pattern, text):
+            instead, end = found.expand(spelt), found.end()
+            pieces += text[start : found.start()], instead
+            kept += [*places[start : found.start()], *places[end - len(instead) : end]]
+            start = end
+        text, places = "".join([*pieces, text[start:]]), [*kept, *places[start:]]
+    return text, places
+
+
 _WORDS = "|".join((*SMALL, *MAGNITUDES))
 _SIZES = "hundred|thousand|million|billion|trillion|lakh|crore"
-_DECIMAL = r"(?:(?:\d{1,3}(?:(?:,|\{,\}|[ '_])\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+_DECIMAL = r"(?:(?:\d{1,3}(?:[, '_]\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
 _NUMBER = re.compile(
     rf"""(?:(?<![\w)}}\]%°²³])(?<![\d)}}%°²³]\s)[+-]|\b(?:minus|negative)\s)?
     (?:(?:{_DECIMAL}\s*[×·*x]\s*)?10(?:\s*\^\s*[+-]?\d+|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)(?!\d)
@@ -89,18 +114,8 @@ def _currency_before() -> re.Pattern[str]:
     return re.compile(rf"(?P<minus>(?<![\w)}}%])-\s?)?(?<![A-Za-z])(?P<name>{signs})\s?\Z")
 
 
-def _cleared(text: str) -> str:
-    """A text of the same length without the marks of LaTeX and markdown."""
-    text = readable(text).translate(_CHARACTERS)
-    for pattern, spelt in _SPELT:
-        for found in re.finditer(pattern, text):
-            start, end = found.span()
-            text = text[:start] + found.expand(spelt).rjust(end - start) + text[end:]
-    return re.sub(r"\s{50,}", lambda blank: "\0" * len(blank[0]), text)  # which take long to match
-
-
-def _amounts(text: str) -> list[Amount]:
-    """Amounts and plain numbers of a cleared text, without those in formulas."""
+def amounts_in(text: str) -> list[Amount]:
+    """Amounts and plain numbers of a text without marks, but for those in formulas."""
     found, at = list[Amount](), 0
     while match := _NUMBER.search(text, at):
         number, at = read_number(match[0] or "1"), max(match.end(), match.start() + 1)
@@ -149,15 +164,20 @@ def _together(x: Amount, y: Amount, text: str) -> Amount | None:
 
 def _mentions(kinds: tuple[str, ...], text: str) -> list[Mention]:
     """The amounts in a text of the first of the kinds that it has."""
-    found = [(each, kind(each.dimension)) for each in _amounts(_cleared(text))]
+    plain, places = unmarked(text)
+    found = [(each, kind(each.dimension)) for each in amounts_in(plain)]
     chosen = ([each for each, its in found if its == kind] for kind in kinds)
-    return [Mention(each, each.start, each.end) for each in next(filter(None, chosen), [])]
+    return [
+        Mention(each, places[each.start], places[each.end - 1] + 1)
+        for each in next(filter(None, chosen), [])
+    ]
 
 
-def _is_amount(kind: str, text: str) -> bool:
+def _is_amount(wanted: str, text: str) -> bool:
     """Whether a reference is one amount of a kind and nothing else."""
-    clear, found = _cleared(text), _mentions((kind,), text)
-    rest = [clear[: each.start] + clear[each.end :] for each in found]
+    plain, _ = unmarked(text)
+    found = [each for each in amounts_in(plain) if kind(each.dimension) == wanted]
+    rest = [plain[: each.start] + plain[each.end :] for each in found]
     return len(rest) == 1 and not rest[0].strip(" \n.")
 
 
