@@ -8,6 +8,7 @@ number at all.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from fractions import Fraction
 from functools import lru_cache
@@ -57,7 +58,7 @@ _FACTOR = rf"""(?P<per>\s*(?:/|\bper\b(?![ -]?cent)|每|毎|(?<=\s)(?:в|за|н
   |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED
   |[{_LETTERS}]+(?:"[{_LETTERS}])?)
 (?P<after>\s*(?:\^|\*\*)\s*(?:[+-]?\d|[{{(]\s*[+-]?\d\s*[)}}])|\s?[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+
-  |(?<![\u3041-\uffff])[23](?![\d.,])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
+  |(?<![\u3041-\uffff])[23](?![\d.,a-z])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
 (?:\s*\))?"""
 _RAISED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789", "^*{}() ")
 _CUBIC = re.compile(r"cu(?:b|\b)|куб|立|세|ลู")
@@ -336,10 +337,10 @@ def _sizes() -> tuple[dict[str, int], re.Pattern[str]]:
 
 # --- numerals of Chinese and Japanese -------------------------------------------------
 
-_DIGITS = dict(zip("零一二三四五六七八九〇两", (*range(10), 0, 2), strict=True))
-_SIZES = {"十": 10, "百": 100, "千": 1_000, "万": 10**4, "亿": 10**8}
-_NUMERAL = re.compile(rf"[{''.join((*_DIGITS, '十'))}][{''.join((*_DIGITS, *_SIZES))}]{{0,40}}")
-_UNCLEAR = re.compile("[百千万亿][^零〇十百千万亿]$")  # `一万二` is 12,000 in speech
+_NUMERAL = re.compile(
+    "[零一二三四五六七八九〇两兩十][零一二三四五六七八九〇两兩十百千万萬亿億]{0,40}"
+)
+_UNCLEAR = re.compile("[百千万萬亿億][^零〇十百千万萬亿億]$")  # `一万二` is 12,000 in speech
 
 
 def numeral(text: str) -> tuple[int, str] | None:
@@ -350,13 +351,12 @@ def numeral(text: str) -> tuple[int, str] | None:
     if not found or _UNCLEAR.search(found[0]) or tail is None or tail.unit == Unit():  # `三角形`
         return None
     total = section = digit = 0
-    for each in found[0]:
-        size = _SIZES.get(each, 1)
-        if each in _DIGITS:
-            digit = 10 * digit + _DIGITS[each]
-        elif size < 10**4:
-            section, digit = section + (digit or 1) * size, 0
+    for value in map(int, map(unicodedata.numeric, found[0])):
+        if value < 10:
+            digit = 10 * digit + value
+        elif value < 10**4:
+            section, digit = section + (digit or 1) * value, 0
         else:  # `一万亿`
-            total = total + (section + digit) * size if section or digit else total * size
+            total = total + (section + digit) * value if section or digit else total * value
             section = digit = 0
     return total + section + digit, rest

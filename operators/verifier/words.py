@@ -71,6 +71,7 @@ _MONTHS = (
     "november nov novembre noviembre",
     "december dec dezember décembre decembre diciembre",
 )
+ENGLISH_MONTHS = [each.split(" ")[0] for each in _MONTHS]
 MONTHS: dict[str, int] = {name: n for n, each in enumerate(_MONTHS, 1) for name in listed(each)}
 STARTS = frozenset({*SMALL, *PARTS, "a", "an", "negative", "minus"})
 
