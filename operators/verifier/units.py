@@ -304,10 +304,9 @@ def leading(text: str) -> int:
     """How many characters behind a number are its magnitude, unit or counter."""
     folded = fold(text)
     at = magnitude_length(folded)
-    start = len(folded) - len(folded[at:].lstrip(" "))
-    _, end = unit_at(folded, start)
-    counter = re.compile(tables().counters).match(folded, start)
-    return end if end > start else counter.end() if counter else at
+    _, end = unit_at(folded, at)
+    counter = re.compile(rf" *(?:{tables().counters})").match(folded, at)
+    return end if end > at or not counter else counter.end()
 
 
 def magnitude_length(folded: str) -> int:
@@ -337,9 +336,8 @@ def _sizes() -> tuple[dict[str, int], re.Pattern[str]]:
 
 # --- numerals of Chinese and Japanese -------------------------------------------------
 
-_NUMERAL = re.compile(
-    "[零一二三四五六七八九〇两兩十][零一二三四五六七八九〇两兩十百千万萬亿億]{0,40}"
-)
+_DIGITS = "零〇一二两兩三四五六七八九十"
+_NUMERAL = re.compile(f"[{_DIGITS}][{_DIGITS}百千万萬亿億]{{0,40}}")
 _UNCLEAR = re.compile("[百千万萬亿億][^零〇十百千万萬亿億]$")  # `一万二` is 12,000 in speech
 
 
@@ -351,7 +349,7 @@ def numeral(text: str) -> tuple[int, str] | None:
     if not found or _UNCLEAR.search(found[0]) or tail is None or tail.unit == Unit():  # `三角形`
         return None
     total = section = digit = 0
-    for value in map(int, map(unicodedata.numeric, found[0])):
+    for value in map(int, map(unicodedata.numeric, re.sub("[两兩]", "二", found[0]))):
         if value < 10:
             digit = 10 * digit + value
         elif value < 10**4:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-REACH = 40  # characters before an answer in which its negation begins
-
 
 def listed(text: str) -> list[str]:
     """Split a table of words that is written as text."""
@@ -29,25 +27,18 @@ MAGNITUDES: dict[str, int] = {
     "billion": 10**9,
     "trillion": 10**12,
 }
-ASCII_MAGNITUDES: dict[str, int] = {
-    word: size
-    for size, text in {
-        100: "hundert cien ciento honderd yuz sto",
-        1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
-        10**5: "lakh lakhs",
-        10**6: (
-            "million millionen mio millones millions milione milioni miljoen milion miliony "
-            "milyon juta miljon miljoner mln milionu"
-        ),
-        10**7: "crore crores",
-        10**9: (
-            "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
-            "miliardy milyar miliar miljarder mld mlrd"
-        ),
-        10**12: "billionen billones bilioni triliun trilyon",
-    }.items()
-    for word in listed(text)
+_ASCII_MAGNITUDES = {
+    100: "hundert cien ciento honderd yuz sto",
+    1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
+    10**5: "lakh lakhs",
+    10**6: "million millionen mio millones millions milione milioni miljoen milion miliony milyon "
+    "juta miljon miljoner mln milionu",
+    10**7: "crore crores",
+    10**9: "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
+    "miliardy milyar miliar miljarder mld mlrd",
+    10**12: "billionen billones bilioni triliun trilyon",
 }
+ASCII_MAGNITUDES = {word: n for n, text in _ASCII_MAGNITUDES.items() for word in listed(text)}
 """Those of other languages that an ASCII text may have; words.yaml has the others."""
 _ORDINALS = listed(
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
@@ -77,37 +68,29 @@ STARTS = frozenset({*SMALL, *PARTS, "a", "an", "negative", "minus"})
 
 
 def leading_words(text: str) -> tuple[Fraction, str] | None:
-    """Return the number at the start of the text, and the rest of the text.
-
-    None if the text does not begin with a number word.
-    """
+    """The number at the start of a text, and the rest of the text; None if there is none."""
     words = text.split(" ")
     flat = [part for word in words for part in word.lower().split("-")]
-    sign = 1
-    if flat and flat[0] in {"negative", "minus"}:
-        sign, flat = -1, flat[1:]
-    value, used = _cardinal(flat)
-    first, second, third, *_ = [word.rstrip("s") for word in flat[used : used + 3]] + 3 * [""]
-    if value is None and first == "half":
-        value, used = Fraction(1, 2), 1
-    elif value is None and first == "a" and second in PARTS:
-        value, used = Fraction(1, PARTS[second]), 2
-    elif value is not None and first in PARTS:
-        value, used = value / PARTS[first], used + 1
-    elif value is not None and first == "and" and second in ("a", "one") and third in PARTS:
-        value, used = value + Fraction(1, PARTS[third]), used + 3
-    if value is None:
+    sign = -1 if flat[0] in ("negative", "minus") else 1
+    flat = flat[sign < 0 :]
+    whole, used = _cardinal(flat)
+    value = Fraction(whole or 0)
+    first, second, third = [word.rstrip("s") for word in (flat[used:] + 3 * [""])[:3]]
+    if whole is None and first != "half":
         return None
+    if first in PARTS:
+        value, used = Fraction(1 if whole is None else whole, PARTS[first]), used + 1
+    elif first == "and" and second in ("a", "one") and third in PARTS:
+        value, used = value + Fraction(1, PARTS[third]), used + 3
     # A hyphenated word cannot be used partially.
     rest = flat[used:]
-    tail = " ".join(words[len(words) - len(rest) :]) if rest else ""
-    return sign * value, tail
+    return sign * value, " ".join(words[len(words) - len(rest) :]) if rest else ""
 
 
-def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
-    total, current, used, seen = 0, 0, 0, False
-    if flat[:1] in (["a"], ["an"]) and flat[1:2] and flat[1] in MAGNITUDES:
-        current, used, seen = 1, 1, True
+def _cardinal(flat: list[str]) -> tuple[int | None, int]:
+    second = (flat[1:2] or [""])[0]
+    is_one = flat[:1] in (["a"], ["an"]) and (second in MAGNITUDES or second in PARTS)
+    total, current, used, seen = 0, int(is_one), int(is_one), is_one
     last = 10**15
     while used < len(flat):
         word = flat[used]
@@ -130,4 +113,4 @@ def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
         ):
             break
         used += 1
-    return (Fraction(total + current), used) if seen else (None, 0)
+    return (total + current, used) if seen else (None, 0)
