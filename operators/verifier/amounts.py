@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from .answer_types import AnswerRules, Conventions, Mention
 from .fractions_and_decimals import Number, read_number, same_number
 from .phrases import readable
-from .units import COMMANDS, Unit, currency_signs, have_same_kind, kind, unit_at, units
+from .units import COMMANDS, Unit, currency_signs, kind, unit_at, units
 from .words import MAGNITUDES, PARTS, SMALL
 
 
@@ -27,9 +27,13 @@ class Amount:
     start: int = field(compare=False)
     end: int = field(compare=False)
 
+    def within(self, unit: Unit) -> Amount:
+        return _amount(self.number, unit, self.start, self.end)
+
 
 def _amount(number: Number, unit: Unit, start: int, end: int) -> Amount:
-    number = number._replace(percent=False, unit=None)
+    is_share = kind(unit.dimension) == "percent"
+    number = number._replace(percent=is_share, unit=None if is_share else unit)
     return Amount(number.value * unit.scale, unit.dimension, None, number, unit, start, end)
 
 
@@ -163,17 +167,17 @@ def _joined(x: Amount, y: Amount, text: str) -> list[Amount]:
     """Two amounts, or the one that they are: a range such as `5-10 kg`, the sum `5 ft 3 in`."""
     gap = text[x.end : y.start].strip()
     if gap in ("-", "--", "to", "and", "or") and not x.dimension:
-        x = _amount(x.number, y.unit, x.start, x.end)
+        x = x.within(y.unit)
     if gap in ("-", "--", "to") and not y.dimension:
-        y = _amount(y.number, x.unit, y.start, y.end)
+        y = y.within(x.unit)
     if gap in ("-", "--", "to") and x.upper is None and x.dimension == y.dimension:
         is_range = x.value < y.value or gap != "to"
         return [replace(x, upper=y.value, end=y.end)] if is_range else [x, y]
     metre, minute = units()["m"], units()["min"]  # `2 h 45 m`, `45 m 30 s`
     if x.unit == metre and kind(y.dimension) == "time":
-        x = _amount(x.number, minute, x.start, x.end)
+        x = x.within(minute)
     elif y.unit == metre and kind(x.dimension) == "time":
-        y = _amount(y.number, minute, y.start, y.end)
+        y = y.within(minute)
     is_smaller = x.upper is None and y.unit.scale < x.unit.scale and 0 <= y.value < x.unit.scale
     if x.dimension == y.dimension and is_smaller and re.fullmatch(r"\.?,?(?: ?and)?", gap):
         total = Number((x.value + y.value) / x.unit.scale)
@@ -229,23 +233,20 @@ def _same_quantity(answer: Amount, reference: Amount) -> bool:
     number = _times(answer.number, ratio)
     is_converted = str(ratio.numerator * ratio.denominator).rstrip("0") != "1"
     rounds = number.digits >= wanted.digits and 2 * abs(number.value - wanted.value) < wanted.ulp
-    return same_number(number, wanted) or (is_converted and rounds)
+    return same_number(answer.number, wanted) or (is_converted and rounds)
 
 
 def _same_share(answer: Amount, reference: Amount) -> bool:
     """With a plain number as `same_number` has it; points are for a reference in points."""
-    if answer.dimension == (("points", 1),) != reference.dimension:
-        return False
-    a, b = (each.number._replace(percent=bool(each.dimension)) for each in (answer, reference))
-    return same_number(a, b)
+    is_points = answer.dimension == (("points", 1),) != reference.dimension
+    return not is_points and same_number(answer.number, reference.number)
 
 
 def _same_money(answer: Amount, reference: Amount) -> bool:
     """A currency that only one side has is ignored; `$` may be any dollar."""
+    is_bare = not answer.dimension or not reference.dimension
     a, b = (_times(each.number, each.unit.scale) for each in (answer, reference))
-    if not answer.dimension or not reference.dimension:
-        return same_number(a, b) or same_number(answer.number, reference.number)
-    return same_number(a, b) and have_same_kind(answer.unit, reference.unit)
+    return same_number(answer.number, reference.number) or (is_bare and same_number(a, b))
 
 
 def _rules(same: Callable[[Amount, Amount], bool], *kinds: str, but_not: str = "") -> AnswerRules:

@@ -40,7 +40,7 @@ class Unit(NamedTuple):
 
 
 DEGREE = (("rad", 1), ("π", 1))
-SAME_SIGN = ({"$", "USD", "CAD", "AUD", "NZD", "HKD", "SGD"}, {"¥", "JPY", "CNY"})
+_SAME_SIGN = ({"$", "USD", "CAD", "AUD", "NZD", "HKD", "SGD"}, {"¥", "JPY", "CNY"})
 COMMANDS = {
     "times": "×", "cdot": "·", "pm": "±", "mu": "μ", "Omega": "Ω", "ell": "ℓ", "pi": "π",
     "pounds": "£", "euro": "€", "circ": "°", "degree": "°", "quad": "", "left": "", "right": "",
@@ -171,11 +171,13 @@ def kind(dimension: tuple[tuple[str, int], ...]) -> str:
     return "money" if base in currency_signs() else "quantity"
 
 
-def have_same_kind(a: Unit, b: Unit) -> bool:
-    """Whether they measure the same; `$` may be any dollar."""
+def agree(a: Unit | None, b: Unit | None) -> Fraction | None:
+    """The factor from `b` to `a`; 1 if one is missing or not known; None if they contradict."""
+    if not (a and b and a.dimension and b.dimension):
+        return Fraction(1)
     codes = {base for each in (a, b) for base, _ in each.dimension}
-    one_sign = any(codes <= group and codes & {"$", "¥"} for group in SAME_SIGN)
-    return a.dimension == b.dimension or one_sign
+    one_sign = any(codes <= group and codes & {"$", "¥"} for group in _SAME_SIGN)
+    return b.scale / a.scale if a.dimension == b.dimension or one_sign else None
 
 
 # --- What is behind a number, or behind a formula -------------------------------------
@@ -291,13 +293,6 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     if found and tail and tail[:2] == (1, False) and tail.unit != Unit():
         return text[: found.start()].strip(), tail.unit
     return text, None
-
-
-def agree(a: Unit | None, b: Unit | None) -> Fraction | None:
-    """The factor from `b` to `a`; 1 if one is missing or not known; None if they contradict."""
-    if not (a and b and a.dimension and b.dimension):
-        return Fraction(1)
-    return b.scale / a.scale if have_same_kind(a, b) else None
 
 
 def leading(text: str) -> int:

@@ -72,7 +72,7 @@ def leading_words(text: str) -> tuple[Fraction, str] | None:
     words = text.split(" ")
     flat = [part for word in words for part in word.lower().split("-")]
     sign = -1 if flat[0] in ("negative", "minus") else 1
-    flat = flat[sign < 0 :]
+    flat = flat if sign > 0 else flat[1:]
     whole, used = _cardinal(flat)
     value = Fraction(whole or 0)
     first, second, third = [word.rstrip("s") for word in (flat[used:] + 3 * [""])[:3]]
