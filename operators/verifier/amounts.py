@@ -113,7 +113,7 @@ _OPERATION_AFTER = re.compile(
 )
 _ARTICLE = re.compile(r"(?:\s+of)?\s+an?\Z")  # "half an hour", "a quarter of an hour"
 _HALF = re.compile(r"\s+and\s+a\s+half\b")
-_FULL = re.compile(r"(?:[ -](?:more|full|whole)\b)?")
+_FULL = re.compile(r"[ -](?:more|full|whole)\b")
 _NO_UNIT = re.compile(r"(?:\d|1[0-2])\s?pm|\d{3}0s", re.IGNORECASE)  # 5 pm, the 1970s
 _NEAR = 16  # characters before a number that are looked at
 _SIZES_OF_MONEY = {"k": 3, "m": 6, "mn": 6, "mio": 6, "b": 9, "bn": 9, "mrd": 9, "t": 12, "tn": 12}
@@ -137,17 +137,18 @@ def amounts_in(text: str) -> list[Amount]:
         if each and (each.dimension or not match["share"]):
             found[-1:] = _joined(found[-1], each, text) if found else [each]
             at = max(at, each.end)
-    before, after = _OPERATION_BEFORE.search, _OPERATION_AFTER.match
-    near = ((each, max(0, each.start - _NEAR)) for each in found)
-    return [a for a, at in near if not before(text, at, a.start) and not after(text, a.end)]
+    found = [
+        a for a in found if not _OPERATION_BEFORE.search(text, max(0, a.start - _NEAR), a.start)
+    ]
+    return [a for a in found if not _OPERATION_AFTER.match(text, a.end)]
 
 
 def _with_unit(text: str, number: Number, start: int, end: int) -> Amount:
     """A number with the unit after it, or the currency before it."""
     before = _currency_before().search(text, max(0, start - _NEAR), start)
     size = _SIZE.match(text, end)
-    full = _FULL.match(text, end)
-    after = size.end() if size else full.end() if full else end
+    between = size or _FULL.match(text, end)
+    after = between.end() if between else end
     unit, stop = unit_at(text, after)
     is_money = kind(unit.dimension) == "money"
     if before and not (is_money and unit.dimension != (("$", 1),)):

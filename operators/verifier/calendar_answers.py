@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from .amounts import Amount, is_whole, mentions_in, of_kinds
 from .answer_types import AnswerRules, Mention
-from .words import ENGLISH_MONTHS, MONTHS, ORDINALS, SMALL, listed
+from .words import MONTHS, ORDINALS, SMALL, listed
 
 
 class Date(NamedTuple):
@@ -50,7 +50,8 @@ _WEEKDAYS = listed("monday tuesday wednesday thursday friday saturday sunday")
 _DAY_OF = {day[:end]: n for n, day in enumerate(_WEEKDAYS) for end in (3, 4, 5, None)}
 _NUMBERS = MONTHS | ORDINALS
 _ALSO_WORDS = {"jan", "mar", "march", "may", "dec", "mon", "sat", "sun", "wed"}  # in lower case
-_CLEAR = {*_WEEKDAYS, *ENGLISH_MONTHS} - _ALSO_WORDS
+_CLEAR = listed("january february april june july august september october november december")
+_CLEAR += _WEEKDAYS
 
 
 def _any(words: Iterable[str]) -> str:
@@ -133,14 +134,13 @@ def _joined(one: Hashable, other: Hashable, gap: str) -> Hashable:
 def _range(first: Hashable, last: Hashable) -> Hashable:
     """A range that names a year of both dates once, where the last one has it."""
     if isinstance(first, Date) and isinstance(last, Date) and first.year == last.year:
-        return Range(first._replace(year=None), last)
+        first = first._replace(year=None)
     return Range(first, last)
 
 
 def _is_real(value: Hashable) -> bool:
     if isinstance(value, Date) and value.day:
-        year = value.year if value.year and value.year > 0 else 2000
-        return value.day <= monthrange(year, value.month or 1)[1]
+        return value.day <= monthrange(max(value.year or 2000, 1), value.month or 1)[1]
     return value is not None
 
 

@@ -10,23 +10,14 @@ def listed(text: str) -> list[str]:
     return text.split()
 
 
-_UNITS = listed(
+_SMALL = listed(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
+    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty "
+    "ninety"
 )
-_TENS = listed("twenty thirty forty fifty sixty seventy eighty ninety")
-SMALL: dict[str, int] = {
-    **{word: i for i, word in enumerate(_UNITS)},
-    **{word: 10 * (i + 2) for i, word in enumerate(_TENS)},
-}
-MAGNITUDES: dict[str, int] = {
-    "hundred": 100,
-    "dozen": 12,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-}
+SMALL = dict(zip(_SMALL, (*range(20), *range(20, 100, 10)), strict=True))
+_LARGE = listed("dozen hundred thousand million billion trillion")
+MAGNITUDES = dict(zip(_LARGE, (12, 100, 10**3, 10**6, 10**9, 10**12), strict=True))
 _ASCII_MAGNITUDES = {
     100: "hundert cien ciento honderd yuz sto",
     1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
@@ -49,21 +40,13 @@ ORDINALS: dict[str, int] = {word: n for n, word in enumerate(_ORDINALS, 1)}
 PARTS: dict[str, int] = {word: n for word, n in ORDINALS.items() if 2 < n <= 20}
 PARTS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1_000}
 _MONTHS = (
-    "january jan januar janvier enero",
-    "february feb februar février fevrier febrero",
-    "march mar märz maerz mars marzo",
-    "april apr avril abril",
-    "may mai mayo",
-    "june jun juni juin junio",
-    "july jul juli juillet julio",
-    "august aug août aout agosto",
-    "september sep sept septembre septiembre",
-    "october oct oktober octobre octubre",
-    "november nov novembre noviembre",
-    "december dec dezember décembre decembre diciembre",
+    "january jan januar janvier enero/february feb februar février fevrier febrero/"
+    "march mar märz maerz mars marzo/april apr avril abril/may mai mayo/"
+    "june jun juni juin junio/july jul juli juillet julio/august aug août aout agosto/"
+    "september sep sept septembre septiembre/october oct oktober octobre octubre/"
+    "november nov novembre noviembre/december dec dezember décembre decembre diciembre"
 )
-ENGLISH_MONTHS = [each.split(" ")[0] for each in _MONTHS]
-MONTHS: dict[str, int] = {name: n for n, each in enumerate(_MONTHS, 1) for name in listed(each)}
+MONTHS = {name: n for n, each in enumerate(_MONTHS.split("/"), 1) for name in listed(each)}
 STARTS = frozenset({*SMALL, *PARTS, "a", "an", "negative", "minus"})
 
 
@@ -104,13 +87,7 @@ def _cardinal(flat: list[str]) -> tuple[int | None, int]:
         elif word in MAGNITUDES and seen and MAGNITUDES[word] < last:
             last = MAGNITUDES[word]
             total, current = total + current * last, 0
-        elif not (
-            word == "and"
-            and seen
-            and not current % 100
-            and flat[used + 1 : used + 2]
-            and flat[used + 1] in SMALL
-        ):
+        elif word != "and" or not seen or current % 100 or not SMALL.keys() & flat[used + 1 :][:1]:
             break
         used += 1
     return (total + current, used) if seen else (None, 0)
