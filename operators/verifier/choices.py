@@ -54,14 +54,13 @@ def _letter_mentions(text: str) -> list[Mention]:
         if _UNSURE.search(text, found.end()):
             return [Mention("several", *found.span(1))]
         return [Mention(_letters(found[1]), *found.span(1))]
-    denied = set[frozenset[str]]()
-    for pattern in (_ALONE, _LABELLED, _BRACKETED):
-        denied |= {_letters(each[1]) for each in pattern.finditer(text) if _is_denied(text, each)}
-    for pattern in (_LABELLED, _BRACKETED, _ALONE):
-        found_there = [(_letters(each[1]), *each.span(1)) for each in pattern.finditer(text)]
-        if several := [Mention(*each) for each in found_there if each[0] not in denied]:
-            return several
-    return []
+    options = [
+        [(_letters(each[1]), each) for each in pattern.finditer(text)]
+        for pattern in (_LABELLED, _BRACKETED, _ALONE)
+    ]
+    denied = {letters for found in options for letters, each in found if _is_denied(text, each)}
+    kept = ([Mention(a, *m.span(1)) for a, m in found if a not in denied] for found in options)
+    return next(filter(None, kept), [])
 
 
 def _is_denied(text: str, letter: re.Match[str]) -> bool:

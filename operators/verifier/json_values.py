@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from .answer_types import AnswerRules, Mention
 
 _DECODER = json.JSONDecoder()
+_OPENING = re.compile(r"[{\[]")
 _MOST = 100  # opening brackets that are tried
 _DEEP = 64
 
@@ -24,11 +26,8 @@ def read_json(text: str) -> Any | None:
 
 def _is_structured(value: Any) -> bool:
     """Whether it is more than a list of numbers, which has other notations: `[0, 1]`, `(1, 2)`."""
-    if isinstance(value, list):
-        return not value or any(
-            not isinstance(each, int | float) or isinstance(each, bool) for each in value
-        )
-    return isinstance(value, dict)
+    is_numbers = isinstance(value, list) and value and {*map(type, value)} <= {int, float}
+    return isinstance(value, dict | list) and not is_numbers
 
 
 def _mentions(text: str) -> list[Mention]:
@@ -37,15 +36,13 @@ def _mentions(text: str) -> list[Mention]:
     if len(unescaped) < len(text) and "{" not in text.replace("\\{", ""):
         text = unescaped  # In a box of LaTeX, braces are escaped.
     for _ in range(_MOST):
-        starts = [each for each in (text.find("{", at), text.find("[", at)) if each >= 0]
-        if not starts:
+        if not (opening := _OPENING.search(text, at)):
             break
-        at = min(starts)
         try:
-            value, end = _DECODER.raw_decode(text, at)
-            found.append(Mention(_key(value), at, end))
+            value, end = _DECODER.raw_decode(text, opening.start())
+            found.append(Mention(_key(value), opening.start(), end))
         except json.JSONDecodeError as error:
-            end = max(at + 1, error.pos)  # What is in a broken value is no value.
+            end = max(opening.end(), error.pos)  # What is in a broken value is no value.
         except (ValueError, RecursionError):
             break  # Longer or deeper than any answer.
         at = end

@@ -62,15 +62,14 @@ _MOST_WORDS = 12  # of a text that is looked for in a sentence
 
 def _is_formula(reference: str) -> bool:
     """Whether case matters: `CO` is not `Co`."""
-    text = stripped(_LATEX.sub(lambda m: m[1] or m[2] or "", reference)).replace("_", "")
+    text = stripped(_LATEX.sub(r"\1\2", reference)).replace("_", "")
     return bool(_FORMULA.fullmatch(text)) or (len(text) == 2 and text.istitle())
 
 
 def normal(text: str, *, cased: bool = False) -> str:
     """A text without what does not matter: case, accents, an article, markup, full stops."""
     text = stripped(unicodedata.normalize("NFKC", text)).translate(_PUNCTUATION)
-    text = _ARROW.sub("->", text)
-    text = DOTS.sub("...", _LATEX.sub(lambda m: m[1] or m[2] or m[3] or "", text))
+    text = DOTS.sub("...", _LATEX.sub(r"\1\2\3", _ARROW.sub("->", text)))
     text = stripped(_SCRIPT.sub("", text))
     text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
     if cased:
@@ -120,22 +119,18 @@ def _says(sentence: str, reference: str) -> bool:
     words = " ".join(stripped(reference).translate(_PUNCTUATION).split())
     if not words[:1].isalnum() or words.count(" ") >= _MOST_WORDS or _UNSURE.search(sentence):
         return False
-    stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence)))
+    stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence))) or [""]
     if len(stated) > 1 and all(each.count(" ") < 2 for each in stated):
         return False  # Several texts, one a line.
-    text = (stated or [""])[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
+    text = stated[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
     text = " ".join(re.sub(r"[*`$]", "", text).split())
     flags = 0 if _is_formula(reference) else re.IGNORECASE
     pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
     introduction = _INTRODUCTION.match(text)
     if introduction and not pattern.search(introduction[0]):
         text = text[introduction.end() :]
-    contrasts = [each.end() for each in _CONTRAST.finditer(text)]
-    begins = contrasts[-1] if contrasts else 0
-    return any(
-        _is_stated(text, begins, found.start(), found.end())
-        for found in pattern.finditer(text, begins)
-    )
+    begins = max((each.end() for each in _CONTRAST.finditer(text)), default=0)
+    return any(_is_stated(text, begins, *each.span()) for each in pattern.finditer(text, begins))
 
 
 def _is_stated(text: str, begins: int, start: int, end: int) -> bool:
