@@ -21,7 +21,6 @@ from .phrases import (
     Phrases,
     fold,
     has_foreign_words,
-    is_foreign,
     phrases_of,
     readable,
     size,
@@ -275,7 +274,7 @@ def is_bare(text: str) -> bool | None:
         start = plain.lstrip(' *_(${[\\"“')
         before = _DIGIT.split(start, maxsplit=1)[0]
         first = next(iter(words_in(before)), "")
-        begins = start.startswith(first) and is_foreign(first)
+        begins = start.startswith(first) and has_foreign_words(first)
         if words > _MOST_BEHIND or begins or ("=" not in before and has_foreign_words(before)):
             return False
         if _AFTERWARDS.search(plain) or _has_steps(folded, phrases):
