@@ -35,7 +35,7 @@ _UNSPACED = re.compile(
 
 _PUNCTUATION = {
     **{chr(0xFF01 + i): chr(0x21 + i) for i in range(94)},
-    **dict.fromkeys("。｡।॥۔", "\n"),
+    **dict.fromkeys("。｡।॥။۔።។", "\n"),
     **dict.fromkeys("、､؛", ";"),
     **dict.fromkeys("\u3000\u00a0\u202f\u2009\u200e\u200f\u061c", " "),
     **dict.fromkeys("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", " "),
