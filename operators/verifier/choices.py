@@ -27,13 +27,15 @@ _LABELLED = re.compile(
 _FIRST = re.compile(
     rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
 )
-_BRACKETED = re.compile(r"[(\[]([A-J])[)\]]")
+_BRACKETED = re.compile(r"(?<!\w)[(\[]([A-Ja-e])[)\]]")
 _ALONE = re.compile(
     rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_RUN}|[A-J](?:{_JOIN}[A-J])*)"
     r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
 )
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
-_UNSURE = re.compile(r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b")
+_UNSURE = re.compile(
+    r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b|\b[A-J] (?:might|may|could)\b"
+)
 _REJECTED = re.compile(
     r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z"
     r"|\b(?:all but|except|(?:exclud|eliminat)(?:e|ing)|rul(?:e|ing) out)(?: option)?\W*\Z",
@@ -82,10 +84,10 @@ _BOTH = re.compile(
     r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
     re.IGNORECASE,
 )
-_WORDS = ("yes", "no", "true", "false")
+_WORDS = {"yes": True, "true": True, "no": False, "false": False}
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
-    r"|no(?=\W*\Z|[.,;:!*\"')/|&](?! ?\d)| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b",
+    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b",
     re.IGNORECASE,
 )
 
@@ -94,7 +96,7 @@ def _yes_or_no(text: str) -> list[Mention]:
     if _BOTH.search(text):
         return [Mention("both", 0, len(text))]
     return [
-        Mention(each[0].lower(), *each.span())
+        Mention(_WORDS[each[0].lower()], *each.span())
         for each in _YES_OR_NO.finditer(text)
         if is_given(text, *each.span())
     ]
@@ -105,4 +107,4 @@ BOOLEAN = AnswerRules(
     mentions=_yes_or_no,
     equal=lambda answer, reference: answer == reference,
 )
-"""Yes or no; true or false."""
+"""Yes or no; true or false, which are the same."""

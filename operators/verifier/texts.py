@@ -29,7 +29,7 @@ _RIVAL_BEFORE = re.compile(
     r"|[/|&+~] ?)\W*$"
 )
 _INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+(?: [a-z]+){0,4}, ")
-_RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b")
+_RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b(?! (?:is|was|has|had|then|[a-z]+ed)\b)")
 _UNSURE = re.compile(
     r"\b(?:might|may be|maybe|perhaps|possibly|not (?:sure|certain)|don't (?:know|recall))\b", re.I
 )
@@ -53,7 +53,7 @@ _LISTED = re.compile(rf"[,;](?:{_MORE}){{1,9}}\Z")
 _GOES_ON = re.compile(
     r"[,;] (?:which|who|whose|where|the|an?|in|on|at|of|not|unlike|because|since|so|with|from|e\.g"
     r"|[a-z]+(?:ed|ing)|[\w'-]+(?: [\w'-]+)?\Z)\b"
-    r"| (?:in|on|at|during|from|after|before|as|who|that)\b"
+    r"| (?:in|on|at|during|from|after|before|as|who|that|to|and)\b"
 )
 _COPULA = re.compile(r"\b(?:is|are|was|were)\b(?=[^,]*,)")
 _LONG = 4_000  # characters of a sentence that is not read

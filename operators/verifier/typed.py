@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .calendar_answers import DATE, TIME, Duration
+from .calendar_answers import DATE, TIME, Date, Duration
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
 from .fractions_and_decimals import read_number
@@ -189,7 +189,9 @@ def _is_unreduced(span: str) -> bool:
 
 
 def _sort(value: object) -> object:
-    """What an amount measures; of other values the class."""
+    """What an amount measures, what a date names; of other values the class."""
+    if isinstance(value, Date):
+        return [part is None for part in (value.year, value.month, value.day)]
     return value.dimension if isinstance(value, Amount) else type(value)
 
 
