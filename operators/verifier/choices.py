@@ -6,6 +6,7 @@ import re
 
 from .answer_types import AnswerRules, Mention
 from .commitment import is_given
+from .words import listed
 
 # --- Letters --------------------------------------------------------------------------
 
@@ -84,10 +85,13 @@ _BOTH = re.compile(
     r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
     re.IGNORECASE,
 )
-_WORDS = {"yes": True, "true": True, "no": False, "false": False}
+_YES = listed("yes true sí oui ja да sim evet tak 是 是的 对 はい 네 예")
+_NO = listed("no false non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
+_WORDS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
-    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b",
+    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b"
+    rf"|\A(?:{'|'.join(word for word in _WORDS if word != 'no')})(?=\W|\Z)",
     re.IGNORECASE,
 )
 

@@ -49,7 +49,7 @@ _IS_THE_ANSWER = re.compile(
 )
 _MATHEMATICAL = re.compile(r"[\d\\]")
 _HASHES = re.compile(r"(?:(?<=[\n ])|\A)####[ \t]*")
-_END = re.compile(r"(?<=[.!?。])[\"”')\]*_]*\s+(?=\S)(?!(?<=\d! )[a-z])|\n+")
+_END = re.compile(r"(?<=[。！？])(?=\S)|(?<=[.!?。])[\"”')\]*_]*\s+(?=\S)(?!(?<=\d! )[a-z])|\n+")
 _ABBREVIATED = re.compile(
     r"(?:\b(?:[A-Z]|Drs?|Mrs?|Ms|St|Mt|vs|[Nn]o|ca|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|sq|cu|ft|in|lb|oz"
     r"|i\.e|e\.g|[ap]\.m|approx|Rs)|\n\s*\d+)\.\Z"

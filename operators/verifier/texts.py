@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from .answer_types import Conventions
 from .commitment import is_given
+from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
 from .places import AnswerPlace, sentences, stripped
 
 _PUNCTUATION = str.maketrans("‘’‚“”„«»‐‑–—−", '\'\'\'"""""-----')
@@ -122,8 +123,11 @@ def _says(sentence: str, reference: str) -> bool:
     stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence))) or [""]
     if len(stated) > 1 and all(each.count(" ") < 2 for each in stated):
         return False  # Several texts, one a line.
-    text = stated[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
+    text = stated[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`。！")
     text = " ".join(re.sub(r"[*`$]", "", text).split())
+    if is_unspaced(words):
+        spoken = text[: len(without_polite(fold(text), compiled(languages_of(text))))]
+        return spoken.endswith(words) and is_given(text, len(spoken) - len(words), len(spoken))
     flags = 0 if _is_formula(reference) else re.IGNORECASE
     pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
     introduction = _INTRODUCTION.match(text)

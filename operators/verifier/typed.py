@@ -86,6 +86,7 @@ _QUOTED = re.compile(r"(?<![\w}\)])['\"][^\W\d]")  # and no derivative
 _COMMAND = re.compile(r"\\[a-zA-Z]+\Z")
 _ENDS = re.compile(r"[.!?]\s")
 _ENUMERATED = re.compile(r"\bor\b|/|\beither\b|\A[\s\\%$]*(?:[,|&>-]+|and|)[\s\\$]*\Z")
+_BUT = re.compile(r"(?:\bnot|n['’]t)\b(?! only)[^.;]*?,? but\b")
 _RELATIVE = re.compile(r"\b(?:before|after|until|not (?:on|at|in)) (?:the )?\Z", re.IGNORECASE)
 _BOUND = re.compile(r"(?<!no )(?<!not )\b(?:more|less|fewer|greater|lower|higher) than \W*\Z")
 _LATEX_WORD = re.compile(r"\\(?:begin|end|frac|text|left|right|mathrm|ce)\b|\\[a-zA-Z]+")
@@ -205,7 +206,8 @@ def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | No
     """The value that a place gives; None if it marks several ones, or denies what it has."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
         return None
-    found = [each for each in found if not _is_beside(each, text)]
+    holds = max((but.end() for but in _BUT.finditer(text)), default=0)
+    found = [e for e in found if e.start >= holds and not _is_beside(e, text)]
     if not found:
         return None
     # "It is $1,000, though one hundred dollars used to do": what is compared is not the answer.
