@@ -50,10 +50,10 @@ _HEAD = re.compile(
     | (?:(?P<mixed>\d+)\s+)?(?P<sn>{_DECIMAL})\s*/\s*(?P<sd>{_DECIMAL})
     | (?P<dots>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}})(?![.\d])
     | (?P<digits>(?=[A-Za-z]*\d)[0-9A-Za-z]+)_
-      (?:\{{\s*(?P<b1>[1-9]\d?|[a-z]{{3,8}})\s*\}}|(?P<b2>[1-9]\d?)(?!\d))
+      (?P<base>\{{\s*(?:[1-9]\d?|[a-z]{{3,8}})\s*\}}|[1-9]\d?(?!\d))
     | (?:(?P<mant>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?
-      10\s*\^\s*(?:\{{\s*(?P<e1>[+-]?\d+)\s*\}}|\(?(?P<e2>[+-]?\d+)\)?)
-    | (?P<dec>{_DECIMAL})(?:[eE](?P<e3>[+-]?\d+)(?![\w^]))?
+      10\s*\^\s*(?P<power>\{{\s*[+-]?\d+\s*\}}|\(?[+-]?\d+\)?)
+    | (?P<dec>{_DECIMAL})(?:[eE](?P<exponent>[+-]?\d+)(?![\w^]))?
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -70,12 +70,11 @@ _PERCENT = re.compile(
 
 
 def read_number(span: str) -> Number | None:
-    """Return the number in a span; None if it is not one number, or over the limits."""
-    if len(span) < 19 and span.isascii() and span.isdecimal():
-        return Number(Fraction(int(span)), len(span.lstrip("0")))
-    return None if refusal(span) else read_plain(plain(span))
+    """The number in a span; None if it is not one number, or over the limits."""
+    return read_simple(span) or (None if refusal(span) else read_plain(plain(span)))
 
 
+@lru_cache(maxsize=4096)
 def read_simple(span: str) -> Number | None:
     """The fast path of `read_number`: a plain decimal with grouped thousands, nothing else."""
     if len(span) > 40 or not _SIMPLE.fullmatch(span):
@@ -137,13 +136,13 @@ def _head_value(head: re.Match[str]) -> Number | None:
     if g["sn"] is not None:
         return _ratio(g["mixed"], g["sn"], g["sd"])
     if g["digits"] is not None:
-        base = g["b1"] or g["b2"]
+        base = g["base"].strip("{ }")
         return _based(g["digits"], int(base) if base.isdecimal() else SMALL.get(base, 0))
     if g["dots"] is not None:
         return _decimal(g["dots"].replace(".", ""), 0)
     if g["dec"] is not None:
-        return _decimal(g["dec"], int(g["e3"] or 0))
-    return _decimal(g["mant"] or "1", int(g["e1"] or g["e2"]))
+        return _decimal(g["dec"], int(g["exponent"] or 0))
+    return _decimal(g["mant"] or "1", int(g["power"].strip("{( )}")))
 
 
 def _decimal(text: str, exponent: int) -> Number | None:
@@ -159,15 +158,13 @@ def _decimal(text: str, exponent: int) -> Number | None:
 
 
 def _ratio(whole: str | None, above: str, below: str) -> Number | None:
-    n, d = _decimal(above.replace(" ", "").lstrip("+-"), 0), _decimal(below.lstrip("-"), 0)
-    if n is None or d is None or not d.value:
+    n, d = (Fraction(each.translate(_UNGROUPED)) for each in (above, below))
+    if not d:
         return None
-    value = n.value / d.value
-    negative = above.startswith("-") != below.startswith("-")
     if whole is None:
-        return Number(-value if negative else value)
+        return Number(n / d)
     # 2\frac{3}{2} might be a product, a typo or a mixed number: it is refused.
-    return None if negative or value >= 1 else Number(int(whole) + value)
+    return Number(int(whole) + n / d) if 0 <= n / d < 1 else None
 
 
 def _based(digits: str, base: int) -> Number | None:

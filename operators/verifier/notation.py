@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 from .phrases import languages_of
 from .tables import tables
@@ -74,51 +75,44 @@ _TWICE_ESCAPED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}])")
 _ODD_BACKSLASHES = re.compile(r"(?<!\\)\\(?:\\\\)*(?!\\)")
 _GROUP = r"((?:[^{}]|\{[^{}]*\})*?)"  # one level of braces inside
 
-Rules = list[tuple[re.Pattern[str], str]]
+Instead = str | Callable[[re.Match[str]], str]
+Rules = list[tuple[re.Pattern[str], Instead]]
 
 
-def rules(*pairs: tuple[str, str]) -> Rules:
+def rules(*pairs: tuple[str, Instead]) -> Rules:
     """Patterns and what stands instead of them."""
     return [(re.compile(pattern), instead) for pattern, instead in pairs]
 
 
 def rewritten(text: str, rules: Rules) -> str:
-    """A text by rules that are applied until nothing changes, from the inside to the outside."""
+    """A text by rules, one after the other."""
+    for pattern, instead in rules:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def rewritten_inside_out(text: str, rules: Rules) -> str:
+    """A text by rules that are applied until nothing changes."""
     before = None
     while text != before:
-        before = text
-        for pattern, instead in rules:
-            text = pattern.sub(instead, text)
+        before, text = text, rewritten(text, rules)
     return text
 
 
 _INSTEAD = {
     name: instead
     for instead, names in (
-        (r"\frac", "dfrac tfrac cfrac"),
-        (r"\binom", "dbinom tbinom"),
-        (r"\le ", "leq leqslant leqq"),
-        (r"\ge ", "geq geqslant geqq"),
-        (r"\ne ", "neq"),
-        ("<", "lt"),
-        (">", "gt"),
-        (r"\{", "lbrace"),
-        (r"\}", "rbrace"),
-        (r"\emptyset ", "varnothing O"),
-        ("|", "lvert rvert vert mid"),
-        ("*", "ast"),
-        (":", "colon ratio"),
-        (r"^\circ ", "degree"),
-        (" or ", "lor vee"),
-        (" and ", "land wedge"),
-        ("£", "pounds textsterling"),
-        ("€", "euro texteuro"),
-        (r"\mod ", "bmod"),
-        (" ", "displaystyle textstyle limits nolimits rm bf it quad qquad thinspace medspace"),
-        (" ", "thickspace negthinspace negmedspace negthickspace"),
+        (r"\frac", "dfrac tfrac cfrac"), (r"\binom", "dbinom tbinom"), (r"\mod ", "bmod"),
+        (r"\le ", "leq leqslant leqq"), (r"\ge ", "geq geqslant geqq"), (r"\ne ", "neq"),
+        ("<", "lt"), (">", "gt"), (r"\{", "lbrace"), (r"\}", "rbrace"), ("*", "ast"),
+        ("|", "lvert rvert vert mid"), (":", "colon ratio"), (r"\emptyset ", "varnothing O"),
+        (" or ", "lor vee"), (" and ", "land wedge"), (r"^\circ ", "degree"),
+        ("£", "pounds textsterling"), ("€", "euro texteuro"),
+        (" ", "displaystyle textstyle limits nolimits rm bf it hline quad qquad thinspace"),
+        (" ", "medspace thickspace negthinspace negmedspace negthickspace"),
     )
     for name in listed(names)
-}
+}  # fmt: skip
 _NAMED = re.compile(r"\\([a-zA-Z]+)")
 _SYNONYMS = rules(
     (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
@@ -126,11 +120,11 @@ _SYNONYMS = rules(
     (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
     (r"(?<!\\)\\!|\\(?:text)?color\s*\{[^{}]*\}", ""),
     (r"\{,\}", ","),
-    (r"\\mathbb\s*([A-Z])", r"\\mathbb{\1}"),
-    (r"\\mathbb\s*\{\s*([A-Z])\s*\}", r"\\mathbb{\1}"),
-    (r"<=", r"\\le "),
-    (r">=", r"\\ge "),
-    (r"!=", r"\\ne "),
+    (r"\\mathbb\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))", r"\\mathbb{\1\2}"),
+    ("<=", r"\\le "),
+    (">=", r"\\ge "),
+    ("!=", r"\\ne "),
+    (r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?", r"\\\1{matrix}"),
     (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])", r"^\\circ "),
     (r"(?<=\d) x (?=\d)", r" \\times "),
     (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
@@ -138,6 +132,8 @@ _SYNONYMS = rules(
     (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
     (r"\^\s*(\d|\{[^{}]*\})\s*_\s*(\w|\{[^{}]*\})", r"_\2^\1"),  # `v^2_0`
 )
+_DELIMITER = re.compile(r"\\[()]|(?<!\\)\\[\[\]]")
+_DOLLAR = re.compile(r"(?<!\\)\$")
 _INFIX = rules(
     (rf"(?<!\\)\{{{_GROUP}\\over(?![a-zA-Z]){_GROUP}\}}", r"{\\frac{\1}{\2}}"),
     (rf"(?<!\\)\{{{_GROUP}\\choose(?![a-zA-Z]){_GROUP}\}}", r"{\\binom{\1}{\2}}"),
@@ -178,15 +174,16 @@ def plain(span: str) -> str:
             text = _TWICE_ESCAPED.sub(r"\\", text)
     text = _ORDINAL.sub(lambda m: m[1] or m[2][-2:], text)
     text = _NAMED.sub(lambda m: _INSTEAD.get(m[1], m[0]), text)
-    for pattern, replacement in _SYNONYMS:
-        text = pattern.sub(replacement, text)
-    text = _delimiters(_without_fonts(text))
+    text = rewritten(text, _SYNONYMS)
+    text = _DELIMITER.sub(" ", _without_fonts(text))
+    if len(_DOLLAR.findall(text)) % 2 == 0:  # an odd number of them means money
+        text = _DOLLAR.sub(" ", text)
     if "\\over" in text or "\\choose" in text:
-        text = rewritten(f"{{{text}}}", _INFIX)
+        text = rewritten_inside_out(f"{{{text}}}", _INFIX)
     if "sqrt" in text:
-        text = rewritten(text, _ROOTS)
+        text = rewritten_inside_out(text, _ROOTS)
     if "frac" in text or "binom" in text:
-        text = rewritten(text, _FRACTIONS)
+        text = rewritten_inside_out(text, _FRACTIONS)
     text = _SPACES.sub(" ", text).strip()
     if "[" in text:
         text = _OPEN_LOW.sub(r"(\1\2", _OPEN_HIGH.sub(r"\1\2)", text))
@@ -214,15 +211,6 @@ def _without_fonts(text: str) -> str:
         start, end = found.end(), closes_at(text, found.end())
         inside = f" {text[start + 1 : end]} {text[end + 1 :]}" if end > 0 else text[start:]
         text = text[: found.start()] + inside
-    return text
-
-
-def _delimiters(text: str) -> str:
-    text = re.sub(r"\\[()]|(?<!\\)\\\[|(?<!\\)\\\]", " ", text)
-    # An odd number of `$` means money; an even number delimits mathematics.
-    bare = len(re.findall(r"(?<!\\)\$", text))
-    if bare and bare % 2 == 0:
-        text = re.sub(r"(?<!\\)\$", " ", text)
     return text
 
 

@@ -23,7 +23,7 @@ from math_verify import LatexExtractionConfig, parse
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
 from .intervals import INFINITY, LETTER, OPERATION, condition
 from .lists import MAX_ITEMS, UNION, read_collection, read_set
-from .notation import plain, rewritten, rules, split_top
+from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
 from .words import listed
@@ -77,7 +77,7 @@ def read_algebra(text: str) -> Any | None:
     written = _ATOM.sub(named, _TIMES.sub("*", distinct_letters(text)))
     if _FUNCTION.search(written):
         return None
-    written = rewritten(written, _AS_PYTHON)
+    written = rewritten_inside_out(written, _AS_PYTHON)
     if not _PYTHON.fullmatch(written):
         return None
     written = _SIDE_BY_SIDE.sub(r"\g<0>*", written.replace("^", "**"))
@@ -120,26 +120,30 @@ def _meaning(letter: str, below: str | None) -> Any:
 
 # --- Formula --------------------------------------------------------------------------
 
-_ARRAY = re.compile(r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?")
-_DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
-_DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
-_NAMED_FUNCTION = re.compile(
-    r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
-    r"|log|ln|exp|pi|infty)(?![a-z])"
-)
-_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
-# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
-_PRODUCT = re.compile(
-    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
-    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
+# What the parser reads without loss: no degrees, no bare names, no floats.
+_PARSABLE = rules(
+    (r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}", lambda m: _repeating(*m.groups())),
+    # The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
+    (
+        r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
+        r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))",
+        r"\1\\cdot ",
+    ),
+    # Alone it reads the mixed number that it is, before a letter a product.
+    (r"(?<![\d.^_}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*(?:[a-zA-Z]|\\[a-z]))", r"(\1+\2)"),
+    (r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ", r"(\\frac{\1\\pi}{180})"),
+    (r"(?<![\d.])\d*\.\d+(?![\d.])", lambda m: f"{{({_as_latex(Fraction(m[0]))})}}"),
+    (r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])", r"\\\1^{-1} "),
+    (
+        r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
+        r"|log|ln|exp|pi|infty)(?![a-z])",
+        r"\\\1 ",
+    ),
 )
 _MISREAD = re.compile(
     r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
 )  # `4_2` as 4, `2 3` as 5
 _WORD = re.compile(r"(?<![\\a-zA-Z])(?:or|and)(?![a-zA-Z])")  # `P or Q`, four letters
-# Alone the parser reads it as the mixed number that it is, before a letter as a product.
-_MIXED = re.compile(r"(?<![\d.^_}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*(?:[a-zA-Z]|\\[a-z]))")
 # The stripper of units takes the last letter of `2\pi r h` for hours.
 _AS_WRITTEN = LatexExtractionConfig(
     normalization_config=NormalizationConfig(
@@ -187,7 +191,7 @@ def parsed(text: str) -> Expression | None:
         return None
     try:
         found = parse(
-            f"${_parsable(text)}$",
+            f"${distinct_letters(rewritten(text, _PARSABLE))}$",
             extraction_config=[_AS_WRITTEN],
             fallback_mode="no_fallback",
             parsing_timeout=None,  # the parent enforces the deadline
@@ -223,22 +227,13 @@ def _is_matrix(value: Any) -> bool:
     return isinstance(value, sympy.MatrixExpr | sympy.MatrixBase)
 
 
-def _parsable(text: str) -> str:
-    """Return the form that the parser reads without loss: no floats, no degrees, no bare names."""
-    text = _ARRAY.sub(r"\\\1{matrix}", text)
-    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
-    text = _MIXED.sub(r"(\1+\2)", text)
-    text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
-    text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
-    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
-    return distinct_letters(text)
+def _repeating(whole: str, once: str, again: str) -> str:
+    value = int(whole + once + again) - int(f"0{whole}{once}")
+    return _as_latex(Fraction(value, 10 ** len(once) * (10 ** len(again) - 1)))
 
 
-def _repeating(m: re.Match[str]) -> str:
-    once, again = m[2], m[3]
-    nines = 10 ** len(once) * (10 ** len(again) - 1)
-    value = int(m[1] + once + again) - int((m[1] + once) or "0")
-    return rf"\frac{{{value}}}{{{nines}}}"
+def _as_latex(value: Fraction) -> str:
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
 def _with_constants(value: Expression) -> Expression:
@@ -487,15 +482,11 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
         return False
     f, g = left - right, known - value
     ratios = [x / y for x, y in evaluations(f, g) if y]
-    if len(ratios) < 4 or not _constant(ratios):
+    if len(ratios) < 4 or not all(close(ratio, ratios[0], AGREEMENT) for ratio in ratios):
         return False
     positive = mpmath.re(ratios[0]) > 0
     wanted = b[1] if positive else flip.get(b[1], b[1])
     return bool(abs(ratios[0]) > 0 and a[1] == wanted)
-
-
-def _constant(values: list[Any]) -> bool:
-    return all(abs(v - values[0]) <= AGREEMENT * abs(values[0]) for v in values)
 
 
 def _same_expression(
