@@ -55,7 +55,7 @@ _FACTOR = rf"""(?P<per>\s*(?:/|\bper\b(?![ -]?cent)|每|毎|(?<=\s)(?:в|за|н
   |(?:per|por|pour)[ -]?ci?en(?:to?)?(?![A-Za-z])|(?:percent(?:age)?[ -]|%[ -]?)points?
   |(?:light|nautical|metric|fluid|fl|electron|US|U\.S\.|American|Canadian|Australian
    |Singapore|British|Swiss|euro)[. -]{{1,2}}[A-Za-z]+
-  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED
+  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED|[π°℃ÅΩℓ%]
   |[{_LETTERS}]+(?:"[{_LETTERS}])?)
 (?P<after>\s*(?:\^|\*\*)\s*(?:[+-]?\d|[{{(]\s*[+-]?\d\s*[)}}])|\s?[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+
   |(?<![\u3041-\uffff])[23](?![\d.,a-z])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
@@ -73,11 +73,8 @@ def currency_signs() -> list[str]:
 @lru_cache(maxsize=1)
 def _factor() -> re.Pattern[str]:
     names = {each for name in tables().names for each in (name, fold(name))}
-    unspaced = [
-        *["パーセント", "퍼센트", "เปอร์เซ็นต์", "π", "°", "℃", "Å", "Ω", "ℓ", "%"],
-        *(each for each in names if is_unspaced(each) or re.search("[ -]", each)),
-        *(sign for sign in currency_signs() if not sign.isalnum()),
-    ]
+    unspaced = [each for each in names if is_unspaced(each) or re.search("[ -]", each)]
+    unspaced += [sign for sign in currency_signs() if not sign.isalnum()]
     longest_first = "|".join(map(re.escape, sorted(unspaced, key=len, reverse=True)))
     return re.compile(_FACTOR.replace("UNSPACED", longest_first), re.VERBOSE)
 
@@ -86,13 +83,10 @@ def _factor() -> re.Pattern[str]:
 def units() -> dict[str, Unit]:
     """Units by their symbols, and by their names as `fold` has them, in the singular."""
     found, known = dict[str, Unit](), tables()
-    for lines, prefixes in (
-        (known.prefixed, known.prefixes),
-        (known.unprefixed, {}),
-        (known.currencies, {}),
-    ):
-        for line in lines:
-            _add(found, line, {" ": 0} | prefixes)
+    for line in known.prefixed:
+        _add(found, line, {" ": 0} | known.prefixes)
+    for line in (*known.unprefixed, *known.currencies):
+        _add(found, line, {" ": 0})
     for word, name in known.names.items():
         if (unit := _find(name, found)) and word not in found:
             found[_joined(fold(word))] = unit
