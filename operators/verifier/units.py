@@ -242,7 +242,7 @@ def read_tail(tail: str, *, attached: bool = False) -> Tail | None:
         return None
     rest = tail[end:].strip(" .")
     if not unit.dimension and (counter := re.match(tables().counters, rest)):
-        rest = rest[counter.end() :].strip().lstrip("的の의")
+        rest = rest[counter.end() :].strip(" ()").lstrip("的の의")
     if rest and (size(rest) > _MOST or not _NOUN.fullmatch(rest)):
         return None
     if kind(unit.dimension) == "percent":
@@ -284,9 +284,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     """A formula without the known unit after it, and the unit, in any language."""
     found = _BEHIND.search(text)  # One letter is a name, as in `2\\pi r h`.
     tail = read_tail(found[1].replace(" ^", "^")) if found else None
-    if found and tail and tail[:2] == (1, False) and tail.unit != Unit():
-        return text[: found.start()].strip(), tail.unit
-    return text, None
+    if not found or not tail or tail[:2] != (1, False):
+        return text, None
+    is_known = tail.unit != Unit() or re.fullmatch(r"\w+ units?", found[1])  # "linear units"
+    return (text[: found.start()].strip(), tail.unit) if is_known else (text, None)
 
 
 def leading(text: str) -> int:
