@@ -43,12 +43,9 @@ def _times(number: Number, factor: Fraction) -> Number:
 
 # --- A text without LaTeX, and its numbers --------------------------------------------
 
-_CHARACTERS = {
-    **dict.fromkeys(map(ord, "‐‑‒–—−﹣－"), "-"),
-    **{ord("’"): "'", 0xB5: "μ", 0x2126: "Ω"},
-}
+SIGNS = str.maketrans("‐‑‒–—−﹣－‘’‚“”„«»µ\u2126", '--------\'\'\'"""""μΩ')
 _FONT = (r"\\(?:text\w*|math\w+|mbox|operatorname|unit|si)\s*\{(?P<a>[^{}]*)\}", r"\g<a> ")
-_SPELT = (
+_SPELLING = (
     (r"[$\s]*\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
     (r"(?<!\\)\$\$?(?=\S)(?P<a>(?:\\.|[^$\\\n])*[^\s$\\])\$\$?(?!\d)", r" \g<a> "),
     (r"\\(?P<a>[$%])", r"\g<a>"),
@@ -69,21 +66,23 @@ _SPELT = (
     (r"(?<!\s)\s*\n\s*", "\n"),
     (r"[^\S\n]{2,}", " "),
 )
+_SPELT = [(re.compile(pattern), instead) for pattern, instead in _SPELLING]
 
 
 @lru_cache(maxsize=16)  # which several types read
 def unmarked(text: str) -> tuple[str, Sequence[int]]:
     """A text without marks of LaTeX and markdown, and where each of its characters was."""
-    text = readable(text).translate(_CHARACTERS)
+    text = readable(text).translate(SIGNS)
     places: Sequence[int] = range(len(text))
     for pattern, spelt in _SPELT:
         pieces, kept, start = list[str](), list[int](), 0
-        for found in re.finditer(pattern, text):
+        for found in pattern.finditer(text):
             instead, end = found.expand(spelt), found.end()
             pieces += text[start : found.start()], instead
             kept += [*places[start : found.start()], *places[end - len(instead) : end]]
             start = end
-        text, places = "".join([*pieces, text[start:]]), [*kept, *places[start:]]
+        if pieces:
+            text, places = "".join([*pieces, text[start:]]), [*kept, *places[start:]]
     return text, places
 
 
@@ -96,7 +95,7 @@ _NUMBER = re.compile(
     (?:(?:{_DECIMAL}\s*[×·*x]\s*)?10(?:\s*\^\s*[+-]?\d+|[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+)(?!\d)
       |\d+(?:\.\d+)?[eE][+-]?\d+(?!\w)
       |(?:\d+\s*)?\\[dt]?frac(?:\s*\{{\s*-?{_DECIMAL}\s*\}}\s*\{{\s*{_DECIMAL}\s*\}}|\d\d)
-      |(?:\d+\s+)?\d+\s?/\s?\d+(?![\d/])|(?:\d+\s*)?[¼½¾⅐-⅞]
+      |(?:\d+\s+)?\d+\s?/\s?(?!1\b)\d+(?![\d/])|(?:\d+\s*)?[¼½¾⅐-⅞]
       |{_DECIMAL}(?:\s*[万萬億亿만억]+)?(?:(?:\s+(?:{_SIZES})\b)+|\s+and\s+a\s+half\b)?
       |\b(?P<share>(?:(?:an?|{_WORDS})[ -])?(?:{_PARTS})s?\b(?:(?:\s+of)?\s+an?\b)?
         |an?(?=\s+[a-z]+\s+and\s+a\s+half\b))
@@ -126,6 +125,7 @@ def _currency_before() -> re.Pattern[str]:
     return re.compile(rf"(?P<minus>(?<![\w)}}%])-\s?)?(?<![A-Za-z])(?P<name>{signs})\s?\Z")
 
 
+@lru_cache(maxsize=16)
 def amounts_in(text: str) -> list[Amount]:
     """Amounts and plain numbers of a text without marks, but for those in formulas."""
     found, at = list[Amount](), 0

@@ -6,12 +6,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from .amounts import SIGNS
 from .answer_types import Conventions
 from .commitment import is_given
 from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
 from .places import AnswerPlace, sentences, stripped
 
-_PUNCTUATION = str.maketrans("‘’‚“”„«»‐‑–—−", '\'\'\'"""""-----')
 _LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
 DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
 _SCRIPT = re.compile(r"[_^](?=[\w+-])")
@@ -49,8 +49,9 @@ _TITLE = re.compile(
     r"\b(?:President|Sir|Dame|Lord|Lady|Dr|Mrs?|Ms|Prof(?:essor)?|King|Queen|Emperor|General|Saint"
     r"|Captain|Pope)\.? $"
 )
-_MORE = r" (?!in\b|not\b|unlike\b)(?:and |or )?[\w'-]+(?: [\w'-]+)?(?:,| or| and|\Z)"
-_LISTED = re.compile(rf"[,;](?:{_MORE}){{1,9}}\Z")
+_LISTED = re.compile(
+    r"[,;](?: (?!in\b|not\b|unlike\b)(?:and |or )?[\w'-]+(?: [\w'-]+)?(?:,| or| and|\Z)){1,9}\Z"
+)
 _GOES_ON = re.compile(
     r"[,;] (?:which|who|whose|where|the|an?|in|on|at|of|not|unlike|because|since|so|with|from|e\.g"
     r"|[a-z]+(?:ed|ing)|[\w'-]+(?: [\w'-]+)?\Z)\b"
@@ -69,7 +70,7 @@ def _is_formula(reference: str) -> bool:
 
 def normal(text: str, *, cased: bool = False) -> str:
     """A text without what does not matter: case, accents, an article, markup, full stops."""
-    text = stripped(unicodedata.normalize("NFKC", text)).translate(_PUNCTUATION)
+    text = stripped(unicodedata.normalize("NFKC", text)).translate(SIGNS)
     text = DOTS.sub("...", _LATEX.sub(r"\1\2\3", _ARROW.sub("->", text)))
     text = stripped(_SCRIPT.sub("", text))
     text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
@@ -117,13 +118,13 @@ def _says(sentence: str, reference: str) -> bool:
     """Whether a sentence has the reference at its end or as its subject, and nothing beside it."""
     if len(sentence) > _LONG:
         return False
-    words = " ".join(stripped(reference).translate(_PUNCTUATION).split())
+    words = " ".join(stripped(reference).translate(SIGNS).split())
     if not words[:1].isalnum() or words.count(" ") >= _MOST_WORDS or _UNSURE.search(sentence):
         return False
     stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence))) or [""]
     if len(stated) > 1 and all(each.count(" ") < 2 for each in stated):
         return False  # Several texts, one a line.
-    text = stated[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`。！")
+    text = stated[0].translate(SIGNS).rstrip(" .!*_\"'`。！")
     text = " ".join(re.sub(r"[*`$]", "", text).split())
     if is_unspaced(words):
         spoken = text[: len(without_polite(fold(text), compiled(languages_of(text))))]

@@ -55,7 +55,7 @@ _FACTOR = rf"""(?P<per>\s*(?:/|\bper\b(?![ -]?cent)|每|毎|(?<=\s)(?:в|за|н
   |(?:per|por|pour)[ -]?ci?en(?:to?)?(?![A-Za-z])|(?:percent(?:age)?[ -]|%[ -]?)points?
   |(?:light|nautical|metric|fluid|fl|electron|US|U\.S\.|American|Canadian|Australian
    |Singapore|British|Swiss|euro)[. -]{{1,2}}[A-Za-z]+
-  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED
+  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED|[π°℃ÅΩℓ%]
   |[{_LETTERS}]+(?:"[{_LETTERS}])?)
 (?P<after>\s*(?:\^|\*\*)\s*(?:[+-]?\d|[{{(]\s*[+-]?\d\s*[)}}])|\s?[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+
   |(?<![\u3041-\uffff])[23](?![\d.,a-z])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
@@ -73,11 +73,8 @@ def currency_signs() -> list[str]:
 @lru_cache(maxsize=1)
 def _factor() -> re.Pattern[str]:
     names = {each for name in tables().names for each in (name, fold(name))}
-    unspaced = [
-        *["パーセント", "퍼센트", "เปอร์เซ็นต์", "π", "°", "℃", "Å", "Ω", "ℓ", "%"],
-        *(each for each in names if is_unspaced(each) or re.search("[ -]", each)),
-        *(sign for sign in currency_signs() if not sign.isalnum()),
-    ]
+    unspaced = [each for each in names if is_unspaced(each) or re.search("[ -]", each)]
+    unspaced += [sign for sign in currency_signs() if not sign.isalnum()]
     longest_first = "|".join(map(re.escape, sorted(unspaced, key=len, reverse=True)))
     return re.compile(_FACTOR.replace("UNSPACED", longest_first), re.VERBOSE)
 
@@ -86,13 +83,10 @@ def _factor() -> re.Pattern[str]:
 def units() -> dict[str, Unit]:
     """Units by their symbols, and by their names as `fold` has them, in the singular."""
     found, known = dict[str, Unit](), tables()
-    for lines, prefixes in (
-        (known.prefixed, known.prefixes),
-        (known.unprefixed, {}),
-        (known.currencies, {}),
-    ):
-        for line in lines:
-            _add(found, line, {" ": 0} | prefixes)
+    for line in known.prefixed:
+        _add(found, line, {" ": 0} | known.prefixes)
+    for line in (*known.unprefixed, *known.currencies):
+        _add(found, line, {" ": 0})
     for word, name in known.names.items():
         if (unit := _find(name, found)) and word not in found:
             found[_joined(fold(word))] = unit
@@ -248,7 +242,7 @@ def read_tail(tail: str, *, attached: bool = False) -> Tail | None:
         return None
     rest = tail[end:].strip(" .")
     if not unit.dimension and (counter := re.match(tables().counters, rest)):
-        rest = rest[counter.end() :].strip().lstrip("的の의")
+        rest = rest[counter.end() :].strip(" ()").lstrip("的の의")
     if rest and (size(rest) > _MOST or not _NOUN.fullmatch(rest)):
         return None
     if kind(unit.dimension) == "percent":
@@ -290,9 +284,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     """A formula without the known unit after it, and the unit, in any language."""
     found = _BEHIND.search(text)  # One letter is a name, as in `2\\pi r h`.
     tail = read_tail(found[1].replace(" ^", "^")) if found else None
-    if found and tail and tail[:2] == (1, False) and tail.unit != Unit():
-        return text[: found.start()].strip(), tail.unit
-    return text, None
+    if not found or not tail or tail[:2] != (1, False):
+        return text, None
+    is_known = tail.unit != Unit() or re.fullmatch(r"\w+ units?", found[1])  # "linear units"
+    return (text[: found.start()].strip(), tail.unit) if is_known else (text, None)
 
 
 def leading(text: str) -> int:

@@ -31,7 +31,7 @@ seven hours | two and a half hours | half an hour | 2h45m | 10 s | 2 h | 1{,}000
 """
 NOT_TIMES = r"""
 3:4 | 2:1 | 1:20000 | 8:70 | 25:00 | 1030 | 15:30 AM | 13 pm | 2h | 10s | 5 m | 1970s | an hour
-60 + 30 minutes | 3 \times 50 minutes | 3 m/s
+60 + 30 minutes | 3 \times 50 minutes | 94/1 hours | 3 m/s
 60 km per hour | 3 hours per day | 30 minutes, 45 minutes | 10 or 15 minutes | March 5 | 7 | x
 """
 # A reference | answers that equal it | answers that do not
@@ -63,7 +63,7 @@ EQUAL_TIMES = r"""
 12:00 noon | 12:00; noon; 12 noon; 12 PM | 12:00 AM; midnight
 9 am to 11 am | 9:00 AM - 11:00 AM; between 9 am and 11 am; 9-11 am | 9 am; 9 am to 10 am
 2.5 hours | 2 hours 30 minutes; 150 min; 2 h 30 min; two and a half hours; 9000 s | 2.5; 2:30; 2 hours
-90 minutes | 1 hour and 30 minutes; an hour and a half; 3/2 hours; 1h30m | 90 seconds; 1:30; 90-100 minutes
+90 minutes | 1 hour and 30 minutes; an hour and a half; 3/2 hours; 1h30m | 90 seconds; 1:30; 90-100 minutes; 90/1 minutes
 1 week | 7 days; 168 hours; seven full days | 7 weeks; 1 month
 1 year | 12 months; one year | 365 days; 1 day
 250 ms | 0.25 s; 1/4 second | 250 s
