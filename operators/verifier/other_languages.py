@@ -103,7 +103,7 @@ def clause(text: str) -> Clause | None:
     if displayed := _DISPLAYED.match(text, start):
         return Clause(displayed[1] or displayed[2], phrases, False, False)
     end = _sentence_end(plain, start)
-    wrong = _is_called_wrong(plain[end:].lstrip(_BETWEEN), phrases)
+    wrong = _is_called_wrong(plain[end:], phrases)
     affirmed = _affirmed(folded, start, end, phrases)
     start, end = affirmed or (start, end)
     shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;')
@@ -128,7 +128,8 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 
 def _is_called_wrong(behind: str, phrases: Phrases) -> bool:
     """Whether the short sentence that a text begins with calls wrong what is before it."""
-    said = fold(behind[: _sentence_end(behind, 0)])
+    said = behind.lstrip(_BETWEEN)
+    said = fold(said[: _sentence_end(said, 0)])
     # One with a number of its own is about that.
     return size(said) <= _SHORT and not _DIGIT.search(said) and bool(phrases.wrong.search(said))
 
@@ -189,8 +190,7 @@ def number(text: str, read: Callable[[str], str | None], phrases: Phrases) -> st
     if plain[end : end + 1] == "?":
         return None
     stated = text[at:behind]
-    wrong = _is_called_wrong(plain[end:].lstrip(_BETWEEN), phrases)
-    if wrong or is_changed(text, at, behind, phrases):
+    if is_changed(text, at, behind, phrases):
         return f"not {stated}"
     rest = _CLOSED.sub("", text[behind:end], count=1)
     unit = rest[: leading(rest)]
