@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from .commitment import is_given
-
-# --- The content of the last `\boxed{}` of a response, with what belongs to it --------
+from .notation import closes_at
 
 # A response that was escaped once too often has two backslashes.
 _BOX_PARTS = re.compile(r"\\{1,2}(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
@@ -30,7 +29,7 @@ _NEXT_ITEM = re.compile(
     r"[.):][\s$]*",
     re.IGNORECASE,
 )
-_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_DEEP = 64  # pairs of braces
 _LONG = 4_000  # a longer content is refused, in braces or not
 _CUT_OFF = re.compile(r"(?<=\d)\.{3,}$")
 
@@ -66,15 +65,11 @@ def _is_operand(text: str, start: int, end: int) -> bool:
 
 
 def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[int, list[str]]:
-    """Return the last box and those before it, as long as they form one list; outermost boxes only.
-
-    Returns:
-        Where the first of them begins, and the contents.
-    """
+    """Where the first box begins of those that form one list with the last, and their contents."""
     contents, following = [last], spans[-1][0]
     for start, inner, end in reversed(spans[:-1]):
         if end > following:
-            continue  # nested in the box that follows
+            continue  # It is nested in the box that follows.
         if not _joined(text, end + 1, following):
             break
         contents.append(_peel(text[inner:end]))
@@ -105,23 +100,11 @@ def _box_spans(text: str) -> list[tuple[int, int, int]]:
     return spans
 
 
-def _is_braced(content: str) -> bool:
-    r"""Return whether one pair of braces is around it all, unlike in `{1,2} \setminus {2}`."""
-    if not (content.startswith("{") and content.endswith("}")) or len(content) > _LONG:
-        return False
-    depth = 0
-    for brace in _BRACES.finditer(content):
-        depth += {"{": 1, "}": -1}.get(brace[0], 0)
-        if not depth:
-            return brace.end() == len(content)
-    return False
-
-
 def _peel(content: str) -> str:
-    for box in ("\\boxed", "\\fbox"):
-        content = content.replace(box, "") if box in content else content
-    content = content.strip()
-    depth = 0
-    while depth < 64 and _is_braced(content):
-        content, depth = content[1:-1].strip(), depth + 1
+    content = content.replace("\\boxed", "").replace("\\fbox", "").strip()
+    for _ in range(_DEEP):
+        # One pair of braces is around it all, unlike in `{1,2} \setminus {2}`.
+        if content[:1] != "{" or len(content) > _LONG or closes_at(content, 0) < len(content) - 1:
+            break
+        content = content[1:-1].strip()
     return _CUT_OFF.sub(r"\\ldots", content) if content.endswith("...") else content
