@@ -64,6 +64,7 @@ _BOUND = re.compile(
 )
 _TOUCHED = re.compile(r"(?:[+/^×·÷<≤≥±√−-]|\\[a-z]+|[\d)}\]]) ?$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
+_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if|with) (?:all )?\$[^$]*\$$")
 # Another sentence has a number: `= 3. So 5 are left`. More than the formula: `$x = 3$, as asked`.
 _GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d|\d\$,? [A-Za-z]{2}")
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -325,7 +326,7 @@ def _in_clause(clause: Clause) -> str | None:
 def _trailing_math(line: str) -> str | None:
     """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = readable(line)
-    line = _MEASURED.sub(r"\1", _TRAILING.sub("", line))
+    line = _CONDITION.sub("", _MEASURED.sub(r"\1", _TRAILING.sub("", line)))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if line.endswith(closing):
             body = line[: -len(closing)].rstrip("$")
@@ -335,6 +336,8 @@ def _trailing_math(line: str) -> str | None:
                 return None if _TOUCHED.search(body, 0, start) else found
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
+        if right.count("$") == 1:  # `$x = 3$, as was asked`
+            right = right.partition("$")[0]
         # `>>` closes a calculator note of GSM8K.
         if not right or right[0] == ">" or ">>" in right or _GOES_ON.search(right):
             return None

@@ -90,7 +90,7 @@ _NO = listed("no false non nein não нет nej nie hayır 不 不是 否 いい
 _WORDS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
-    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b"
+    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
     rf"|\A(?:{'|'.join(word for word in _WORDS if word != 'no')})(?=\W|\Z)",
     re.IGNORECASE,
 )
