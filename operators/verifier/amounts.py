@@ -167,13 +167,13 @@ def _with_unit(text: str, number: Number, start: int, end: int) -> Amount:
 def _joined(x: Amount, y: Amount, text: str) -> list[Amount]:
     """Two amounts, or the one that they are: a range such as `5-10 kg`, the sum `5 ft 3 in`."""
     gap = text[x.end : y.start].strip()
-    if gap in ("-", "--", "to", "and", "or") and not x.dimension:
+    is_range = gap in ("-", "--", "to") and x.upper is None
+    if (is_range or gap in ("and", "or")) and not x.dimension:
         x = x.within(y.unit)
-    if gap in ("-", "--", "to") and not y.dimension:
+    if is_range and not y.dimension:
         y = y.within(x.unit)
-    if gap in ("-", "--", "to") and x.upper is None and x.dimension == y.dimension:
-        is_range = x.value < y.value or gap != "to"
-        return [replace(x, upper=y.value, end=y.end)] if is_range else [x, y]
+    if is_range and x.dimension == y.dimension and (x.value < y.value or gap != "to"):
+        return [replace(x, upper=y.value, end=y.end)]
     metre, minute = units()["m"], units()["min"]  # `2 h 45 m`, `45 m 30 s`
     if x.unit == metre and kind(y.dimension) == "time":
         x = x.within(minute)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import eq
 
 from .answer_types import AnswerRules, Mention
 from .commitment import is_given
@@ -71,11 +72,7 @@ def _is_denied(text: str, letter: re.Match[str]) -> bool:
     return bool(rejected) or not is_given(text, *letter.span(1))
 
 
-CHOICE = AnswerRules(
-    takes=lambda text: bool(_TAKEN.fullmatch(text)),
-    mentions=_letter_mentions,
-    equal=lambda answer, reference: answer == reference,
-)
+CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions, equal=eq)
 """Letters of options, in any case, with the text of the option or without; their order is free."""
 
 # --- Yes and no -----------------------------------------------------------------------
@@ -99,16 +96,9 @@ _YES_OR_NO = re.compile(
 def _yes_or_no(text: str) -> list[Mention]:
     if _BOTH.search(text):
         return [Mention("both", 0, len(text))]
-    return [
-        Mention(_WORDS[each[0].lower()], *each.span())
-        for each in _YES_OR_NO.finditer(text)
-        if is_given(text, *each.span())
-    ]
+    given = [each for each in _YES_OR_NO.finditer(text) if is_given(text, *each.span())]
+    return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
 
 
-BOOLEAN = AnswerRules(
-    takes=lambda text: text.lower() in _WORDS,
-    mentions=_yes_or_no,
-    equal=lambda answer, reference: answer == reference,
-)
+BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
 """Yes or no; true or false, which are the same."""

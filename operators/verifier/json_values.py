@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from operator import eq
 from typing import Any
 
 from .answer_types import AnswerRules, Mention
@@ -60,9 +61,5 @@ def _key(value: Any, depth: int = 0) -> Any:
     return (isinstance(value, bool), isinstance(value, str), value)
 
 
-JSON = AnswerRules(
-    takes=lambda text: _is_structured(read_json(text)),
-    mentions=_mentions,
-    equal=lambda answer, reference: answer == reference,
-)
+JSON = AnswerRules(lambda text: _is_structured(read_json(text)), _mentions, equal=eq)
 """The names of an object have no order; a list has one. `15` is `15.0`, and is not `"15"`."""
