@@ -34,7 +34,7 @@ _SENTENCE_END = re.compile(
 )
 _BREAK = re.compile(r"[;:!?()\n“”«»„「」『』]|,(?!\d)|\.(?!\d)|[—–](?=\s)|→|⇒")
 _LEAD = ' \t\n*_:="“”«»„「」『』—–-'
-_BETWEEN = " .!\n*"  # two sentences
+_BETWEEN = ' .!\n*)”»」』"'  # two sentences
 _SIGN = re.compile(r"(?<!-)-(?=\d)")
 _DIGIT = re.compile(r"\d")
 _ITEM = re.compile(r"^([ \t*#]*\d+)、", re.MULTILINE)
@@ -106,7 +106,7 @@ def clause(text: str) -> Clause | None:
     wrong = _is_called_wrong(plain[end:], phrases)
     affirmed = _affirmed(folded, start, end, phrases)
     start, end = affirmed or (start, end)
-    shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;')
+    shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;，；、،؛')
     spoken = shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
     return Clause(spoken, phrases, affirmed is None, wrong)
 

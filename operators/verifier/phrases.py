@@ -129,7 +129,8 @@ def languages_of(text: str) -> tuple[str, ...]:
     letters = "" if text.isascii() else "".join(set(_FOREIGN.findall(shown)))
     if not letters and not is_hinted(text):
         return ()
-    found = [name for name, pattern in _scripts() if pattern.search(letters)]
+    scripts = {name: each.scripts for name, each in tables().languages.items() if each.scripts}
+    found = [name for name, script in scripts.items() if re.search(f"[{script}]", letters)]
     if "zh" in found and _KANA.search(letters):
         found.remove("zh")
     return tuple(found) or _latin_languages(fold(shown), letters)
@@ -152,12 +153,6 @@ def _latin_languages(folded: str, letters: str) -> tuple[str, ...]:
     ]
     # A few words show no language; then those of all may change a number.
     return tuple(found or (scores if is_short and not english else ()))
-
-
-@lru_cache(maxsize=1)
-def _scripts() -> list[tuple[str, re.Pattern[str]]]:
-    languages = tables().languages.items()
-    return [(name, re.compile(f"[{each.scripts}]")) for name, each in languages if each.scripts]
 
 
 @lru_cache(maxsize=1)
