@@ -10,6 +10,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ..workers import interrupts_deferred
+
 T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
 _TOO_LATE = "can't create new thread at interpreter shutdown"
@@ -78,8 +80,15 @@ class LoopThread:
                 result = results.get()
                 if isinstance(result, asyncio.Task):
                     break
-                yield result
+                with interrupts_deferred(lambda: not self._loop.is_closed()):
+                    yield result
             result.result()
+        except KeyboardInterrupt:  # What has come by now may be paid for: it is still yielded.
+            self._loop.call_soon_threadsafe(task.cancel)
+            while not (task.done() and results.empty()):
+                if not isinstance(result := results.get(), asyncio.Task):
+                    yield result
+            raise
         finally:
             if not task.done():
                 self._loop.call_soon_threadsafe(task.cancel)
