@@ -86,8 +86,7 @@ def test_ctrl_c_while_the_next_result_is_waited_for(loop):
 
     found = []
     with pytest.raises(KeyboardInterrupt):
-        for number in loop.stream(put_all, interrupt):
-            found.append(number)
+        found.extend(loop.stream(put_all, interrupt))
     assert found == [*range(5)]
 
 
