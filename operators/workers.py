@@ -74,8 +74,7 @@ def signals_interrupt() -> Iterator[None]:
 def interrupts_deferred(while_true: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """An interrupt waits for the end of what is done inside, but for a second one.
 
-    Args:
-        while_true: called as an interrupt comes; where it gives False, that does not wait either.
+    If `while_true` gives False as it comes, it does not wait either.
     """
     deferred, numbers, usual = list[int](), list[int](), signal.default_int_handler
     if threading.current_thread() is threading.main_thread():

@@ -14,7 +14,6 @@ from ..workers import interrupts_deferred
 
 T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
-_TOO_LATE = "can't create new thread at interpreter shutdown"
 
 
 class LoopThread:
@@ -116,7 +115,7 @@ class LoopThread:
             # An engine that was left open is closed by atexit. There Python 3.12 can start no
             # thread, not even the one that waits for these; but it has waited for them itself
             # before atexit (concurrent.futures.thread._python_exit).
-            if str(error) != _TOO_LATE:
+            if "at interpreter shutdown" not in str(error):
                 raise
 
 
