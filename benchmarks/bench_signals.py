@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -25,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import psutil
 import yaml
-from paid_run import PaidRun
+from fake_server import FakeServer
+from paid_run import PaidRun, is_refused
 
 from rejuice.trainer import metrics
 from rejuice.trainer.launch import checkpoints
@@ -75,10 +77,13 @@ class Run:
         return None
 
     def faults(self, _: object) -> list[str]:
-        """What was lost, once the run has finished."""
-        paid = self._run.paid()
-        again = [what for each in paid for what, times in each.items() if times > 1]
-        return [f"made again: {again}"] if again else []
+        """What was lost, once the run has finished.
+
+        A refused prompt is asked again if its chunk was unfinished; each chunk has one at most.
+        """
+        again = [what for each in self._run.paid() for what in (each - Counter([*each])).elements()]
+        allowed = len(again) == 1 and is_refused(again[0])
+        return [f"made again: {again}"] if again and not allowed else []
 
     def close(self) -> None:
         pass
@@ -88,6 +93,46 @@ class RunByWorkers(Run):
     """The same by two worker processes."""
 
     options = ("--np", "2")
+
+
+class RunFromServer:
+    """`rejuice run`, with samples of a server, which counts them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._out, self._recipe = folder / "out", folder / "recipe.yaml"
+        self._server = FakeServer(think_s=0.02)
+        rows = "".join(f'{{"question": "{n}?", "answer": "{n}"}}\n' for n in range(1500))
+        (folder / "data.jsonl").write_text(rows)
+        server = {"api": "chat", "base_url": self._server.url, "concurrency": 16}
+        policy = {"engine": "openai", "model": "m", "n": 4, "max_tokens": 9, "openai": server}
+        document = {
+            "dataset_path": str(folder / "data.jsonl"),
+            "export_path": str(self._out / "out.parquet"),
+            "process": [{"prompt_template_mapper": {}}, {"policy_rollout_mapper": policy}],
+        }
+        self._recipe.write_text(yaml.safe_dump(document, sort_keys=False))
+        self.environment = dict[str, str]()
+
+    def words(self, *, again: bool) -> list[str]:
+        return ["run", str(self._recipe)]
+
+    def clear(self) -> None:
+        shutil.rmtree(self._out, ignore_errors=True)
+        self._server.answered.clear()
+        self._server.taken.clear()
+
+    def saved(self) -> set[int]:
+        """The prompts whose answers the run is known to have had, and not to have been sent yet."""
+        return {*self._server.taken}
+
+    def faults(self, taken: set[int]) -> list[str]:
+        again = {seed for seed, times in self._server.answered.items() if times > 1}
+        lost = len(again & taken)
+        return [f"{lost} answers lost that it had, of {len(again)} asked for again"] * bool(lost)
+
+    def close(self) -> None:
+        self._server.__exit__()
 
 
 class Train:
@@ -174,7 +219,13 @@ class ViewLive(Train):
         self._trains.wait()
 
 
-KINDS = {"run": Run, "run --np 2": RunByWorkers, "train": Train, "view --live": ViewLive}
+KINDS = {
+    "run": Run,
+    "run --np 2": RunByWorkers,
+    "run from a server": RunFromServer,
+    "train": Train,
+    "view --live": ViewLive,
+}
 
 
 def end(
@@ -225,7 +276,9 @@ def _marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def measure(kind: str, number: int, moments: int, whole: float, case: Run | Train) -> list[str]:
+def measure(
+    kind: str, number: int, moments: int, whole: float, case: Run | RunFromServer | Train
+) -> list[str]:
     """End one command at some moments; the row of a table, and the faults on stdout."""
     ended, wrong, log = list[Ended](), 0, Path(tempfile.mkdtemp()) / "log"
     name = signal.Signals(number).name

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 # --- The end of a process with its parent ---------------------------------------------
@@ -68,6 +68,34 @@ def signals_interrupt() -> Iterator[None]:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts_deferred(while_true: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """An interrupt waits for the end of what is done inside, but for a second one.
+
+    If `while_true` gives False as it comes, it does not wait either.
+    """
+    deferred, numbers, usual = list[int](), list[int](), signal.default_int_handler
+    if threading.current_thread() is threading.main_thread():
+        every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        numbers = [number for number in every if signal.getsignal(number) is usual]
+
+    def defer(number: int, _: object) -> None:
+        if deferred or not while_true():
+            raise KeyboardInterrupt
+        deferred.append(number)
+
+    for number in numbers:
+        signal.signal(number, defer)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            if signal.getsignal(number) is defer:
+                signal.signal(number, usual)
+        if deferred:
+            raise KeyboardInterrupt
 
 
 def _interrupt_again(ignored: sys.UnraisableHookArgs) -> None:

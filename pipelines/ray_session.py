@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from ..operators import EngineError
 from ..operators.errors import first_line
+from ..operators.workers import interrupts_deferred
 
 LOCAL, AUTO = "local", "auto"
 _REACH_S = 5.0
@@ -43,37 +41,12 @@ def connected_to_ray(address: str = AUTO, *, num_cpus: int | None = None) -> Ite
         yield False
         return
     try:
-        with _deferred_interrupt():
+        with interrupts_deferred():  # So it is connected or it is not, and never half.
             ours = _connect(address, num_cpus)
         yield ours
     finally:
-        with _deferred_interrupt():
+        with interrupts_deferred():
             ray.shutdown()
-
-
-@contextmanager
-def _deferred_interrupt() -> Iterator[None]:
-    """Ctrl-C waits for the end of what is done inside; a second one does not.
-
-    So this process is connected to Ray or it is not, and never half.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    waiting = list[FrameType | None]()
-
-    def defer(_: int, frame: FrameType | None) -> None:
-        waiting.append(frame)
-        signal.signal(signal.SIGINT, handler)
-
-    signal.signal(signal.SIGINT, defer)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if waiting:
-            handler(signal.SIGINT, waiting[0])
 
 
 def _connect(address: str, num_cpus: int | None) -> bool:

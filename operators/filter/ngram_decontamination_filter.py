@@ -126,20 +126,19 @@ class NgramDecontaminationFilter(Filter):
 def found_in(texts: pa.ChunkedArray, questions: pa.ChunkedArray) -> int:
     """Return how many of some prompts are in one of some texts: word for word, or nearly.
 
-    Nearly is by the defaults of the filter, but with the same numbers and signs: problems that
-    differ in these are others. Runs that a quarter of the prompts have, and at least three, are
-    those of a template.
+    Nearly is half of its runs of eight words, with the same numbers and signs: problems that differ
+    in these are others, and many end alike. Runs that a quarter of the prompts have, and at least
+    three, are those of a template.
 
     Args:
         texts: strings or chats.
         questions: strings or chats; what is there several times counts once.
     """
-    fields = NgramDecontaminationFilter.model_fields
     text_N, question_M = (_spaced(pc.unique(texts_of(each))) for each in (texts, questions))
     new_M = question_M.filter(pc.invert(pc.is_in(question_M, text_N)))
     most = min(_MOST_QUESTIONS, max(2, len(questions) // 4))
-    runs = _Runs.of((_Questions(new_M),), fields["n"].default, numbers_equal=False, most=most)
-    text_P, question_P, _ = runs.shared(text_N, fields["min_share"].default)
+    runs = _Runs.of((_Questions(new_M),), 8, numbers_equal=False, most=most)
+    text_P, question_P, _ = runs.shared(text_N, 0.5)
     number_P = runs.number_Q[question_P]
     near = {
         question

@@ -10,9 +10,10 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ..workers import interrupts_deferred
+
 T = TypeVar("T")
 _CANCEL_SECONDS = 5.0
-_TOO_LATE = "can't create new thread at interpreter shutdown"
 
 
 class LoopThread:
@@ -78,8 +79,15 @@ class LoopThread:
                 result = results.get()
                 if isinstance(result, asyncio.Task):
                     break
-                yield result
+                with interrupts_deferred(lambda: not self._loop.is_closed()):
+                    yield result
             result.result()
+        except KeyboardInterrupt:  # What has come by now may be paid for: it is still yielded.
+            self._loop.call_soon_threadsafe(task.cancel)
+            while not (task.done() and results.empty()):
+                if not isinstance(result := results.get(), asyncio.Task):
+                    yield result
+            raise
         finally:
             if not task.done():
                 self._loop.call_soon_threadsafe(task.cancel)
@@ -107,7 +115,7 @@ class LoopThread:
             # An engine that was left open is closed by atexit. There Python 3.12 can start no
             # thread, not even the one that waits for these; but it has waited for them itself
             # before atexit (concurrent.futures.thread._python_exit).
-            if str(error) != _TOO_LATE:
+            if "at interpreter shutdown" not in str(error):
                 raise
 
 

@@ -117,7 +117,7 @@ class _Chunk:
         table: the rows that the operator reads.
         keys: of each row, its own key, and that of the first row of the chunk that is equal.
         lacking: rows to compute.
-        dropped: rows that are kept once the chunk is committed: a run that is stopped before, or
+        dropped: rows that are kept once the chunk is whole: a run that is stopped before, or
             killed, tries them again.
     """
 
@@ -294,12 +294,11 @@ class _OpenRows:
         Raises:
             DataError: what was kept of a row is damaged.
         """
+        for row, result in chunk.dropped.items():
+            self._keep(chunk.keys[row][0], result)
         n, kept = len(chunk.keys), self._kept(chunk.keys) if kept is None else kept
         results = list[StepResult]()
-        for row, (key, first) in enumerate(chunk.keys):
-            if row in chunk.dropped:
-                results.append(chunk.dropped[row])
-                continue
+        for key, first in chunk.keys:
             payload = kept.get(key) or kept.get(first)
             if payload is None:
                 folder = kept_folder(self._plan.cache, self._operator)
@@ -318,8 +317,6 @@ class _OpenRows:
             change = apply_operator(self._operator, chunk.table, 0)
         own = StepResult.of(change, n, sum(result.seconds for result in results))
         frame = self._plan.frame_before(chunk.number, self._step)
-        for row, result in chunk.dropped.items():
-            self._keep(chunk.keys[row][0], result)
         save(self._plan.path(self._step, chunk.number), whole_result(self._step, frame, own))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from damage import damage, displace, flip
 from forked_command import Ended, ForkedCommand
-from paid_run import PaidRun
+from paid_run import PaidRun, is_refused
 
 from rejuice.operators.disk import kind_of
 from rejuice.operators.kept_rows import SHARED_FOLDERS
@@ -161,7 +161,7 @@ class DamagedRuns:
         if self._run.result() != self._right:
             raise AssertionError(f"{name}: another result even without a damage")
         samples, judgements = (frozenset(each) for each in self._run.paid())
-        if samples & sampled != {p for p in samples & sampled if _is_refused(p)} or (
+        if samples & sampled != {p for p in samples & sampled if is_refused(p)} or (
             judgements & judged
         ):
             raise AssertionError(f"{name}: paid for twice even without a damage")
@@ -242,7 +242,7 @@ class DamagedRuns:
             pass  # What else is wrong follows from it.
         elif max([*sampled.values(), *judged.values()], default=0) > 1:
             outcome = "WRONG: paid for twice in one run"
-        elif not all(map(_is_refused, again)) and "kept rows" not in kinds:
+        elif not all(map(is_refused, again)) and "kept rows" not in kinds:
             outcome = "WRONG: sampled again what was not damaged"
         elif judged_again and "judge's cache" not in kinds:
             outcome = "WRONG: judged again what was not damaged"
@@ -311,10 +311,6 @@ _READ_PAID = (*_ONLY_PAID, "killed while sampling")
 _READ_COMMITS = ("finished", "killed while sampling", "killed before a decision", "retried")
 """States after which the next run reads what was paid for, and those after which it reads the other
 files."""
-
-
-def _is_refused(prompt_id: str) -> bool:
-    return prompt_id.endswith("3")
 
 
 def _kind(path: Path) -> str:

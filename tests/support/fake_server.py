@@ -70,6 +70,7 @@ class FakeServer:
     Attributes:
         attempts: requests by seed.
         answered: whole and good answers that were written, by seed.
+        taken: seeds whose answers a client is known to have: the connection brought another request.
         bodies: JSON of each request.
         keys: values of the Authorization header that were seen.
         peak: most requests that were under way at a time.
@@ -96,6 +97,8 @@ class FakeServer:
         self.token_ids, self.version, self._crowd = token_ids, version, crowd
         self.attempts: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
+        self.taken: set[int] = set()
+        self._last: dict[object, int] = {}
         self.bodies: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self.keys: set[str | None] = set()
         self.peak = self._under_way = 0
@@ -175,6 +178,8 @@ class FakeServer:
     async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await request.json() if request.method == "POST" else dict(request.query)
         seed, n = self.seed_and_n(body)
+        if request.transport in self._last:
+            self.taken.add(self._last.pop(request.transport))
         with self._counted():
             await asyncio.sleep(self.think_s)
             while self.peak < self._crowd:
@@ -196,6 +201,7 @@ class FakeServer:
         await response.prepare(request)
         # Before the last await: a client that has all of it may go away, which cancels this.
         self.answered[seed] += 1
+        self._last[request.transport] = seed
         await response.write_eof()
         return response
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 from forked_command import ForkedCommand
-from paid_run import Paid, PaidRun
+from paid_run import Paid, PaidRun, is_refused
 
 from rejuice.operators.kept_rows import SHARED_FOLDERS
 from rejuice.pipelines.engine import workers_on_ray
@@ -143,7 +143,7 @@ class KilledRuns:
         elif self._run.result() != self._right:
             faults.append("another result")
         samples, judgements = self._run.log()
-        again = self._again([each for each in samples if not each.what.endswith("3")], kills)
+        again = self._again([each for each in samples if not is_refused(each.what)], kills)
         judged_again = self._again(judgements, kills)
         if again.lost_early:
             faults.append(f"samples were made again: {again.lost_early}")

@@ -104,6 +104,12 @@ PROCESS = [
 ]
 
 
+def is_refused(prompt_id: str) -> bool:
+    """Whether the policy gives no answer to a prompt: where a run is stopped before the end of its
+    chunk, the next one asks again."""
+    return prompt_id.endswith("3")
+
+
 class Paid(NamedTuple):
     """A sample or a judgement.
 

@@ -131,6 +131,7 @@ def test_the_template_of_prompts_is_no_question_of_theirs():
 
 
 LONG = "Tom buys {} red apples and {} green pears at the market, how much fruit is it in all?"
+SHARED = "equally among 3 friends. How many eggs does each get?"
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,10 @@ LONG = "Tom buys {} red apples and {} green pears at the market, how much fruit 
         (f"Think. {LONG.format(3, 4)}", LONG.format(3, 4), 1),
         (LONG.format(3, 4), LONG.format(3, 5), 0),
         (f"Question 5. {LONG.format('the', 'the')}", LONG.format("the", "the"), 1),
+        # Two problems of the demo, of which the one ends as the other does.
+        (f"Finn finds 15 eggs and Ivy finds 12. They share all of them {SHARED}", f"Rosa shares 12 eggs {SHARED}", 0),
     ],
-)
+)  # fmt: skip
 def test_problems_that_differ_in_numbers_or_signs_are_different(trained, question, known):
     assert found_in(pa.chunked_array([[trained]]), pa.chunked_array([[question]])) == known
 

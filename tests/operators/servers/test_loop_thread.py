@@ -1,4 +1,5 @@
 import asyncio
+import signal
 import subprocess
 import sys
 import textwrap
@@ -57,6 +58,52 @@ def test_leaving_early_waits_for_the_end_of_the_work(loop):
     next(stream)
     stream.close()
     assert ended == [True]
+
+
+async def put_all(put):
+    for number in range(5):
+        put(number)
+    await asyncio.sleep(60)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_what_has_come_before_ctrl_c_is_still_yielded(loop):
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        for number in loop.stream(put_all):
+            if not found:
+                signal.raise_signal(signal.SIGINT)
+            found.append(number)
+    assert found == [*range(5)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_while_the_next_result_is_waited_for(loop):
+    def interrupt():
+        if len(found) == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(loop.stream(put_all, interrupt))
+    assert found == [*range(5)]
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_ctrl_c_does_not_wait_twice_nor_for_a_stream_that_was_left_open(loop):
+    found, stream = [], loop.stream(put_all)
+    with pytest.raises(KeyboardInterrupt):
+        for number in stream:
+            found.append(number)
+            signal.raise_signal(signal.SIGINT)
+    assert found == [0, 1], "of those that come after the first, none waits"
+    left = loop.stream(put_all)
+    next(left)
+    loop.close()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    left.close()
 
 
 def test_closing_cancels_what_runs(loop):
