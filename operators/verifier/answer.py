@@ -65,8 +65,8 @@ _BOUND = re.compile(
 _TOUCHED = re.compile(r"(?:[+/^×·÷<≤≥±√−-]|\\[a-z]+|[\d)}\]]) ?$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
 _CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if|with) (?:all )?\$[^$]*\$$")
-# Another sentence has a number: `= 3. So 5 are left`. More than the formula: `$x = 3$, as asked`.
-_GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d|\d\$,? [A-Za-z]{2}")
+# Another sentence has a number: `= 3. So 5 are left`.
+_GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -336,8 +336,8 @@ def _trailing_math(line: str) -> str | None:
                 return None if _TOUCHED.search(body, 0, start) else found
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
-        if right.count("$") == 1:  # `$x = 3$, as was asked`
-            right = right.partition("$")[0]
+        shown, _, more = right.partition("$")
+        right = right if re.search(r"[\d$]", more) else shown  # `$x = y$, as asked`
         # `>>` closes a calculator note of GSM8K.
         if not right or right[0] == ">" or ">>" in right or _GOES_ON.search(right):
             return None
