@@ -248,13 +248,8 @@ def _with_constants(value: Expression) -> Expression:
     return value.xreplace(found) if found else value
 
 
-# --- Real sets ------------------------------------------------------------------------
-# Sets of real numbers: unions, complements and conditions that one interval cannot express.
-#
-# `structure` compares single intervals itself; what is written with operations (`\cup`, `\cap`,
-# `\setminus`, `x \ne 2`, `|x| < 1`) is compared here, as sets of sympy.
+# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1` ---
 
-RealSet = Any  # sympy ships no types
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
 _EXCEPT = re.compile(rf"({LETTER}\s*\\ne(?![a-zA-Z])\s*)([^,]+),\s*(?=[^,\\]+$)")
@@ -262,7 +257,7 @@ _UNEQUAL = re.compile(rf"{LETTER}\s*\\ne\s+(.+)$")
 _ABSOLUTE = re.compile(rf"\|\s*({LETTER})\s*\|")
 
 
-def _real_set(text: str) -> RealSet | None:
+def _real_set(text: str) -> Any | None:
     text = re.sub(r"^[a-zA-Z]\s*(?:\\in(?![a-zA-Z])|=(?=\s*\\?\{))", "", text).strip()
     text = _EXCEPT.sub(r"\1\2, \1", condition(text))  # `x \ne 2, 3`
     for separator, combine in (
@@ -295,7 +290,6 @@ def _real_set(text: str) -> RealSet | None:
 
 
 # --- Values of expressions to many digits, at points where two of them are compared ---
-# It runs only inside pool workers: evaluation may hang or exhaust memory.
 
 mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
 DIGITS = 80
@@ -467,9 +461,6 @@ def _real_number(text: str) -> Any | None:
     if found is None or mpmath.im(found) != 0:
         return None
     return sympy.Rational(int(mpmath.nint(found * 10**40)), 10**40)
-
-
-# --- comparing ------------------------------------------------------------------------
 
 
 def _same_relation(a: list[str], b: list[str]) -> bool:
