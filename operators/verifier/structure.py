@@ -83,16 +83,14 @@ _FUNCTION = (
     r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
     r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
 )
+_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
+# The last two lines: a ratio, a length, an inverse or a derivative of names. In two unknowns an
+# equation has no other reading.
 _NAME = re.compile(
     rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
-    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
-)
-# A ratio, a length, an inverse or a derivative of names: in two unknowns an equation has no
-# other reading.
-_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
-_QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
+    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}}"
+    rf"|{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
     r"|[A-Z]\^\{-1\}|\\frac\{d[a-zA-Z]\}\{d[a-z]\})$"
 )
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
@@ -101,12 +99,6 @@ _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
 def is_name(text: str) -> bool:
     """Return whether this is a name of an answer (`x`, `f(2)`, `Area`), not mathematics."""
     return bool(_NAME.match(text)) and text not in NOT_NAMES
-
-
-def is_quantity(text: str) -> bool:
-    """Return whether this names an answer, as a ratio or length may."""
-    # Names of coordinates have an order, which `_POINT_NAME` reads.
-    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
 
 
 def _have_other_names(a: str, b: str) -> bool:
@@ -377,9 +369,9 @@ def _unnamed(text: str) -> str:
     """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged."""
     *names, value = split_top(text, _EQUALS)
     several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
-    if several or not all(map(is_quantity, names)):
-        return text
-    return value
+    # Names of coordinates have an order, which `_POINT_NAME` reads.
+    are_names = all(is_name(name) and name[0] != "(" for name in names)
+    return value if are_names and not several else text
 
 
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
