@@ -10,7 +10,7 @@ from .notation import closes_at
 LETTER = r"(?:[A-Za-z]|\\[a-zA-Z]{2,8})(?:_(?:\{[^{}]*\}|\w))?'*"
 NOT_NAMES = frozenset({r"\pi", r"\infty", "i", "e"})
 ORDER = re.compile(r"\s*(<|>|\\(?:le|ge)(?![a-zA-Z]))\s*")
-_TURNED = {">": "<", "\\ge": "\\le", "<": ">", "\\le": "\\ge"}
+TURNED = {">": "<", "\\ge": "\\le", "<": ">", "\\le": "\\ge"}
 _VARIABLE = re.compile(LETTER + "$")
 REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"})
 # What makes a set of reals of others: computer algebra compares these.
@@ -45,7 +45,7 @@ def read_inequality(text: str) -> AnswerCollection | None:
         return AnswerCollection("()", ("-\\infty", "\\infty"))
     parts = ORDER.split(text)
     if ">" in parts or "\\ge" in parts:
-        parts = [_TURNED.get(part, part) for part in reversed(parts)]
+        parts = [TURNED.get(part, part) for part in reversed(parts)]
     are_names = [bool(_VARIABLE.match(t)) and t not in NOT_NAMES for t in parts[::2]]
     if are_names == [True, False]:
         parts = ["-\\infty", "<", *parts]

@@ -21,7 +21,7 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import INFINITY, LETTER, OPERATION, condition
+from .intervals import INFINITY, LETTER, OPERATION, TURNED, condition
 from .lists import MAX_ITEMS, UNION, read_collection, read_set
 from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
@@ -464,8 +464,7 @@ def _real_number(text: str) -> Any | None:
 
 
 def _same_relation(a: list[str], b: list[str]) -> bool:
-    """Return two equations or inequalities: one is the other times a constant."""
-    flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+    """Whether one of two equations or inequalities is the other times a constant."""
     left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
     if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")
@@ -476,7 +475,7 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
     if len(ratios) < 4 or not all(close(ratio, ratios[0], AGREEMENT) for ratio in ratios):
         return False
     positive = mpmath.re(ratios[0]) > 0
-    wanted = b[1] if positive else flip.get(b[1], b[1])
+    wanted = b[1] if positive else TURNED.get(b[1], b[1])
     return bool(abs(ratios[0]) > 0 and a[1] == wanted)
 
 
