@@ -39,6 +39,10 @@ class Number(NamedTuple):
     unit: Unit | None = None
     base: int = 10
 
+    def times(self, factor: Fraction | int) -> Number:
+        """It in another unit."""
+        return self._replace(value=self.value * factor, ulp=self.ulp * factor)
+
 
 _DECIMAL = (
     r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ '_]\d{3})+|\d+)(?:\.\d+|\.(?![\d.]))?|\.\d+)"
@@ -181,8 +185,8 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     while tail:
         word = tail.split(" ", 1)[0].lower()
         if factor := _SIZES.get(word.rstrip(".")):
-            number = number._replace(value=number.value * factor, ulp=number.ulp * factor)
-            tail, attached = _OF.sub("", tail[len(word) :].strip()), False
+            number, attached = number.times(factor), False
+            tail = _OF.sub("", tail[len(word) :].strip())
         elif (m := _AND_A_HALF.match(tail)) and number.value.denominator == 1:
             number, tail = Number(number.value + Fraction(1, 2)), tail[m.end() :].strip()
         elif m := _PERCENT.match(tail):
@@ -194,7 +198,10 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     if not tail:
         return number
     if not tail.isascii():
-        return _with_foreign_tail(number, tail)
+        if (found := read_tail(tail)) is None:
+            return None
+        number = number.times(found.factor)._replace(percent=number.percent or found.percent)
+        return _with_unit(number, found.unit or Unit())
     if number.unit and tail.startswith("per "):
         tail, number = f"{number.unit.dimension[0][0]} {tail}", number._replace(unit=None)
     return _with_unit(number, read_unit(tail, attached=attached))
@@ -203,18 +210,6 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 def _with_unit(number: Number, unit: Unit | None) -> Number | None:
     is_clear = unit is not None and agree(number.unit, unit) is not None
     return number._replace(unit=number.unit or unit) if is_clear else None
-
-
-def _with_foreign_tail(number: Number, tail: str) -> Number | None:
-    found = read_tail(tail)
-    if found is None:
-        return None
-    number = number._replace(
-        value=number.value * found.factor,
-        ulp=number.ulp * found.factor,
-        percent=number.percent or found.percent,
-    )
-    return _with_unit(number, found.unit or Unit())
 
 
 def same_number(a: Number, b: Number) -> bool:
@@ -229,12 +224,12 @@ def same_number(a: Number, b: Number) -> bool:
     factor = agree(a.unit, b.unit)
     if factor is None:
         return False
-    b = b._replace(value=b.value * factor, ulp=b.ulp * factor)
+    b = b.times(factor)
     if a.percent == b.percent:
         return _close(a, b)
     share, bare = (a, b) if a.percent else (b, a)
-    hundredth = share._replace(value=share.value / 100, ulp=share.ulp / 100)
-    return _close(hundredth, bare) or (abs(bare.value) >= 1 and _close(share, bare))
+    is_share = _close(share.times(Fraction(1, 100)), bare)
+    return is_share or (abs(bare.value) >= 1 and _close(share, bare))
 
 
 def _close(a: Number, b: Number) -> bool:

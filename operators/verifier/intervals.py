@@ -10,7 +10,7 @@ from .notation import closes_at
 LETTER = r"(?:[A-Za-z]|\\[a-zA-Z]{2,8})(?:_(?:\{[^{}]*\}|\w))?'*"
 NOT_NAMES = frozenset({r"\pi", r"\infty", "i", "e"})
 ORDER = re.compile(r"\s*(<|>|\\(?:le|ge)(?![a-zA-Z]))\s*")
-_TURNED = {">": "<", "\\ge": "\\le", "<": ">", "\\le": "\\ge"}
+TURNED = {">": "<", "\\ge": "\\le", "<": ">", "\\le": "\\ge"}
 _VARIABLE = re.compile(LETTER + "$")
 REALS = frozenset({r"\mathbb{R}", "all real numbers", "all reals", "all real x"})
 # What makes a set of reals of others: computer algebra compares these.
@@ -28,22 +28,24 @@ def condition(text: str) -> str:
     return built[1].strip() if built and closes_at(text, 1) == len(text) - 1 else text
 
 
-class Interval(NamedTuple):
-    """Between two ends, which may be infinite, by its brackets: `[)`."""
+class AnswerCollection(NamedTuple):
+    """Several answers of a kind: `list`, `set`, `union`, or the pair of brackets, such as `(]`.
 
-    brackets: str
-    low: str
-    high: str
-    variable: str = ""
+    An interval has its ends for items; `name` is the variable of an inequality.
+    """
+
+    kind: str
+    items: tuple[str, ...]
+    name: str = ""
 
 
-def read_inequality(text: str) -> Interval | None:
+def read_inequality(text: str) -> AnswerCollection | None:
     """`x > 2`, `3 < x`, `-1 \\le x < 1` with one plain variable; also all real numbers."""
     if text in REALS:
-        return Interval("()", "-\\infty", "\\infty")
+        return AnswerCollection("()", ("-\\infty", "\\infty"))
     parts = ORDER.split(text)
     if ">" in parts or "\\ge" in parts:
-        parts = [_TURNED.get(part, part) for part in reversed(parts)]
+        parts = [TURNED.get(part, part) for part in reversed(parts)]
     are_names = [bool(_VARIABLE.match(t)) and t not in NOT_NAMES for t in parts[::2]]
     if are_names == [True, False]:
         parts = ["-\\infty", "<", *parts]
@@ -54,7 +56,8 @@ def read_inequality(text: str) -> Interval | None:
     low, below, name, above, high = parts
     if not {below, above} <= {"<", "\\le"}:
         return None
-    return Interval(brackets(low, "(["[below != "<"], ")]"[above != "<"], high), low, high, name)
+    kind = brackets(low, "(" if below == "<" else "[", ")" if above == "<" else "]", high)
+    return AnswerCollection(kind, (low, high), name)
 
 
 def brackets(low: str, opening: str, closing: str, high: str) -> str:

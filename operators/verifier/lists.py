@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from .fractions_and_decimals import read_plain
-from .intervals import brackets, read_inequality
+from .intervals import AnswerCollection, brackets, read_inequality
 from .notation import closes_at, plain, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair
@@ -18,14 +17,6 @@ UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])}])\s*\bU\b)\s*")
 _SETS = {"union": UNION, "intersection": re.compile(r"\s*\\cap(?![a-zA-Z])\s*")}
 _PART = re.compile(r"(?:\A|[,;]\s*(?:and )?|\band )\(?(\d|[a-e]|i{1,3})\)\s+(?=\S)")
 _PART_LABELS = (("1", "2", "3", "4", "5"), ("a", "b", "c", "d", "e"), ("i", "ii", "iii"))
-
-
-class AnswerCollection(NamedTuple):
-    """Several answers of a kind: `list`, `set`, `union`, or the pair of brackets, such as `(]`."""
-
-    kind: str
-    items: tuple[str, ...]
-    name: str = ""
 
 
 def read_collection(text: str) -> AnswerCollection | None:
@@ -54,8 +45,7 @@ def read_set(text: str) -> AnswerCollection | None:
     for kind, sign in _SETS.items():
         if len(pieces := split_top(text, sign)) > 1:
             return AnswerCollection(kind, tuple(pieces))
-    found = read_inequality(text)
-    return found and AnswerCollection(found.brackets, (found.low, found.high), found.variable)
+    return read_inequality(text)
 
 
 def read_parts(text: str) -> AnswerCollection | None:

@@ -141,10 +141,7 @@ _INFIX = rules(
 _ROOTS = rules(
     (r"(?<![\\a-zA-Z])sqrt\s*(?=\()", r"\\sqrt"),
     (r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
-    (
-        r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])",
-        r"\\sqrt\1{\2}",
-    ),
+    (r"\\sqrt\s*(\[[^][]*\])?\s*(\d+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])", r"\\sqrt\1{\2}"),
 )
 _FRACTIONS = rules(
     # `\frac \pi4`: a command without arguments of its own.

@@ -12,17 +12,17 @@ from fractions import Fraction
 from itertools import chain
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, condition
-from .limits import refusal
-from .lists import (
-    MAX_ITEMS,
+from .intervals import (
+    INFINITY,
+    LETTER,
+    NOT_NAMES,
+    OPERATION,
+    ORDER,
     AnswerCollection,
-    plus_minus,
-    read_collection,
-    read_parts,
-    read_set,
-    split_items,
-)
+    condition,
+)  # fmt: skip
+from .limits import refusal
+from .lists import MAX_ITEMS, plus_minus, read_collection, read_parts, read_set, split_items
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 
@@ -83,16 +83,14 @@ _FUNCTION = (
     r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
     r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
 )
+_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
+# The last two lines: a ratio, a length, an inverse or a derivative of names. In two unknowns an
+# equation has no other reading.
 _NAME = re.compile(
     rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
-    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
-)
-# A ratio, a length, an inverse or a derivative of names: in two unknowns an equation has no
-# other reading.
-_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
-_QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
+    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}}"
+    rf"|{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
     r"|[A-Z]\^\{-1\}|\\frac\{d[a-zA-Z]\}\{d[a-z]\})$"
 )
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
@@ -103,12 +101,6 @@ def is_name(text: str) -> bool:
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
-def is_quantity(text: str) -> bool:
-    """Return whether this names an answer, as a ratio or length may."""
-    # Names of coordinates have an order, which `_POINT_NAME` reads.
-    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
-
-
 def _have_other_names(a: str, b: str) -> bool:
     """Whether `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal."""
     if a.replace(" ", "") == b.replace(" ", "") or any(map(_WORD.match, (a, b))):
@@ -116,8 +108,7 @@ def _have_other_names(a: str, b: str) -> bool:
     return "y" not in (a, b) or not any(map(_OF_X.match, (a, b)))
 
 
-# --- Compare --------------------------------------------------------------------------
-# Whether an answer equals the reference, as far as this is decidable without computer algebra.
+# --- As far as it is decidable without computer algebra -------------------------------
 
 
 class UndecidedError(Exception):
@@ -142,7 +133,7 @@ def is_missing(reference: str) -> bool:
 
 def is_nothing(text: str) -> bool:
     """Whether a text says that there is no value: an empty set, `DNE`."""
-    return text.lower() in _NOTHING
+    return bool(_EMPTY.fullmatch(text) or _UNDEFINED.fullmatch(text))
 
 
 def exactly(answer: str, reference: str) -> bool | None:
@@ -184,8 +175,6 @@ def _exact_leaf(answer: str, reference: str) -> bool:
 # --- Structure ------------------------------------------------------------------------
 
 SameLeaf = Callable[[str, str], bool]
-
-
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
 _SEPARATOR = re.compile(r",|;|\b(?:or|and)\b|\\c[au]p(?![a-zA-Z])")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
@@ -198,12 +187,10 @@ _PARAMETER = re.compile(
     r"(?:\\mathbb\s*(?:\{\s*Z\s*\}|Z)|Z|ℤ)\)?$"
 )
 _WORD = re.compile(r"[A-Za-z]{3,}$")
-_NOTHING = {
-    **dict.fromkeys((r"\emptyset", r"\{\}", r"\{ \}", "empty set", "the empty set"), r"\emptyset"),
-    **dict.fromkeys(("no solution", "no real solution", "null set"), r"\emptyset"),
-    **dict.fromkeys(("no solutions", "no real solutions"), r"\emptyset"),
-    **dict.fromkeys(("dne", "undefined", "does not exist"), "undefined"),
-}
+_EMPTY = re.compile(
+    r"\\emptyset|\\\{ ?\\\}|no (?:real )?solutions?|(?:the )?empty set|null set", re.IGNORECASE
+)
+_UNDEFINED = re.compile("dne|undefined|does not exist", re.IGNORECASE)
 _RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
 _PROSE = re.compile(
     r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|or|and|true|none"
@@ -293,15 +280,11 @@ def unwrap(text: str) -> str:
 
 
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = (_nothing(text) for text in (a, b))
-    return x == y if x or y else None
-
-
-def _nothing(text: str) -> str | None:
-    r"""The name of what is no number: `\emptyset`, `undefined`, `-\infty`."""
-    if infinite := INFINITY.match(text):
-        return rf"{infinite[1].strip('+')}\infty"
-    return _NOTHING.get(text.lower())
+    for pattern in (_EMPTY, _UNDEFINED, INFINITY):
+        x, y = pattern.fullmatch(a), pattern.fullmatch(b)
+        if x or y:
+            return bool(x and y and (x[0][0] == "-") == (y[0][0] == "-"))
+    return None
 
 
 def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -326,10 +309,10 @@ def _as_cases(a: str, b: str, leaf: SameLeaf) -> bool | None:
 def _as_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
     """Items one by one; what operations make of sets or of matrices is for `leaf`."""
     p, q = _collection(a), _collection(b)
-    if not (p and q) and all(map(ORDER.search, (a, b))):
-        return None  # `2x > 6` is an inequality to compare, `6` is not.
     x, y = (found or AnswerCollection("one", (text,)) for found, text in ((p, a), (q, b)))
-    verdict = _same_collections(x, y, leaf) if p or q else None
+    # `2x > 6` is to be compared with `x > 3` as a relation, `6` is not.
+    is_relation = bool(p) != bool(q) and (x.name or y.name) and all(map(ORDER.search, (a, b)))
+    verdict = _same_collections(x, y, leaf) if (p or q) and not is_relation else None
     is_made = OPERATION.search(a) or OPERATION.search(b)
     are_matrices = bool(p) != bool(q) and ENVIRONMENT in a and ENVIRONMENT in b
     return leaf(a, b) if not verdict and (is_made or are_matrices) else verdict
@@ -386,9 +369,9 @@ def _unnamed(text: str) -> str:
     """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged."""
     *names, value = split_top(text, _EQUALS)
     several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
-    if several or not all(map(is_quantity, names)):
-        return text
-    return value
+    # Names of coordinates have an order, which `_POINT_NAME` reads.
+    are_names = all(is_name(name) and name[0] != "(" for name in names)
+    return value if are_names and not several else text
 
 
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:

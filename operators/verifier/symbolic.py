@@ -21,7 +21,7 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import INFINITY, LETTER, OPERATION, condition
+from .intervals import INFINITY, LETTER, OPERATION, TURNED, condition
 from .lists import MAX_ITEMS, UNION, read_collection, read_set
 from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
@@ -248,13 +248,8 @@ def _with_constants(value: Expression) -> Expression:
     return value.xreplace(found) if found else value
 
 
-# --- Real sets ------------------------------------------------------------------------
-# Sets of real numbers: unions, complements and conditions that one interval cannot express.
-#
-# `structure` compares single intervals itself; what is written with operations (`\cup`, `\cap`,
-# `\setminus`, `x \ne 2`, `|x| < 1`) is compared here, as sets of sympy.
+# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1` ---
 
-RealSet = Any  # sympy ships no types
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
 _EXCEPT = re.compile(rf"({LETTER}\s*\\ne(?![a-zA-Z])\s*)([^,]+),\s*(?=[^,\\]+$)")
@@ -262,7 +257,7 @@ _UNEQUAL = re.compile(rf"{LETTER}\s*\\ne\s+(.+)$")
 _ABSOLUTE = re.compile(rf"\|\s*({LETTER})\s*\|")
 
 
-def _real_set(text: str) -> RealSet | None:
+def _real_set(text: str) -> Any | None:
     text = re.sub(r"^[a-zA-Z]\s*(?:\\in(?![a-zA-Z])|=(?=\s*\\?\{))", "", text).strip()
     text = _EXCEPT.sub(r"\1\2, \1", condition(text))  # `x \ne 2, 3`
     for separator, combine in (
@@ -295,7 +290,6 @@ def _real_set(text: str) -> RealSet | None:
 
 
 # --- Values of expressions to many digits, at points where two of them are compared ---
-# It runs only inside pool workers: evaluation may hang or exhaust memory.
 
 mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
 DIGITS = 80
@@ -469,12 +463,8 @@ def _real_number(text: str) -> Any | None:
     return sympy.Rational(int(mpmath.nint(found * 10**40)), 10**40)
 
 
-# --- comparing ------------------------------------------------------------------------
-
-
 def _same_relation(a: list[str], b: list[str]) -> bool:
-    """Return two equations or inequalities: one is the other times a constant."""
-    flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+    """Whether one of two equations or inequalities is the other times a constant."""
     left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
     if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")
@@ -485,7 +475,7 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
     if len(ratios) < 4 or not all(close(ratio, ratios[0], AGREEMENT) for ratio in ratios):
         return False
     positive = mpmath.re(ratios[0]) > 0
-    wanted = b[1] if positive else flip.get(b[1], b[1])
+    wanted = b[1] if positive else TURNED.get(b[1], b[1])
     return bool(abs(ratios[0]) > 0 and a[1] == wanted)
 
 
