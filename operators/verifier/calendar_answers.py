@@ -4,7 +4,7 @@ r"""Dates and times as answers: `March 5, 2021`, `the 15th century`, `3:30 pm`, 
 points, is March 5. A weekday beside a date, and a year where the reference has none, may be added;
 else an answer is as precise as its reference. A clock of 13 to 24 hours, or with a leading 0, is a
 24-hour clock; another time without am or pm may be either one, so 5:25 answers 5:25 pm, and 12:00
-does not answer 00:00. A year is 365.25 days, so that no month is a number of whole days.
+does not answer 00:00. 2:03:59, with seconds, may be a duration. A time zone is not compared. A year is 365.25 days, so that no month is a number of whole days.
 """
 
 from __future__ import annotations
@@ -148,13 +148,16 @@ def _is_real(value: Hashable) -> bool:
 
 _HOURS = {word: hour for word, hour in SMALL.items() if 1 <= hour <= 12}
 _HOUR = rf"(?<! past )(?<!quarter to )(?P<hour>1[0-2]|0?[1-9]|{_any(_HOURS)})"
+_PARTS = {"half past": 30, "quarter past": 15, "quarter to": -15}  # minutes
 _HALF = r"(?P<half>[ap](?:\.\s?m\.?|m)|in the (?:morning|afternoon|evening)|noon|midnight)"
 _CLOCKS = (
     r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d(?:\.\d{1,9})?))?"
-    rf"(?:,?\s{{0,3}}{_HALF})?",
+    rf"(?:,?\s{{0,3}}{_HALF})?(?: ?(?-i:UTC|GMT|[ECMP][SD]?T)\b)?",
     r"(?:(?P<first>1[0-2]|0?[1-9]) ?(?:-|to|and|or) ?)?"
     rf"{_HOUR}(?:\.(?P<minute>[0-5]\d)| ?o'clock)?\s{{0,3}}{_HALF}",
     rf"{_HOUR} ?o'clock",
+    rf"(?:a )?(?P<part>{'|'.join(_PARTS)}) (?P<hour>1[0-2]|[1-9]|{_any(_HOURS)})\b"
+    rf"(?:\s{{0,3}}{_HALF})?",
     r"(?P<half>noon|midnight)",
 )
 
@@ -162,14 +165,15 @@ _CLOCKS = (
 def _clock(found: re.Match[str]) -> Hashable:
     part = _groups(found)
     written, stated = part.get("hour", "12"), part.get("half", "")
-    hour = _HOURS.get(written) or int(written)
+    shift = _PARTS.get(part.get("part", ""), 0)
+    hour = (_HOURS.get(written) or int(written)) - (shift < 0)
     if hour == 24 or re.match(r"a|midnight|.*morning", stated):
         hours = {hour % 12, hour % 12 or 24} if hour in (*range(13), 24) else set[int]()
     elif stated or hour > 12:
         hours = {hour % 12 + 12}
     else:
         hours = {hour} if written[0] == "0" else {hour, hour + 12}
-    minute, second = int(part.get("minute", "0")), Fraction(part.get("second", "0"))
+    minute, second = int(part.get("minute", shift % 60)), Fraction(part.get("second", "0"))
     clock = TimeOfDay(frozenset(hours), minute, second)
     if "first" in part:
         return Range(TimeOfDay(frozenset({int(part["first"]), int(part["first"]) + 12})), clock)
@@ -227,6 +231,11 @@ def _equal(answer: Hashable, reference: Hashable) -> bool:
         return may_be_right and (answer[3] == reference[3] or None in (answer[3], reference[3]))
     if isinstance(answer, TimeOfDay) and isinstance(reference, TimeOfDay):
         return bool(answer.hours & reference.hours) and answer[1:] == reference[1:]
+    if isinstance(answer, Amount) and isinstance(reference, TimeOfDay):
+        answer, reference = reference, answer
+    if isinstance(answer, TimeOfDay) and isinstance(reference, Amount):
+        length = 3600 * min(answer.hours) + 60 * answer.minute + answer.second
+        return bool(answer.second) and (length, None) == (reference.value, reference.upper)
     return answer == reference
 
 

@@ -324,20 +324,22 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
         return False
     if kinds & {"union", "intersection"}:
         return a.kind == b.kind and _same_set(a.items, b.items, leaf)
-    if "parts" in kinds or (kinds == {"[]", "list"} and len(b.items) != 2):
+    if "parts" in kinds:
         return _same_sequence(a.items, b.items, leaf)
     if b.kind == "list" and len(set(b.items)) < len(b.items) and len(a.items) != len(b.items):
         return False  # 2, 5 for 2, 2, 5
     x, y = (_named(each.items) if each.kind in loose else None for each in (a, b))
     if x and y:
         return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
-    # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
+    # Brackets imply an order, as names such as `x=1, y=2` do, and not those of `x_1=1, x_2=2`.
     if (x or y) and kinds <= loose | {"()"} and not (a.name or b.name):
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
-        return _same_sequence(left, right, leaf)
-    if not kinds <= loose:
-        return a.kind == b.kind and _same_sequence(a.items, b.items, leaf)
+        is_free = kinds <= loose and len({each.partition("_")[0] for each in x or y or ()}) == 1
+        return (_same_set if is_free else _same_sequence)(left, right, leaf)
+    if not kinds <= loose:  # A list of two has no brackets, for it could be a point or an interval.
+        is_list = "list" in kinds and kinds <= {"list", "()", "[]"} and len(b.items) != 2
+        return (a.kind == b.kind or is_list) and _same_sequence(a.items, b.items, leaf)
     expand = [tuple(e for item in g.items for e in (plus_minus(item) or (item,))) for g in (a, b)]
     return _same_set(expand[0], expand[1], leaf)
 

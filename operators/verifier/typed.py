@@ -166,7 +166,7 @@ def grade(
         if not found:
             if place.is_marked and place.text and kind in MEASURED:
                 break
-            if place.rule in ("boxed", "answer_tag"):
+            if place.rule in ("boxed", "answer_tag") or not place.text:  # An answer is denied.
                 return False, place.text
             continue
         answer = _chosen(found, text, place)
