@@ -4,7 +4,8 @@ r"""Dates and times as answers: `March 5, 2021`, `the 15th century`, `3:30 pm`, 
 points, is March 5. A weekday beside a date, and a year where the reference has none, may be added;
 else an answer is as precise as its reference. A clock of 13 to 24 hours, or with a leading 0, is a
 24-hour clock; another time without am or pm may be either one, so 5:25 answers 5:25 pm, and 12:00
-does not answer 00:00. 2:03:59, with seconds, may be a duration. A time zone is not compared. A year is 365.25 days, so that no month is a number of whole days.
+does not answer 00:00. 2:03:59, with seconds, may be a duration. Time zones are not compared. A year
+is 365.25 days, so that no month is a number of whole days.
 """
 
 from __future__ import annotations
