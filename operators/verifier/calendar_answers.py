@@ -183,8 +183,8 @@ def _clock(found: re.Match[str]) -> Hashable:
 
 # --- Both -----------------------------------------------------------------------------
 
-_Read = Callable[[re.Match[str]], Hashable]
-_DateForm = tuple[re.Pattern[str], _Read]
+_ReadMatch = Callable[[re.Match[str]], Hashable]
+_DateForm = tuple[re.Pattern[str], _ReadMatch]
 _TO = re.compile(r"\s?(?:-|\b(?:to|until|till|through|and)\b)\s?", re.IGNORECASE)
 
 
@@ -192,7 +192,7 @@ def _groups(found: re.Match[str]) -> dict[str, str]:
     return {name: text.lower() for name, text in found.groupdict().items() if text}
 
 
-def _forms(patterns: Iterable[str], read: _Read, marks: str) -> list[_DateForm]:
+def _forms(patterns: Iterable[str], read: _ReadMatch, marks: str) -> list[_DateForm]:
     """Forms that do not begin or end within a word or a longer number with such marks."""
     left, right = rf"(?<![^\W_])(?<!\d[{marks}])", rf"(?![^\W_]|[{marks}]\d)"
     return [(re.compile(f"{left}(?:{each}){right}", re.IGNORECASE), read) for each in patterns]

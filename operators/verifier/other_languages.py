@@ -128,10 +128,14 @@ def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int,
 
 def _is_called_wrong(behind: str, phrases: Phrases) -> bool:
     """Whether the short sentence that a text begins with calls wrong what is before it."""
-    said = behind.lstrip(_BETWEEN)
-    said = fold(said[: _sentence_end(said, 0)])
+    sentence = behind.lstrip(_BETWEEN)
+    sentence = fold(sentence[: _sentence_end(sentence, 0)])
     # One with a number of its own is about that.
-    return size(said) <= _SHORT and not _DIGIT.search(said) and bool(phrases.wrong.search(said))
+    return (
+        size(sentence) <= _SHORT
+        and not _DIGIT.search(sentence)
+        and bool(phrases.wrong.search(sentence))
+    )
 
 
 # --- commitment -----------------------------------------------------------------------
@@ -185,16 +189,16 @@ def number(text: str, read: Callable[[str], str | None], phrases: Phrases) -> st
     at = ascii_text.rfind(found) if found else -1
     if not found or at < 0:
         return found
-    behind = at + len(found)
-    end = _sentence_end(plain, behind)
+    after = at + len(found)
+    end = _sentence_end(plain, after)
     if plain[end : end + 1] == "?":
         return None
-    stated = text[at:behind]
-    if is_changed(text, at, behind, phrases):
+    stated = text[at:after]
+    if is_changed(text, at, after, phrases):
         return f"not {stated}"
-    rest = _CLOSED.sub("", text[behind:end], count=1)
+    rest = _CLOSED.sub("", text[after:end], count=1)
     unit = rest[: leading(rest)]
-    return f"{stated}{unit}" if text.startswith(unit, behind) else f"{stated} {unit.strip()}"
+    return f"{stated}{unit}" if text.startswith(unit, after) else f"{stated} {unit.strip()}"
 
 
 def _as_ascii(letter: re.Match[str]) -> str:
