@@ -20,7 +20,7 @@ from ..servers.judge_prompt import about_marks, filled
 from ..servers.judged_mapper import JudgedMapper, questions_of, response_format
 from ..servers.scoring_mapper import summed_notes, texts_of
 from ..servers.verdict import AnswerFormat, ScorerAnswer, read_decision
-from ..verifier.boxes import final_answer
+from ..verifier.places import final_answer
 
 _PLACEHOLDERS = ("question", "reference", "answer")
 _SYSTEM = (

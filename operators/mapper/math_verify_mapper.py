@@ -192,7 +192,7 @@ class MathVerifyMapper(Mapper):
         return self.model_dump(include={"timeout", "worked_out", "tolerance", "ordered_lists"})
 
     def notes(self, table: pa.Table, columns: Mapping[str, pa.Array]) -> Mapping[str, float]:
-        from ..verifier import is_worked_out
+        from ..verifier.worked_out import is_worked_out
 
         if self.worked_out:
             return {}

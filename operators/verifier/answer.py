@@ -1,8 +1,8 @@
-r"""Extraction of the final answer from a response.
+r"""Extraction of the final answer from a response, where it is a number or a formula.
 
-One function, `find_answer`, applies rules in a fixed order; the first that finds something
-decides. The last answer counts: a policy commits to an answer by writing it last, and gains
-nothing by writing others before. Every rule is linear in the length of the response.
+The places are those of all types (`places`). Where none is marked, it is what ends the last line,
+or the last number. The last answer counts: a policy commits to an answer by writing it last, and
+gains nothing by writing others before. Every rule is linear in the length of the response.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..chats import after_thoughts, final_channel
-from .boxes import boxed, gives_up
-from .commitment import is_given
-from .end_of_turn import own_text
+from .commitment import gives_up, is_given
 from .last_number import english_number, last_number
 from .phrases import is_hinted, readable
-from .places import tagged_parts
+from .places import AnswerPlace, ends_with_options, marked_places, own_part, sentences, unlabelled
 from .words import listed
 
 if TYPE_CHECKING:
@@ -25,20 +22,6 @@ if TYPE_CHECKING:
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
 
-
-_KEYWORD = re.compile(
-    r"(?:\b(?:(?:answer|solution|root)s?|correct (?:option|choice))\b[\s*_]{0,4}"
-    r"(?:(?:is|are|was|would be|must be|should be|equals?)\b|:|=)|^A:)"
-    r"[\s*_]{0,4}(?:(?:therefore|thus|simply|then|just|approximately|about)\b)?\s?[:=]?",
-    re.IGNORECASE | re.MULTILINE,
-)
-_IS_THE_ANSWER = re.compile(
-    r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
-    re.IGNORECASE,
-)
-_SENTENCE_END = re.compile(
-    r"(?<!\bi\.e)(?<!\be\.g)(?:[.?](?=\s|\*|$)|!(?=\s*(?:[A-Z*\n]|$)))(?!\s*=)"
-)
 _ASIDE = re.compile(
     r"(?:[,;]?\s+(?:because|since|which|so|as|when|where|after|that|i\.e\.|reached|given|for|"
     r"rounded|obtained|rather than|instead of|and not|although|though|even (?:if|though)|whereas"
@@ -66,13 +49,10 @@ _BOLD = re.compile(
     r"(?<![^\W\u3041-\u9fff\uac00-\ud7a3]|[)}\]*])\*\*(?=[^\s*])([^*\n]{1,80})\*\*"
     r"(?![^\W\u3041-\u9fff\uac00-\ud7a3]|[*(])"
 )
-_FINAL_ANSWER = re.compile(r"\bfinal answer\b[ \t*_]*(?:is\b|:|\n)", re.IGNORECASE)
+_BOLD_ENDS = re.compile(r"(?<=[^\s*])\*\*(?=[\s.,;:!)]|$)")
+_NUMERAL = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?%?")
 _DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
-_OPTION = re.compile(
-    r"[\s*-]*\(?(?:(?i:option|candidate|choice|possibility|guess) (?=[A-Ja-j\d])|(?=[A-J]))(\w)"
-    r"[.):]\**\s+(.+)"
-)
 _MONTHS = re.compile(r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d", re.I)
 # A bound is not a value: "at least 3" as the whole answer, not "he needs at least 3 buses".
 _BOUND = re.compile(
@@ -84,8 +64,9 @@ _BOUND = re.compile(
 )
 _TOUCHED = re.compile(r"(?:[+/^×·÷<≤≥±√−-]|\\[a-z]+|[\d)}\]]) ?$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-# Another sentence has a number: `= 3. So 5 are left`. More than the formula: `$x = 3$, as asked`.
-_GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d|\d\$,? [A-Za-z]{2}")
+_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if|with) (?:all )?\$[^$]*\$$")
+# Another sentence has a number: `= 3. So 5 are left`.
+_GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")
 _TRAILING = re.compile(r"[\s.*]+$")
 
 
@@ -115,22 +96,27 @@ def extract_answer(response: str) -> str | None:
     1. What follows an end token such as `<|im_end|>` does not count, nor what precedes the end of
        the last thought, such as `</think>`, or harmony's channel `final`. Inside a thought that is
        not closed there is no answer.
-    2. The last `<answer>`; the rules below then apply inside it.
-    3. The last balanced `\boxed{}` or `\fbox{}`, nested ones peeled. Boxes with only
-       commas, spaces, "and" or "or" between them are one answer, a list. "Final answer: 18" after
-       the box replaces it.
-    4. The last line that begins with `####`, or a last line `A: 18`.
-    5. A short text without prose is itself the answer.
-    6. "answer is", "Answer:" or "is the answer", the last one.
-    7. In the last line: what follows the last `=`, or mathematics that ends the line.
-    8. The last number, or the run of mathematics that it is part of.
+    2. The last place that is marked: `<answer>`, in which the same rules apply; a balanced
+       `\boxed{}` or `\fbox{}`, nested ones peeled, of which several with only commas, spaces,
+       "and" or "or" between them are one answer, a list; a line that begins with `####`; "answer
+       is", "Answer:" or "is the answer". After one of the others, these count where the answer
+       follows at once.
+    3. A short text without prose is itself the answer.
+    4. In the last line: what follows the last `=`, or mathematics that ends the line.
+    5. The last number, or the run of mathematics that it is part of.
 
     >>> extract_answer("So she has 40 + 2 apples. The answer is 42. I hope it is correct.")
     '42'
     """
-    if _is_plain(response):  # As most are: where it stands is not asked for.
-        return _in_own_text(response, tagged=False)[0]
-    return find_answer(response).text
+    own = own_part(response)
+    if own is None:
+        return None
+    line = own[0][own[0].rfind("\n") + 1 :]
+    if line.startswith(("A:", "####")):  # As most numbers stand: the rules take 20 times longer.
+        number = line[2:].lstrip("# ")
+        if number.isdecimal() or _NUMERAL.fullmatch(number):
+            return number
+    return _find(own[0]).text
 
 
 def find_answer(response: str) -> FoundAnswer:
@@ -139,86 +125,98 @@ def find_answer(response: str) -> FoundAnswer:
     >>> find_answer(r"So it is \boxed{42}.")
     FoundAnswer(text='42', found_by=('boxed',), start=16, end=18)
     """
-    text, offset, tagged = response, 0, False
-    found_by: tuple[str, ...] = ()
-    if not _is_plain(response):
-        final = final_channel(response)
-        own = None if final is None else own_text(final)
-        whole = None if own is None else after_thoughts(own)
-        if final is None or own is None or whole is None:
-            return FoundAnswer(None, ("unclosed_think",))
-        # What counts is the end of what precedes it.
-        text, offset = whole, len(response) - len(final) + len(own) - len(whole)
-        found_by = ("think",) if offset else ()
-        if tags := sorted(tagged_parts(text)):
-            at, text = tags[-1]
-            offset, tagged, found_by = offset + at, True, (*found_by, "answer_tag")
-    answer, rule, at = _in_own_text(text, tagged)
+    own = own_part(response)
+    if own is None:
+        return FoundAnswer(None, ("unclosed_think",))
+    text, offset = own
+    return _moved(_find(text), "think", offset) if offset else _find(text)
+
+
+def _moved(found: FoundAnswer, rule: str, offset: int) -> FoundAnswer:
+    """What was found in a part that begins there, by a rule before its own."""
+    rules = (rule, *found.found_by)
+    if found.start is None or found.end is None or offset < 0:
+        return FoundAnswer(found.text, rules)
+    return FoundAnswer(found.text, rules, found.start + offset, found.end + offset)
+
+
+def _at(text: str, answer: str | None, rule: str, start: int) -> FoundAnswer:
     if answer is None:
-        return FoundAnswer(None, (*found_by, rule) if rule else ())
-    start = offset + at
-    if at < 0 or not response.startswith(answer, start):
-        return FoundAnswer(answer, (*found_by, rule))
-    return FoundAnswer(answer, (*found_by, rule), start, start + len(answer))
+        return FoundAnswer(None, (rule,))
+    is_there = start >= 0 and text.startswith(answer, start)
+    return FoundAnswer(answer, (rule,), *((start, start + len(answer)) if is_there else ()))
 
 
-def _in_own_text(text: str, tagged: bool) -> tuple[str | None, str, int]:
-    """The answer in what counts of a response, the rule that found it, and where it stands; -1."""
-    if "\\" in text and (box := boxed(text)) is not None:
-        answer, end = box
-        if named := _final_answer(text, end):
-            return named[0], "keyword", named[1]
-        opened = max(text.rfind(mark, 0, end) for mark in ("boxed", "fbox"))
-        return answer, "boxed", text.find(answer, opened, end)
-    for label in ("####", "A:"):
-        mark = text.rfind(label)
-        before = text[mark - 1 : mark] or "\n"
-        if mark < 0 or before not in ("\n " if label == "####" else "\n"):
+def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
+    """The answer in what counts of a response, or in a tag."""
+    later = None
+    for place in marked_places(text):
+        found = _read(text, place)
+        if found is None:
             continue
-        line, _, more = text[mark + len(label) :].strip().partition("\n")
-        line = line if line.isdigit() else _ANSWER_LABEL.sub("", line.strip())
-        if line and (is_bare(line) or _is_bound(line)) and not (more and label == "A:"):
-            at = text.find(line, mark)
-            # What stands alone in its line is in no scope but its own.
-            scope, start = (line, 0) if before == "\n" else (text, at)
-            return _affirmed(scope, line, start), "marked_line", at
-    stripped = _LEAD.sub("", text.strip())
-    if not stripped:
-        return None, "", -1
-    if is_bare(stripped) or (
-        tagged and "\n" not in stripped and not _is_sentence(stripped[:_TAIL])
-    ):
-        return _affirmed(stripped, stripped, 0), "bare", text.rfind(stripped)
-    tail = stripped[-_TAIL:]
-    found, rule, at = _from_prose(tail)
-    return found, rule, at if at < 0 else at + len(text.rstrip()) - len(tail)
+        if place.rule != "keyword" or (later is None and _follows_at_once(place, found)):
+            return found
+        later = later or found
+    return later or _in_prose(text, tagged=tagged)
 
 
-_TAG = re.compile("<[/A-Za-z]")
+def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
+    """The number or formula that a place gives; None if it has none."""
+    if place.rule == "boxed":
+        return _at(text, place.rest, "boxed", text.find(place.rest, place.start, place.end))
+    if place.rule == "answer_tag":
+        found = _find(place.rest, tagged=True)
+        return _moved(found, "answer_tag", text.find(place.rest, place.start))
+    if place.rule == "keyword":
+        answer = _clause(_undecorated(place.rest[:_TAIL]))
+        at = text.find(answer, place.start) if answer else -1
+        return _at(text, _affirmed(text, answer, at), "keyword", at) if answer else None
+    line = text[place.start : place.end]
+    line = line if line.isdigit() else unlabelled(line)
+    if place.rule == "fence" or not (is_bare(line) or _is_bound(line)):
+        return None
+    # What stands alone in its line is in no scope but its own.
+    is_alone = text[: place.start].rstrip("# \t")[-1:] in ("", "\n")
+    answer = _affirmed(line, line, 0) if is_alone else _affirmed(text, line, place.start)
+    return _at(text, answer, "marked_line", text.find(line, place.start))
 
 
-def _is_plain(text: str) -> bool:
-    """Whether a text has no thought, no tag, no end token and no question of its own, as most.
-
-    To look for each of them takes longer than all else where the answer is a number.
-    """
-    return (
-        "|" not in text
-        and "[" not in text
-        and text.isascii()
-        and "Q" not in text
-        and not ("<" in text and _TAG.search(text))
-        and not ("P" in text and "Problem" in text)
-        and "hought process:" not in text
-        and not text.startswith("analysis")
-    )
+def _follows_at_once(place: AnswerPlace, found: FoundAnswer) -> bool:
+    """Not in "The final answer is rounded to 2 places"."""
+    answer = (found.text or "").lstrip(_DELIMITERS)
+    is_first = _undecorated(place.rest[:_TAIL]).lstrip(_DELIMITERS).startswith(answer)
+    return is_first and bool(_MATHEMATICAL.search(answer))
 
 
-_LEAD = re.compile(
-    r"^(?:final_answer(?=\()|(?:ans|result)(?:[.:]|(?= ?\|))|\AA:(?= )|[=-]+>|∴|\|answer\|)\s*",
-    re.IGNORECASE | re.MULTILINE,
-)
-_ANSWER_LABEL = re.compile(r"^(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
+def _undecorated(text: str) -> str:
+    """A text without bold type and what it says that the answer is not."""
+    if "**" in text:  # One of two may be before the text.
+        text = _BOLD_ENDS.sub("", _BOLD.sub(r"\1", text), count=1)
+    text = _NOT_ANOTHER.sub("", text)
+    return _LAST_ITEM.sub("\n", text) if "\n- " in text else text
+
+
+def _in_prose(text: str, *, tagged: bool) -> FoundAnswer:
+    """A text that is all answer; else what ends its last line, else its last number."""
+    whole = _LEAD.sub("", text.strip())
+    if not whole:
+        return FoundAnswer(None)
+    if is_bare(whole) or (tagged and "\n" not in whole and not _is_sentence(whole[:_TAIL])):
+        return _at(text, _affirmed(whole, whole, 0), "bare", text.rfind(whole))
+    plain = _undecorated(whole[-_TAIL:])
+    if gives_up(plain) or ends_with_options(plain):
+        return FoundAnswer(None, ("gives_up",) if gives_up(plain) else ())
+    line = plain.rstrip().rsplit("\n", 1)[-1]
+    if _is_bound(line):
+        return _at(text, line.strip(), "last_line", text.rfind(line.strip()))
+    rule, found = "last_line", _trailing_math(line)
+    if not found:
+        rule, found = "last_number", last_number(plain)
+    answer = _affirmed(plain, found, plain.rfind(found)) if found else None
+    return _at(text, answer, rule, text.rfind(answer)) if answer else FoundAnswer(None)
+
+
+_LEAD = re.compile(r"^(?:final_answer(?=\()|[=-]+>|∴|\|answer\|)\s*", re.MULTILINE)
 
 
 def is_bare(text: str) -> bool:
@@ -254,7 +252,7 @@ def _is_sentence(text: str) -> bool:
     if not text.isascii():
         return True
     words = re.findall(r"[a-z]+", text.lower())
-    return bool(_after_keywords(text)) or any(word in _SENTENCE_WORDS for word in words)
+    return any(word in _SENTENCE_WORDS for word in words)
 
 
 def _is_bound(text: str) -> bool:
@@ -263,36 +261,6 @@ def _is_bound(text: str) -> bool:
         return False
     words = [w.lower() for w in _WORD.findall(text, bound.end())]
     return len(words) <= 5 and not _SENTENCE_WORDS.intersection(words) and "=" not in text
-
-
-def _final_answer(text: str, start: int) -> tuple[str, int] | None:
-    """The mathematics that "Final answer: ..." names after the last box, and where it stands."""
-    named = list(_FINAL_ANSWER.finditer(text, start))
-    if not named:
-        return None
-    rest = _BOLD.sub(r"\1", text[named[-1].end() :][:_TAIL])
-    line = _clause(rest)
-    found = _affirmed(text, line, text.find(line, named[-1].end())) if line else None
-    if not found or not _MATHEMATICAL.search(found):
-        return None
-    # "The final answer is rounded to 2 places" names none.
-    at_once = rest.lstrip(_DELIMITERS).startswith(found.lstrip(_DELIMITERS))
-    return (found, text.find(found, named[-1].end())) if at_once else None
-
-
-def _from_prose(text: str) -> tuple[str | None, str, int]:
-    """The answer in prose, the rule that found it, and where it stands; none if it gives up."""
-    plain = _BOLD.sub(r"\1", text) if "**" in text else text
-    plain = _NOT_ANOTHER.sub("", plain)
-    if "\n- " in plain:
-        plain = _LAST_ITEM.sub("\n", plain)
-    if gives_up(plain):
-        return None, "gives_up", -1
-    found, rule, at = _in_prose(plain)
-    answer = _affirmed(plain, found, at)
-    if answer is None:
-        return None, "", -1
-    return answer, rule, at if plain == text else text.rfind(answer)
 
 
 # "It is 12, not 13."; "12, not 13, is the answer".
@@ -317,50 +285,6 @@ def _affirmed(text: str, found: str | None, start: int) -> str | None:
 _NEGATED = re.compile(r"\W*(?:not|never|neither|no|isn['’]t)\b", re.IGNORECASE)
 
 
-def _after_keywords(text: str) -> list[int]:
-    """Where each "the answer is" ends; in another language, where it begins."""
-    found = [each.end() for each in _KEYWORD.finditer(text)]
-    if text.isascii() and (found or not is_hinted(text)):
-        return found
-    from .other_languages import phrases_in
-
-    return sorted((*found, *phrases_in(text)))
-
-
-def _in_prose(text: str) -> tuple[str | None, str, int]:
-    """The answer in prose, the rule that found it, and where it stands; -1: in several places."""
-    starts = _after_keywords(text)
-    if starts and (found := _clause(text[starts[-1] :])):
-        return found, "keyword", text.find(found, starts[-1])
-    if named := list(_IS_THE_ANSWER.finditer(text)):
-        end = named[-1].start()
-        sentence = _SENTENCE_END.split(text[:end])[-1]
-        if _is_bound(sentence):
-            return sentence.strip(), "keyword", -1
-        if found := _trailing_math(sentence) or last_number(sentence):
-            return found, "keyword", text.rfind(found, 0, end)
-    line = text.rstrip().rsplit("\n", 1)[-1]
-    if _is_bound(line):
-        return line.strip(), "last_line", -1
-    rule, found = "last_line", _options(text) or _trailing_math(line)
-    if not found:
-        rule, found = "last_number", last_number(text)
-    return found, rule, text.rfind(found) if found else -1
-
-
-def _options(text: str) -> str | None:
-    """The items of a list of options that ends a text, as one answer: none of them is chosen."""
-    items = list[str]()
-    label = ""
-    for line in reversed(text.rstrip().split("\n")):
-        option = _OPTION.match(line)
-        if not option or (label and ord(option[1].upper()) != ord(label) - 1):
-            break
-        label = option[1].upper()
-        items.append(option[2].strip(" $"))
-    return ", ".join(reversed(items)) if len(items) > 1 and all(map(is_bare, items)) else None
-
-
 def _clause(text: str) -> str | None:
     """The answer at the start of the text after "answer is", or of a phrase in another language."""
     if text[:1].isalpha() and (not text.isascii() or is_hinted(text[:24])):
@@ -373,7 +297,7 @@ def _clause(text: str) -> str | None:
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
         return text[2:close].strip() or None if close > 0 else None
     line = text.split("\n", 1)[0]
-    clause = _SENTENCE_END.split(line, maxsplit=1)[0].strip(" *_")
+    clause = next(iter(sentences(line)), "").rstrip(".!?").strip(" *_")
     if not clause:
         return None
     short = _ASIDE.sub("", clause).strip()
@@ -402,7 +326,7 @@ def _in_clause(clause: Clause) -> str | None:
 def _trailing_math(line: str) -> str | None:
     """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = readable(line)
-    line = _MEASURED.sub(r"\1", _TRAILING.sub("", line))
+    line = _CONDITION.sub("", _MEASURED.sub(r"\1", _TRAILING.sub("", line)))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         if line.endswith(closing):
             body = line[: -len(closing)].rstrip("$")
@@ -412,6 +336,8 @@ def _trailing_math(line: str) -> str | None:
                 return None if _TOUCHED.search(body, 0, start) else found
     if "=" in line:
         right = line.rsplit("=", 1)[1].strip(" $")
+        shown, _, more = right.partition("$")
+        right = right if re.search(r"[\d$]", more) else shown  # `$x = y$, as asked`
         # `>>` closes a calculator note of GSM8K.
         if not right or right[0] == ">" or ">>" in right or _GOES_ON.search(right):
             return None

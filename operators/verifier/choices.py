@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from operator import eq
 
 from .answer_types import AnswerRules, Mention
 from .commitment import is_given
+from .words import listed
 
 # --- Letters --------------------------------------------------------------------------
 
@@ -27,13 +29,15 @@ _LABELLED = re.compile(
 _FIRST = re.compile(
     rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
 )
-_BRACKETED = re.compile(r"[(\[]([A-J])[)\]]")
+_BRACKETED = re.compile(r"(?<!\w)[(\[]([A-Ja-e])[)\]]")
 _ALONE = re.compile(
     rf"(?<![A-Za-z0-9'’.=-])(?<!= )(?!A\s+(?!or\b|and\b)[a-z]|I\b)({_RUN}|[A-J](?:{_JOIN}[A-J])*)"
     r"(?![A-Za-z0-9]|['’](?!d[ıi]r)|\.\w|_|\s*[-+*/^=<>]\s*[\w\\(])"
 )
 _LETTER = re.compile(r"(?<![A-Za-z])[A-Ja-j](?![A-Za-z])")
-_UNSURE = re.compile(r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b")
+_UNSURE = re.compile(
+    r"\b(?:might|may|maybe|perhaps|possibly|could|or)\b[^.]*\b[A-J]\b|\b[A-J] (?:might|may|could)\b"
+)
 _REJECTED = re.compile(
     r"(?:\\[a-z]+|[≠¬]) *\Z|\b(?:not|never|n['’]t|cannot) (?:choose|pick|select|take)\W*\Z"
     r"|\b(?:all but|except|(?:exclud|eliminat)(?:e|ing)|rul(?:e|ing) out)(?: option)?\W*\Z",
@@ -54,14 +58,13 @@ def _letter_mentions(text: str) -> list[Mention]:
         if _UNSURE.search(text, found.end()):
             return [Mention("several", *found.span(1))]
         return [Mention(_letters(found[1]), *found.span(1))]
-    denied = set[frozenset[str]]()
-    for pattern in (_ALONE, _LABELLED, _BRACKETED):
-        denied |= {_letters(each[1]) for each in pattern.finditer(text) if _is_denied(text, each)}
-    for pattern in (_LABELLED, _BRACKETED, _ALONE):
-        found_there = [(_letters(each[1]), *each.span(1)) for each in pattern.finditer(text)]
-        if several := [Mention(*each) for each in found_there if each[0] not in denied]:
-            return several
-    return []
+    options = [
+        [(_letters(each[1]), each) for each in pattern.finditer(text)]
+        for pattern in (_LABELLED, _BRACKETED, _ALONE)
+    ]
+    denied = {letters for found in options for letters, each in found if _is_denied(text, each)}
+    kept = ([Mention(a, *m.span(1)) for a, m in found if a not in denied] for found in options)
+    return next(filter(None, kept), [])
 
 
 def _is_denied(text: str, letter: re.Match[str]) -> bool:
@@ -69,11 +72,7 @@ def _is_denied(text: str, letter: re.Match[str]) -> bool:
     return bool(rejected) or not is_given(text, *letter.span(1))
 
 
-CHOICE = AnswerRules(
-    takes=lambda text: bool(_TAKEN.fullmatch(text)),
-    mentions=_letter_mentions,
-    equal=lambda answer, reference: answer == reference,
-)
+CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions, equal=eq)
 """Letters of options, in any case, with the text of the option or without; their order is free."""
 
 # --- Yes and no -----------------------------------------------------------------------
@@ -83,10 +82,13 @@ _BOTH = re.compile(
     r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
     re.IGNORECASE,
 )
-_WORDS = ("yes", "no", "true", "false")
+_YES = listed("yes true sí oui ja да sim evet tak 是 是的 对 はい 네 예")
+_NO = listed("no false non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
+_WORDS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
-    r"|no(?=\W*\Z|[.,;:!*\"')/|&](?! ?\d)| (?:yes|if|in some|otherwise)\b| [-|/&<=>]))\b",
+    r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
+    rf"|\A(?:{'|'.join(word for word in _WORDS if word != 'no')})(?=\W|\Z)",
     re.IGNORECASE,
 )
 
@@ -94,16 +96,9 @@ _YES_OR_NO = re.compile(
 def _yes_or_no(text: str) -> list[Mention]:
     if _BOTH.search(text):
         return [Mention("both", 0, len(text))]
-    return [
-        Mention(each[0].lower(), *each.span())
-        for each in _YES_OR_NO.finditer(text)
-        if is_given(text, *each.span())
-    ]
+    given = [each for each in _YES_OR_NO.finditer(text) if is_given(text, *each.span())]
+    return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
 
 
-BOOLEAN = AnswerRules(
-    takes=lambda text: text.lower() in _WORDS,
-    mentions=_yes_or_no,
-    equal=lambda answer, reference: answer == reference,
-)
-"""Yes or no; true or false."""
+BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
+"""Yes or no; true or false, which are the same."""

@@ -52,3 +52,30 @@ def is_given(text: str, start: int, end: int) -> bool:
     from .other_languages import is_changed
 
     return not is_changed(text, start, end)
+
+
+_GIVES_UP = re.compile(
+    r"(?:\bI (?:could(?: not|n['’]t)|(?:can ?not|can['’]t) (?:tell|say|solve|answer|do|give one)"
+    r"|(?:do not|don['’]t) know|give up|have no idea)\b|\banswer\b(?:[^.?\n]|\.\d){0,80}\?\s*No\b)"
+    r"(?: (?:it|this|that|how|yet|for sure|the answer))?\W*$"
+)
+_END = 200  # characters
+_NO_ANSWER = re.compile(
+    r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bno (?:definite|definitive|single|clear) answer\b"
+    r"|\b(?:I )?can(?: ?not|['’]t) (?:determine|give|be (?:determined|worked out|known|answered))\b"
+)
+
+
+def gives_up(text: str) -> bool:
+    """Return whether a text ends with "I do not know" or the like.
+
+    The number before it is then part of a question or of a case that was considered.
+    """
+    last = max(0, len(text) - _END)
+    if _GIVES_UP.search(text, last) or _NO_ANSWER.search(text, last):
+        return True
+    if text.isascii():
+        return False
+    from .other_languages import gives_up as gives_up_there
+
+    return gives_up_there(text)

@@ -39,6 +39,10 @@ class Number(NamedTuple):
     unit: Unit | None = None
     base: int = 10
 
+    def times(self, factor: Fraction | int) -> Number:
+        """It in another unit."""
+        return self._replace(value=self.value * factor, ulp=self.ulp * factor)
+
 
 _DECIMAL = (
     r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+|[1-9]\d{0,2}(?:[ '_]\d{3})+|\d+)(?:\.\d+|\.(?![\d.]))?|\.\d+)"
@@ -50,10 +54,10 @@ _HEAD = re.compile(
     | (?:(?P<mixed>\d+)\s+)?(?P<sn>{_DECIMAL})\s*/\s*(?P<sd>{_DECIMAL})
     | (?P<dots>[1-9]\d{{0,2}}(?:\.\d{{3}}){{2,}})(?![.\d])
     | (?P<digits>(?=[A-Za-z]*\d)[0-9A-Za-z]+)_
-      (?:\{{\s*(?P<b1>[1-9]\d?|[a-z]{{3,8}})\s*\}}|(?P<b2>[1-9]\d?)(?!\d))
+      (?P<base>\{{\s*(?:[1-9]\d?|[a-z]{{3,8}})\s*\}}|[1-9]\d?(?!\d))
     | (?:(?P<mant>{_DECIMAL})\s*(?:\\times|\\cdot|\*|x)\s*)?
-      10\s*\^\s*(?:\{{\s*(?P<e1>[+-]?\d+)\s*\}}|\(?(?P<e2>[+-]?\d+)\)?)
-    | (?P<dec>{_DECIMAL})(?:[eE](?P<e3>[+-]?\d+)(?![\w^]))?
+      10\s*\^\s*(?P<power>\{{\s*[+-]?\d+\s*\}}|\(?[+-]?\d+\)?)
+    | (?P<dec>{_DECIMAL})(?:[eE](?P<exponent>[+-]?\d+)(?![\w^]))?
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -70,12 +74,11 @@ _PERCENT = re.compile(
 
 
 def read_number(span: str) -> Number | None:
-    """Return the number in a span; None if it is not one number, or over the limits."""
-    if len(span) < 19 and span.isascii() and span.isdecimal():
-        return Number(Fraction(int(span)), len(span.lstrip("0")))
-    return None if refusal(span) else read_plain(plain(span))
+    """The number in a span; None if it is not one number, or over the limits."""
+    return read_simple(span) or (None if refusal(span) else read_plain(plain(span)))
 
 
+@lru_cache(maxsize=4096)
 def read_simple(span: str) -> Number | None:
     """The fast path of `read_number`: a plain decimal with grouped thousands, nothing else."""
     if len(span) > 40 or not _SIMPLE.fullmatch(span):
@@ -102,17 +105,14 @@ def read_plain(text: str) -> Number | None:
         number = _head_value(head)
         tail, attached = text[head.end() :], not text[head.end() : head.end() + 1].isspace()
     else:
-        spelt = leading_words(text) if text[0].isalpha() and _first(text) in STARTS else None
+        is_word = re.split(r"[ -]", text, maxsplit=1)[0].lower() in STARTS
+        spelt = leading_words(text) if is_word else None
         number = None if spelt is None else Number(spelt[0])
         tail, attached = ("" if spelt is None else spelt[1]), False
     if number is None:
         return None
     number = number._replace(value=sign * number.value, unit=currency)
     return _with_tail(number, tail, attached)
-
-
-def _first(text: str) -> str:
-    return re.split(r"[ -]", text, maxsplit=1)[0].lower()
 
 
 def _signs(text: str) -> tuple[int, str, Unit | None]:
@@ -140,13 +140,13 @@ def _head_value(head: re.Match[str]) -> Number | None:
     if g["sn"] is not None:
         return _ratio(g["mixed"], g["sn"], g["sd"])
     if g["digits"] is not None:
-        base = g["b1"] or g["b2"]
+        base = g["base"].strip("{ }")
         return _based(g["digits"], int(base) if base.isdecimal() else SMALL.get(base, 0))
     if g["dots"] is not None:
         return _decimal(g["dots"].replace(".", ""), 0)
     if g["dec"] is not None:
-        return _decimal(g["dec"], int(g["e3"] or 0))
-    return _decimal(g["mant"] or "1", int(g["e1"] or g["e2"]))
+        return _decimal(g["dec"], int(g["exponent"] or 0))
+    return _decimal(g["mant"] or "1", int(g["power"].strip("{( )}")))
 
 
 def _decimal(text: str, exponent: int) -> Number | None:
@@ -162,15 +162,13 @@ def _decimal(text: str, exponent: int) -> Number | None:
 
 
 def _ratio(whole: str | None, above: str, below: str) -> Number | None:
-    n, d = _decimal(above.replace(" ", "").lstrip("+-"), 0), _decimal(below.lstrip("-"), 0)
-    if n is None or d is None or not d.value:
+    n, d = (Fraction(each.translate(_UNGROUPED)) for each in (above, below))
+    if not d:
         return None
-    value = n.value / d.value
-    negative = above.startswith("-") != below.startswith("-")
     if whole is None:
-        return Number(-value if negative else value)
+        return Number(n / d)
     # 2\frac{3}{2} might be a product, a typo or a mixed number: it is refused.
-    return None if negative or value >= 1 else Number(int(whole) + value)
+    return Number(int(whole) + n / d) if 0 <= n / d < 1 else None
 
 
 def _based(digits: str, base: int) -> Number | None:
@@ -187,8 +185,8 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     while tail:
         word = tail.split(" ", 1)[0].lower()
         if factor := _SIZES.get(word.rstrip(".")):
-            number = number._replace(value=number.value * factor, ulp=number.ulp * factor)
-            tail, attached = _OF.sub("", tail[len(word) :].strip()), False
+            number, attached = number.times(factor), False
+            tail = _OF.sub("", tail[len(word) :].strip())
         elif (m := _AND_A_HALF.match(tail)) and number.value.denominator == 1:
             number, tail = Number(number.value + Fraction(1, 2)), tail[m.end() :].strip()
         elif m := _PERCENT.match(tail):
@@ -200,7 +198,10 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
     if not tail:
         return number
     if not tail.isascii():
-        return _with_foreign_tail(number, tail)
+        if (found := read_tail(tail)) is None:
+            return None
+        number = number.times(found.factor)._replace(percent=number.percent or found.percent)
+        return _with_unit(number, found.unit or Unit())
     if number.unit and tail.startswith("per "):
         tail, number = f"{number.unit.dimension[0][0]} {tail}", number._replace(unit=None)
     return _with_unit(number, read_unit(tail, attached=attached))
@@ -209,18 +210,6 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
 def _with_unit(number: Number, unit: Unit | None) -> Number | None:
     is_clear = unit is not None and agree(number.unit, unit) is not None
     return number._replace(unit=number.unit or unit) if is_clear else None
-
-
-def _with_foreign_tail(number: Number, tail: str) -> Number | None:
-    found = read_tail(tail)
-    if found is None:
-        return None
-    number = number._replace(
-        value=number.value * found.factor,
-        ulp=number.ulp * found.factor,
-        percent=number.percent or found.percent,
-    )
-    return _with_unit(number, found.unit or Unit())
 
 
 def same_number(a: Number, b: Number) -> bool:
@@ -235,41 +224,34 @@ def same_number(a: Number, b: Number) -> bool:
     factor = agree(a.unit, b.unit)
     if factor is None:
         return False
-    b = b._replace(value=b.value * factor, ulp=b.ulp * factor)
+    b = b.times(factor)
     if a.percent == b.percent:
         return _close(a, b)
     share, bare = (a, b) if a.percent else (b, a)
-    hundredth = share._replace(value=share.value / 100, ulp=share.ulp / 100)
-    return _close(hundredth, bare) or (abs(bare.value) >= 1 and _close(share, bare))
+    is_share = _close(share.times(Fraction(1, 100)), bare)
+    return is_share or (abs(bare.value) >= 1 and _close(share, bare))
 
 
 def _close(a: Number, b: Number) -> bool:
-    if a.value == b.value:
-        return True
-    return _rounds(a, b.value, finite=_finite(b.value), other_digits=b.digits) or _rounds(
-        b, a.value, finite=_finite(a.value), other_digits=a.digits
+    return a.value == b.value or any(
+        rounds_to(decimal, other.value, is_finite=_is_finite(other.value), digits=other.digits)
+        for decimal, other in ((a, b), (b, a))
     )
 
 
-def _rounds(decimal: Number, exact: Fraction, *, finite: bool, other_digits: int) -> bool:
-    error = abs(decimal.value - exact)
+def rounds_to(
+    decimal: Number, exact: Fraction, *, is_finite: bool = False, digits: int = 0
+) -> bool:
+    """Whether a decimal is the rounding of a number, which has `digits` if it is a decimal, too."""
     if not decimal.ulp:
         return False
-    if decimal.digits >= ROUNDED_DIGITS and not finite and error < decimal.ulp:
+    error = abs(decimal.value - exact)
+    if decimal.digits >= ROUNDED_DIGITS and not is_finite and error < decimal.ulp:
         return True
-    artefact = decimal.digits >= FLOAT_DIGITS and other_digits < FLOAT_DIGITS
-    return artefact and error < FLOAT_ERROR * abs(exact)
+    is_artefact = decimal.digits >= FLOAT_DIGITS > digits
+    return is_artefact and error < FLOAT_ERROR * abs(exact)
 
 
-def _finite(value: Fraction) -> bool:
-    """Return whether a fraction has a finite decimal expansion."""
-    denominator = value.denominator
-    for prime in (2, 5):
-        while denominator % prime == 0:
-            denominator //= prime
-    return denominator == 1
-
-
-def rounds_to(decimal: Number, exact: Fraction) -> bool:
-    """Whether a decimal is the rounding of an irrational number that is given to high precision."""
-    return _rounds(decimal, exact, finite=False, other_digits=0)
+def _is_finite(value: Fraction) -> bool:
+    """Whether a fraction has a finite decimal expansion: it divides a power of ten."""
+    return pow(10, value.denominator.bit_length(), value.denominator) == 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from operator import eq
 from typing import Any
 
 from .answer_types import AnswerRules, Mention
 
 _DECODER = json.JSONDecoder()
+_OPENING = re.compile(r"[{\[]")
 _MOST = 100  # opening brackets that are tried
 _DEEP = 64
 
@@ -24,11 +27,8 @@ def read_json(text: str) -> Any | None:
 
 def _is_structured(value: Any) -> bool:
     """Whether it is more than a list of numbers, which has other notations: `[0, 1]`, `(1, 2)`."""
-    if isinstance(value, list):
-        return not value or any(
-            not isinstance(each, int | float) or isinstance(each, bool) for each in value
-        )
-    return isinstance(value, dict)
+    is_numbers = isinstance(value, list) and value and {*map(type, value)} <= {int, float}
+    return isinstance(value, dict | list) and not is_numbers
 
 
 def _mentions(text: str) -> list[Mention]:
@@ -37,15 +37,13 @@ def _mentions(text: str) -> list[Mention]:
     if len(unescaped) < len(text) and "{" not in text.replace("\\{", ""):
         text = unescaped  # In a box of LaTeX, braces are escaped.
     for _ in range(_MOST):
-        starts = [each for each in (text.find("{", at), text.find("[", at)) if each >= 0]
-        if not starts:
+        if not (opening := _OPENING.search(text, at)):
             break
-        at = min(starts)
         try:
-            value, end = _DECODER.raw_decode(text, at)
-            found.append(Mention(_key(value), at, end))
+            value, end = _DECODER.raw_decode(text, opening.start())
+            found.append(Mention(_key(value), opening.start(), end))
         except json.JSONDecodeError as error:
-            end = max(at + 1, error.pos)  # What is in a broken value is no value.
+            end = max(opening.end(), error.pos)  # What is in a broken value is no value.
         except (ValueError, RecursionError):
             break  # Longer or deeper than any answer.
         at = end
@@ -63,9 +61,5 @@ def _key(value: Any, depth: int = 0) -> Any:
     return (isinstance(value, bool), isinstance(value, str), value)
 
 
-JSON = AnswerRules(
-    takes=lambda text: _is_structured(read_json(text)),
-    mentions=_mentions,
-    equal=lambda answer, reference: answer == reference,
-)
+JSON = AnswerRules(lambda text: _is_structured(read_json(text)), _mentions, equal=eq)
 """The names of an object have no order; a list has one. `15` is `15.0`, and is not `"15"`."""

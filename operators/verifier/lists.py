@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from .fractions_and_decimals import read_plain
+from .intervals import AnswerCollection, brackets, read_inequality
 from .notation import closes_at, plain, split_top
 
 MAX_ITEMS = 64  # unordered matching tries every pair
 _OR = re.compile(r"\s*,?\s*(?:\b(?:or|and)\b|;)\s*")
 _BUILDER = re.compile(r"\\\{\s*[a-zA-Z]\s*(?:\\in[^|:]*)?[|:]")
-COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
+_COMMA = re.compile(r"\s*,\s*(?:and\b|or\b)?\s*")
 _SPACED_COMMA = re.compile(r"\s*,\s+(?:and\b|or\b)?\s*")
-
+UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])}])\s*\bU\b)\s*")
+_SETS = {"union": UNION, "intersection": re.compile(r"\s*\\cap(?![a-zA-Z])\s*")}
 _PART = re.compile(r"(?:\A|[,;]\s*(?:and )?|\band )\(?(\d|[a-e]|i{1,3})\)\s+(?=\S)")
 _PART_LABELS = (("1", "2", "3", "4", "5"), ("a", "b", "c", "d", "e"), ("i", "ii", "iii"))
 
 
-class AnswerCollection(NamedTuple):
-    """Several answers. `kind` is `list`, `set` or the bracket pair, such as `(]`."""
-
-    kind: str
-    items: tuple[str, ...]
-
-
 def read_collection(text: str) -> AnswerCollection | None:
-    """Return the answers in a span, None if it contains only one."""
+    """The answers in a span, None if it contains only one."""
     if text.startswith("\\{") and closes_at(text, 1) == len(text) - 1:
         if _BUILDER.match(text):
             return None  # `\{x | x > 2\}` lists no members
@@ -34,11 +28,9 @@ def read_collection(text: str) -> AnswerCollection | None:
         return AnswerCollection("set", tuple(split_items(inside, bracketed=True)) if inside else ())
     if text[:1] in ("(", "[") and closes_at(text, 0) == len(text) - 1:
         items = split_items(text[1:-1], bracketed=True)
-        return (
-            AnswerCollection(text[0] + text[-1], tuple(items))
-            if len(items) > 1 or text[0] == "["
-            else None
-        )
+        if len(items) == 1 and text[0] == "(":
+            return None
+        return AnswerCollection(brackets(items[0], text[0], text[-1], items[-1]), tuple(items))
     if text.startswith("\\langle") and text.endswith("\\rangle"):
         return AnswerCollection("<>", tuple(split_items(text[7:-7], bracketed=True)))
     items = split_items(text)
@@ -48,14 +40,23 @@ def read_collection(text: str) -> AnswerCollection | None:
     return AnswerCollection("list", signs) if signs else None
 
 
-def read_parts(text: str) -> list[str] | None:
+def read_set(text: str) -> AnswerCollection | None:
+    """The sets of a union, or an inequality in one variable as its ends in their brackets."""
+    for kind, sign in _SETS.items():
+        if len(pieces := split_top(text, sign)) > 1:
+            return AnswerCollection(kind, tuple(pieces))
+    return read_inequality(text)
+
+
+def read_parts(text: str) -> AnswerCollection | None:
     """The answers to the parts of a question, labelled from the first on: `a) 5, b) 12`."""
     if ")" not in text or len(labels := list(_PART.finditer(text))) < 2 or labels[0].start():
         return None
     if tuple(each[1] for each in labels) not in [each[: len(labels)] for each in _PART_LABELS]:
         return None
     ends = [each.start() for each in labels[1:]] + [len(text)]
-    return [text[each.end() : end].strip() for each, end in zip(labels, ends, strict=True)]
+    items = (text[each.end() : end].strip() for each, end in zip(labels, ends, strict=True))
+    return AnswerCollection("parts", tuple(items))
 
 
 def split_items(text: str, *, bracketed: bool = False) -> list[str]:
@@ -65,7 +66,7 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
     beside commas with a space, as in `(1,000, 2,000)` and not in `(1,7,103, 105)`.
     """
     if bracketed and not _groups_thousands(text):
-        pieces = [p for part in split_top(text, _OR) for p in split_top(part, COMMA)]
+        pieces = [p for part in split_top(text, _OR) for p in split_top(part, _COMMA)]
         return pieces if len(pieces) <= MAX_ITEMS else [text]
     if read_plain(text):
         return [text]
@@ -74,7 +75,7 @@ def split_items(text: str, *, bracketed: bool = False) -> list[str]:
         comma = (
             _SPACED_COMMA
             if re.search(r",\s", part) and re.search(r"\d,\d{3}(?!\d)", part)
-            else COMMA
+            else _COMMA
         )
         pieces += [part] if read_plain(part) else split_top(part, comma)
     return pieces if len(pieces) <= MAX_ITEMS else [text]

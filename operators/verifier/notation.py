@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 
 from .phrases import languages_of
 from .tables import tables
+from .words import listed
 
 # --- Numbers with a decimal comma, as German, French or Russian write them ------------
 # `3,5` is two numbers in English. In a response of such a language it may be either, so both
@@ -72,56 +74,82 @@ _ORDINAL = re.compile(
 _TWICE_ESCAPED = re.compile(r"\\\\(?=[a-zA-Z]{2}|[{}])")
 _ODD_BACKSLASHES = re.compile(r"(?<!\\)\\(?:\\\\)*(?!\\)")
 _GROUP = r"((?:[^{}]|\{[^{}]*\})*?)"  # one level of braces inside
-_INFIX = re.compile(rf"(?<!\\)\{{{_GROUP}\\(over|choose)(?![a-zA-Z]){_GROUP}\}}")
-_SYNONYMS = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|it)(?![a-zA-Z])", " "),
-        (
-            r"(?<!\\)\\[,;: >]|\\(?:q?quad|(?:neg)?(?:thin|med|thick)space)(?![a-zA-Z])|~"
-            r"|\\(?:h|v)space\s*\{[^{}]*\}",
-            " ",
-        ),
-        (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
-        (r"(?<!\\)\\!", ""),
-        (r"\{,\}", ","),
-        (r"\\(?:text)?color\s*\{[^{}]*\}", ""),
-        (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
-        (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
-        (r"\\mathbb\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))", r"\\mathbb{\1\2}"),
-        (r"\\(?:leq|leqslant|leqq)(?![a-zA-Z])", r"\\le "),
-        (r"\\(?:geq|geqslant|geqq)(?![a-zA-Z])", r"\\ge "),
-        (r"<=", r"\\le "),
-        (r">=", r"\\ge "),
-        (r"!=|\\neq(?![a-zA-Z])", r"\\ne "),
-        (r"\\lt(?![a-zA-Z])", "<"),
-        (r"\\gt(?![a-zA-Z])", ">"),
-        (r"\\lbrace(?![a-zA-Z])", r"\\{"),
-        (r"\\rbrace(?![a-zA-Z])", r"\\}"),
-        (r"\\(?:varnothing|O)(?![a-zA-Z])", r"\\emptyset "),
-        (r"\\(?:lvert|rvert|vert|mid)(?![a-zA-Z])", "|"),
-        (r"\\ast(?![a-zA-Z])", "*"),
-        (r"\\(?:colon|ratio)(?![a-zA-Z])", ":"),
-        (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])|\\degree(?![a-zA-Z])", r"^\\circ "),
-        (r"\\(?:lor|vee)(?![a-zA-Z])", " or "),
-        (r"\\(?:land|wedge)(?![a-zA-Z])", " and "),
-        (r"\\(?:pounds|textsterling)(?![a-zA-Z])", "£"),
-        (r"\\(?:euro|texteuro)(?![a-zA-Z])", "€"),
-        (r"(?<=\d) x (?=\d)", r" \\times "),
-        (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
-        (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
-        (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
-        (r"\^\s*(\d|\{[^{}]*\})\s*_\s*(\w|\{[^{}]*\})", r"_\2^\1"),  # `v^2_0`
+
+Instead = str | Callable[[re.Match[str]], str]
+Rules = list[tuple[re.Pattern[str], Instead]]
+
+
+def rules(*pairs: tuple[str, Instead]) -> Rules:
+    """Patterns and what stands instead of them."""
+    return [(re.compile(pattern), instead) for pattern, instead in pairs]
+
+
+def rewritten(text: str, rules: Rules) -> str:
+    """A text by rules, one after the other."""
+    for pattern, instead in rules:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def rewritten_inside_out(text: str, rules: Rules) -> str:
+    """A text by rules that are applied until nothing changes."""
+    before = None
+    while text != before:
+        before, text = text, rewritten(text, rules)
+    return text
+
+
+_INSTEAD = {
+    name: instead
+    for instead, names in (
+        (r"\frac", "dfrac tfrac cfrac"), (r"\binom", "dbinom tbinom"), (r"\mod ", "bmod"),
+        (r"\le ", "leq leqslant leqq"), (r"\ge ", "geq geqslant geqq"), (r"\ne ", "neq"),
+        ("<", "lt"), (">", "gt"), (r"\{", "lbrace"), (r"\}", "rbrace"), ("*", "ast"),
+        ("|", "lvert rvert vert mid"), (":", "colon ratio"), (r"\emptyset ", "varnothing O"),
+        (" or ", "lor vee"), (" and ", "land wedge"), (r"^\circ ", "degree"),
+        ("£", "pounds textsterling"), ("€", "euro texteuro"),
+        (" ", "displaystyle textstyle limits nolimits rm bf it hline quad qquad thinspace"),
+        (" ", "medspace thickspace negthinspace negmedspace negthickspace"),
     )
-]
-_SHORT_SQRT = re.compile(r"\\sqrt\s*(\[[^\[\]]*\])?\s*([0-9]+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])")
-_SHORT_FRAC = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])")
-# `\frac \pi4`: a command without arguments of its own.
-_SHORT_COMMAND = re.compile(r"\\frac\s*(\\[a-zA-Z]+)(?![a-zA-Z]|\s*[\[{])\s*(?=[0-9a-zA-Z{\\])")
-_SHORT_NUMERATOR = re.compile(r"\\(frac|binom)\s*([0-9a-zA-Z])\s*\{")
-_SHORT_DENOMINATOR = re.compile(r"(\\(?:frac|binom)\s*\{[^{}]*\})\s*([0-9a-zA-Z])")
-_PLAIN_ROOT = re.compile(r"(?<![\\a-zA-Z])(?:sqrt)\s*(?=\()")
+    for name in listed(names)
+}  # fmt: skip
+_NAMED = re.compile(r"\\([a-zA-Z]+)")
+_SYNONYMS = rules(
+    (r"\\(?:left|right|[bB]igg?[lr]?)(?![a-zA-Z])\s*\.?", ""),
+    (r"(?<!\\)\\[,;: >]|~|\\[hv]space\s*\{[^{}]*\}", " "),
+    (r"(?<=\d)(?:\{,\s*\}|,\s*\\!)\s*(?=\d{3}(?!\d))", ""),  # no separator
+    (r"(?<!\\)\\!|\\(?:text)?color\s*\{[^{}]*\}", ""),
+    (r"\{,\}", ","),
+    (r"\\mathbb\s*(?:\{\s*([A-Z])\s*\}|([A-Z]))", r"\\mathbb{\1\2}"),
+    ("<=", r"\\le "),
+    (">=", r"\\ge "),
+    ("!=", r"\\ne "),
+    (r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?", r"\\\1{matrix}"),
+    (r"\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![a-zA-Z])", r"^\\circ "),
+    (r"(?<=\d) x (?=\d)", r" \\times "),
+    (r"^\s*([a-zA-Z]) in (?=[(\[{\\])", r"\1 \\in "),
+    (r"\bnegative (?=[\d\\$])|^minus (?=[\d\\$])", "-"),
+    (r"(?<=[\w)}])\s*\*\*\s*(?=[\w({+-])", "^"),
+    (r"\^\s*(\d|\{[^{}]*\})\s*_\s*(\w|\{[^{}]*\})", r"_\2^\1"),  # `v^2_0`
+)
+_DELIMITER = re.compile(r"\\[()]|(?<!\\)\\[\[\]]")
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_INFIX = rules(
+    (rf"(?<!\\)\{{{_GROUP}\\over(?![a-zA-Z]){_GROUP}\}}", r"{\\frac{\1}{\2}}"),
+    (rf"(?<!\\)\{{{_GROUP}\\choose(?![a-zA-Z]){_GROUP}\}}", r"{\\binom{\1}{\2}}"),
+)
+_ROOTS = rules(
+    (r"(?<![\\a-zA-Z])sqrt\s*(?=\()", r"\\sqrt"),
+    (r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
+    (r"\\sqrt\s*(\[[^][]*\])?\s*(\d+|[a-zA-Z]|\\[a-zA-Z]+)(?![a-zA-Z{])", r"\\sqrt\1{\2}"),
+)
+_FRACTIONS = rules(
+    # `\frac \pi4`: a command without arguments of its own.
+    (r"\\(frac|binom)\s*([0-9a-zA-Z]|\\[a-zA-Z]+(?![a-zA-Z]|\s*[\[{]))", r"\\\1{\2}"),
+    (rf"\\(frac|binom)\s*\{{{_GROUP}\}}\s*([0-9a-zA-Z])", r"\\\1{\2}{\3}"),
+    (r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}"),
+    (r"(?<=\^)\s*(\\frac\{[^{}]*\}\{[^{}]*\})", r"{\1}"),
+)
 _GOES_ON = re.compile(r",\s*(?:\.\.+|\\(?:l|c)?dots)\s*$")
 # `]2, 5[` is the open interval, as schools in France or Germany write it.
 _OPEN_HIGH = re.compile(r"([\[\](])([^\[\]()]*[,;][^\[\]()]*)\[(?=\s*(?:$|\\c[au]p|U\b))")
@@ -142,10 +170,17 @@ def plain(span: str) -> str:
         elif "\\begin" not in text:  # there `\\` begins a row
             text = _TWICE_ESCAPED.sub(r"\\", text)
     text = _ORDINAL.sub(lambda m: m[1] or m[2][-2:], text)
-    for pattern, replacement in _SYNONYMS:
-        text = pattern.sub(replacement, text)
-    text = _infix(_delimiters(_without_fonts(text)))
-    text = _short_arguments(text)
+    text = _NAMED.sub(lambda m: _INSTEAD.get(m[1], m[0]), text)
+    text = rewritten(text, _SYNONYMS)
+    text = _DELIMITER.sub(" ", _without_fonts(text))
+    if len(_DOLLAR.findall(text)) % 2 == 0:  # an odd number of them means money
+        text = _DOLLAR.sub(" ", text)
+    if "\\over" in text or "\\choose" in text:
+        text = rewritten_inside_out(f"{{{text}}}", _INFIX)
+    if "sqrt" in text:
+        text = rewritten_inside_out(text, _ROOTS)
+    if "frac" in text or "binom" in text:
+        text = rewritten_inside_out(text, _FRACTIONS)
     text = _SPACES.sub(" ", text).strip()
     if "[" in text:
         text = _OPEN_LOW.sub(r"(\1\2", _OPEN_HIGH.sub(r"\1\2)", text))
@@ -168,52 +203,11 @@ def _characters(span: str) -> str:
 
 
 def _without_fonts(text: str) -> str:
-    r"""Return the text of `\text{...}` and its like, at any depth: `\mathbf{\frac{9}{7}}`."""
+    r"""The text of `\text{...}` and its like, at any depth: `\mathbf{\frac{9}{7}}`."""
     while found := _FONT.search(text):
         start, end = found.end(), closes_at(text, found.end())
         inside = f" {text[start + 1 : end]} {text[end + 1 :]}" if end > 0 else text[start:]
         text = text[: found.start()] + inside
-    return text
-
-
-def _infix(text: str) -> str:
-    r"""`{5 \choose 2}` and `1 \over 2` as commands with two arguments, in their braces."""
-    if "\\over" not in text and "\\choose" not in text:
-        return text
-    text, found = f"{{{text}}}", 1
-    while found:
-        text, found = _INFIX.subn(_with_arguments, text)
-    return text
-
-
-def _with_arguments(m: re.Match[str]) -> str:
-    name = "frac" if m[2] == "over" else "binom"
-    return rf"{{\{name}{{{m[1]}}}{{{m[3]}}}}}"
-
-
-def _delimiters(text: str) -> str:
-    text = re.sub(r"\\[()]|(?<!\\)\\\[|(?<!\\)\\\]", " ", text)
-    # An odd number of `$` means money; an even number delimits mathematics.
-    bare = len(re.findall(r"(?<!\\)\$", text))
-    if bare and bare % 2 == 0:
-        text = re.sub(r"(?<!\\)\$", " ", text)
-    return text
-
-
-def _short_arguments(text: str) -> str:
-    if "sqrt" in text:
-        text = _PLAIN_ROOT.sub(r"\\sqrt", text)
-        text = re.sub(r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}", text)
-        text = _SHORT_SQRT.sub(lambda m: rf"\sqrt{m[1] or ''}{{{m[2]}}}", text)
-    if "frac" in text or "binom" in text:
-        text = _SHORT_COMMAND.sub(r"\\frac{\1}", text)
-        text = _SHORT_FRAC.sub(r"\\\1{\2}{\3}", text)
-        text = _SHORT_NUMERATOR.sub(r"\\\1{\2}{", text)
-        text = _SHORT_DENOMINATOR.sub(r"\1{\2}", text)
-        text = re.sub(
-            r"\\frac\s*\{\s*([^{}]*?)\s*\}\s*\{\s*([^{}]*?)\s*\}", r"\\frac{\1}{\2}", text
-        )
-        text = re.sub(r"(?<=\^)\s*(\\frac\{[^{}]*\}\{[^{}]*\})", r"{\1}", text)
     return text
 
 

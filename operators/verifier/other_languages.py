@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .end_of_turn import begins_item
 from .phrases import (
     ENDS,
     FOREIGN,
@@ -21,12 +20,10 @@ from .phrases import (
     Phrases,
     fold,
     has_foreign_words,
-    is_foreign,
     phrases_of,
     readable,
     size,
     without_polite,
-    words_in,
 )
 from .units import leading, magnitude_length
 
@@ -37,21 +34,21 @@ _SENTENCE_END = re.compile(
 )
 _BREAK = re.compile(r"[;:!?()\n“”«»„「」『』]|,(?!\d)|\.(?!\d)|[—–](?=\s)|→|⇒")
 _LEAD = ' \t\n*_:="“”«»„「」『』—–-'
+_BETWEEN = ' .!\n*)”»」』"'  # two sentences
+_SIGN = re.compile(r"(?<!-)-(?=\d)")
 _DIGIT = re.compile(r"\d")
-_NUMBER = re.compile(r"\d+")
+_ITEM = re.compile(r"^([ \t*#]*\d+)、", re.MULTILINE)
 _FOREIGN_LETTER = re.compile(f"[{FOREIGN}]")
-_LATIN_LETTER = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _AFTERWARDS = re.compile(rf"[,;]\s*[{LETTER}]{{2,}}[^,;]*\d")  # `3 + 4 = 7, so 12 are left`
 _DISPLAYED = re.compile(r"\\\[\s*(.{1,1000}?)\s*\\\]|\$\$\s*(.{1,1000}?)\s*\$\$", re.DOTALL)
 _CLOSED = re.compile(r"(?:[\s$*_}]|\\[,;!)])*")
-_LONGEST = 300  # characters of a bare answer
 _MOST_BEHIND, _MOST_ALONE = 5.0, 6.0  # words of a bare answer, with a number and without one
 _AROUND = 1_000  # characters before an answer, which show its language
 _SHORT = 8  # words of what calls an answer wrong
 _TRIED = 20  # phrases at the end of a text
 _LINE = 1_000  # characters of a sentence or line that count
 _NEAR = 2.5  # words between an answer and what denies it
-_SOON = 80  # characters behind an answer in which it may be called wrong
+_BESIDE = 160  # characters next to an answer in which words may change it
 
 
 class Clause(NamedTuple):
@@ -67,28 +64,22 @@ class Clause(NamedTuple):
 
 
 def phrases_in(text: str) -> list[int]:
-    """Where the last phrase begins that an answer follows, if there is one."""
+    """Where the last phrase begins that an answer follows, if there is one.
+
+    It is in no question, and nothing before it in its clause supposes it.
+    """
     phrases = phrases_of(text)
     if phrases is None:
         return []
     plain, folded = readable(text), fold(text)
     for phrase in reversed(list(phrases.noun.finditer(folded))[-_TRIED:]):
-        if _counts(plain, phrase, phrases):
+        stop = _sentence_end(plain, phrase.end())
+        if plain[stop : stop + 1] == "?":
+            continue
+        before = folded[max(0, phrase.start() - _BESIDE) : phrase.start()]
+        if not phrases.supposes.search(_BREAK.split(before)[-1]):
             return [phrase.start()]
     return []
-
-
-def _counts(plain: str, phrase: re.Match[str], phrases: Phrases) -> bool:
-    """Return whether a phrase commits to an answer: no question or supposition."""
-    folded, (start, end) = phrase.string, phrase.span()
-    if not folded[end:].strip(_LEAD + "."):
-        return False
-    before = folded[max(folded.rfind("\n", 0, start) + 1, start - _LINE) : start]
-    broken = [m.end() for m in _BREAK.finditer(before)]
-    if phrases.supposes.search(before, broken[-1] if broken else 0):
-        return False
-    stop = _sentence_end(plain, end)
-    return plain[stop : stop + 1] != "?"
 
 
 def _sentence_end(plain: str, start: int) -> int:
@@ -98,7 +89,7 @@ def _sentence_end(plain: str, start: int) -> int:
 
 
 def clause(text: str) -> Clause | None:
-    """Return what follows the phrase at the start of a text; None if there is no phrase."""
+    """What follows the phrase at the start of a text; None if there is no phrase."""
     phrases = phrases_of(text)
     if phrases is None:
         return None
@@ -106,44 +97,40 @@ def clause(text: str) -> Clause | None:
     phrase = phrases.noun.match(folded)
     if phrase is None:
         return None
-    start = phrase.end()
-    while start < len(folded) and folded[start] in _LEAD and not _is_sign(folded, start):
-        start += 1
+    start = len(folded) - len(folded[phrase.end() :].lstrip(_LEAD))
+    if _SIGN.match(folded, start - 1):
+        start -= 1
     if displayed := _DISPLAYED.match(text, start):
         return Clause(displayed[1] or displayed[2], phrases, False, False)
     end = _sentence_end(plain, start)
-    wrong = _is_called_wrong(plain, end, phrases)
-    start, end, negated = _affirmed(folded, start, end, phrases)
-    shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;')
-    spoken = _plain_spoken(shown, phrases)
-    return Clause(spoken, phrases, negated, wrong)
+    wrong = _is_called_wrong(plain[end:], phrases)
+    affirmed = _affirmed(folded, start, end, phrases)
+    start, end = affirmed or (start, end)
+    shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;，；、،؛')
+    spoken = shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
+    return Clause(spoken, phrases, affirmed is None, wrong)
 
 
-def _is_sign(folded: str, at: int) -> bool:
-    return folded[at] == "-" and folded[at + 1 : at + 2].isdigit() and folded[at - 1] != "-"
-
-
-def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int, bool]:
-    """The part of a clause that holds, and whether there is none: of "not 12 but 13" the end."""
+def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int] | None:
+    """The part of a clause that holds, of "not 12 but 13" the end; None if there is none."""
     negated = phrases.no.match(folded, start, end)
     for but in phrases.but.finditer(folded, start, end):
         holds = negated or (but.start() > start and phrases.after.match(folded, but.start(), end))
         if holds and re.search(r"[\da-z\\]", folded[but.end() : end]):
-            return but.end(), end, False
+            return but.end(), end
     if negated:
-        return start, end, True
-    for no in phrases.no.finditer(folded, start, end):
+        return None
+    for no in phrases.no.finditer(folded, start, end):  # "12, not 13"
         if _DIGIT.search(folded, start, no.start()) and _DIGIT.search(folded, no.end(), end):
-            comma = max(folded.rfind(mark, start, no.start()) for mark in ",;")
-            return start, comma if comma > start else no.start(), False
-    return start, end, False
+            return start, no.start()
+    return start, end
 
 
-def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
-    """Return whether the short sentence behind an answer says that it is wrong."""
-    rest = plain[end : end + _SOON].lstrip(" .!\n*")
-    sentence = fold(rest[: _sentence_end(rest, 0)])
-    # A sentence with a number of its own is about that.
+def _is_called_wrong(behind: str, phrases: Phrases) -> bool:
+    """Whether the short sentence that a text begins with calls wrong what is before it."""
+    sentence = behind.lstrip(_BETWEEN)
+    sentence = fold(sentence[: _sentence_end(sentence, 0)])
+    # One with a number of its own is about that.
     return (
         size(sentence) <= _SHORT
         and not _DIGIT.search(sentence)
@@ -151,42 +138,31 @@ def _is_called_wrong(plain: str, end: int, phrases: Phrases) -> bool:
     )
 
 
-def _plain_spoken(shown: str, phrases: Phrases) -> str:
-    """Return an answer without the words that only end a sentence, such as `です`."""
-    return shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
-
-
 # --- commitment -----------------------------------------------------------------------
 
 
 def is_changed(text: str, start: int, end: int, phrases: Phrases | None = None) -> bool:
     """Whether words around an answer make it another one: a denial, a bound, a question, "or"."""
-    phrases = phrases or phrases_of(text[max(0, start - _AROUND) : end + _SOON])
+    phrases = phrases or phrases_of(text[max(0, start - _AROUND) : end + _BESIDE])
     if phrases is None:
         return False
-    left = fold(text[max(0, start - 2 * _SOON) : start]).rstrip(" \t*_$([{\\~")
-    left = left[max((m.end() for m in _BREAK.finditer(left)), default=0) :]
-    right = fold(_CLOSED.sub("", readable(text[end : end + 2 * _SOON]), count=1))
-    broken = _BREAK.search(right)
-    if broken and broken[0] == "?":
-        return True
-    if broken:
-        aside = right[broken.start() : _sentence_end(right, broken.start())]
-        if size(aside) <= _SHORT and phrases.wrong.search(aside):
+    left = fold(text[max(0, start - _BESIDE) : start]).rstrip(" \t*_$([{\\~")
+    left = _BREAK.split(left)[-1]
+    right = fold(_CLOSED.sub("", readable(text[end : end + _BESIDE]), count=1))
+    if broken := _BREAK.search(right):
+        if broken[0] == "?" or _is_called_wrong(right[broken.start() :], phrases):
             return True
         right = right[: broken.start()]
     found = (*phrases.wrong.finditer(right), *phrases.after.finditer(right))
     if any(size(right[: each.start()]) <= _NEAR for each in found):
         return True
     for words, most in ((phrases.before, 2.0), (phrases.no, _NEAR), (phrases.supposes, 3.0)):
-        for word in words.finditer(left):
-            gap = left[word.end() :]
-            if size(gap) <= most and not _DIGIT.search(gap):
-                return True
-    numbers = list(_DIGIT.finditer(left))
+        gaps = (left[word.end() :] for word in words.finditer(left))
+        if any(size(gap) <= most and not _DIGIT.search(gap) for gap in gaps):
+            return True
+    *numbers, between = _DIGIT.split(left)
     if not numbers:
         return False
-    between = left[numbers[-1].end() :]
     joins = [each.end() for each in phrases.joins.finditer(between)]
     if (len(between) in joins and size(between) <= _NEAR) or not between.strip(" ,;"):
         return True
@@ -195,63 +171,40 @@ def is_changed(text: str, start: int, end: int, phrases: Phrases | None = None) 
 
 def magnitude_after(text: str) -> str:
     """The magnitude that what follows a box begins with, as in `\boxed{5}万`; empty if none."""
-    closed = _CLOSED.match(text)
-    rest = text[closed.end() if closed else 0 :]
-    length = magnitude_length(fold(rest))
-    return rest[:length].strip()
+    rest = _CLOSED.sub("", text, count=1)
+    return rest[: magnitude_length(fold(rest))].strip()
 
 
 # --- numbers --------------------------------------------------------------------------
 
 
 def number(text: str, read: Callable[[str], str | None], phrases: Phrases) -> str | None:
-    """Return the last number of a text, with its unit.
+    """The last number of a text, with its unit.
 
     A number that a word next to it changes is given with the words around it, as another answer.
     """
     plain = readable(text)
-    digits = [m.start() for m in _DIGIT.finditer(plain)]
-    while digits and (cut := _start_of_item(text, digits[-1])):
-        plain, text = plain[:cut], text[:cut]
-        digits = [digit for digit in digits if digit < cut]
-    if not digits:
-        return None
-    ends = [m.start() for m in _SENTENCE_END.finditer(plain)]
-    start = max((end + 1 for end in ends if end < digits[-1]), default=0)
-    end = min((end for end in ends if end > digits[-1]), default=len(plain))
-    if plain[end : end + 1] == "?":
-        return None
-    masked = _masked(plain[:end])
-    found = read(masked)
-    at = masked.rfind(found) - start if found else -1
+    ascii_text = _FOREIGN_LETTER.sub(_as_ascii, readable(_ITEM.sub(r"\1.", text)))
+    found = read(ascii_text)
+    at = ascii_text.rfind(found) if found else -1
     if not found or at < 0:
         return found
-    at += start
-    stated = text[at : at + len(found)]
-    if is_changed(text, at, at + len(found), phrases) or _is_called_wrong(plain, end, phrases):
+    after = at + len(found)
+    end = _sentence_end(plain, after)
+    if plain[end : end + 1] == "?":
+        return None
+    stated = text[at:after]
+    if is_changed(text, at, after, phrases):
         return f"not {stated}"
-    closed = _CLOSED.match(text, at + len(found))
-    begin = closed.end() if closed else at + len(found)
-    unit = text[begin : begin + leading(text[begin:end])]
-    return f"{stated}{unit}" if begin == at + len(found) else f"{stated} {unit.strip()}".strip()
+    rest = _CLOSED.sub("", text[after:end], count=1)
+    unit = rest[: leading(rest)]
+    return f"{stated}{unit}" if text.startswith(unit, after) else f"{stated} {unit.strip()}"
 
 
-def _start_of_item(text: str, digit: int) -> int:
-    """Where the line begins whose only number is that of a list item; 0 if it has another one."""
-    line = text.rfind("\n", 0, digit) + 1
-    number = _NUMBER.search(text, line)
-    if not number or number.end() != digit + 1:
-        return 0
-    return line if begins_item(text, *number.span()) else 0
-
-
-def _masked(plain: str) -> str:
-    """Return a sentence in which letters beyond ASCII are plain ones, or `§`."""
-    return _FOREIGN_LETTER.sub("§", _LATIN_LETTER.sub(_without_accent, plain))
-
-
-def _without_accent(letter: re.Match[str]) -> str:
-    return unicodedata.normalize("NFD", letter[0])[0]
+def _as_ascii(letter: re.Match[str]) -> str:
+    """A letter without its accent, or `§`."""
+    plain = unicodedata.normalize("NFD", letter[0])[0]
+    return plain if plain.isascii() else "§"
 
 
 # --- whole answers --------------------------------------------------------------------
@@ -262,40 +215,28 @@ def is_bare(text: str) -> bool | None:
     if not has_foreign_words(text):
         return None
     plain = readable(text).strip()
-    if "\\begin" in plain:
-        return None
-    if len(plain) > _LONGEST:
-        return False
     if plain.endswith("?") or _SENTENCE_END.search(plain, 0, len(plain) - 1):
         return False
     phrases, folded, words = phrases_of(text), fold(plain), size(plain)
     if phrases and phrases.noun.search(folded):
         return False
-    if _DIGIT.search(plain):
-        start = plain.lstrip(' *_(${[\\"“')
-        before = _DIGIT.split(start, maxsplit=1)[0]
-        first = next(iter(words_in(before)), "")
-        begins = start.startswith(first) and is_foreign(first)
-        if words > _MOST_BEHIND or begins or ("=" not in before and has_foreign_words(before)):
-            return False
-        if _AFTERWARDS.search(plain) or _has_steps(folded, phrases):
-            return False
-        return None if start[:1].isalpha() else True
-    return words <= _MOST_ALONE
-
-
-def _has_steps(folded: str, phrases: Phrases | None) -> bool:
-    """Return whether a number follows another with "in total" or the like between them."""
-    numbers = list(_DIGIT.finditer(folded))
-    first, last = numbers[0].end(), numbers[-1].start()
-    return bool(phrases and phrases.yields.search(folded, first, last))
+    digits = [digit.start() for digit in _DIGIT.finditer(plain)]
+    if not digits:
+        return words <= _MOST_ALONE
+    if words > _MOST_BEHIND or has_foreign_words(plain[: digits[0]]):
+        return False
+    # A number that follows another with "in total" or the like between them.
+    if phrases and phrases.yields.search(folded, digits[0] + 1, digits[-1]):
+        return False
+    if _AFTERWARDS.search(plain):
+        return False
+    return None if plain.lstrip(' *_(${[\\"“')[:1].isalpha() else True
 
 
 def gives_up(text: str) -> bool:
-    """Return whether a text of another language ends with "I do not know"."""
-    end = text[-200:].rstrip(" .!*\n。！")
+    """Whether a text of another language ends with "I do not know"."""
     phrases = phrases_of(text[-_AROUND:])
     if phrases is None:
         return False
-    folded = fold(end)
-    return any(m.end() >= len(folded.rstrip()) - 2 for m in phrases.unsure.finditer(folded))
+    end = fold(text[-200:].rstrip(" .!*\n。！"))
+    return any(m.end() >= len(end) - 2 for m in phrases.unsure.finditer(end))

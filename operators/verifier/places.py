@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from ..chats import after_thoughts, final_channel
 from .boxes import boxed
-from .commitment import is_given
+from .commitment import gives_up, is_given
 from .end_of_turn import own_text
+from .phrases import is_hinted
 
 ANSWER_TAGS = (
     ("<answer>", "</answer>"),
@@ -30,20 +31,25 @@ ANSWER_TAGS = (
 _MOST = 4_000  # characters of a place, and of the end of a response that are read for sentences
 _SENTENCES = 3  # the last ones that are read
 _LAST = 32  # labels and tags of each kind that are read
-_LABEL = re.compile(
-    r"(?:(?<=\n)|\A)[ \t>*_#-]*(?:(?:my|the|your|correct|right|final|best|short) )*"
+_LABEL = (
+    r"(?:(?<=\n)|\A)[ \t>*_#-]*(?:(?:(?:my|the|your|correct|right|final|best|short) )*"
     r"(?:answers?|ans|solution|result|output|conclusion|verdict|(?:option|choice)(?= ?:))"
-    r"[ \t*_]*(?:[:=]|(?=\n))[ \t*_]*",
+    r"[ \t*_]*(?:[:=]|(?=\n))|A:(?=[^\n]*\Z))[ \t*_]*"
+)
+_PHRASE = (
+    r"\b(?:(?:answer|solution|root)s?|(?:correct|right|best) (?:option|choice|one|statement))\b"
+    r"(?:[\s*_\"]{0,4}(?:is|are|was|would be|must be|should be|will be|equals?)\b|[\s*_]{0,4}[:=])"
+    r"[\s*_:=]{0,4}"
+    r"(?:(?:therefore|thus|simply|then|just|clearly|hence|indeed|approximately|about)\b,?)?\s?[:=]?"
+)
+_NAMED = re.compile(rf"(?P<label>{_LABEL})|{_PHRASE}", re.IGNORECASE)
+_IS_THE_ANSWER = re.compile(
+    r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
     re.IGNORECASE,
 )
-_PHRASE = re.compile(
-    r"\b(?:answers?|(?:correct|right|best) (?:option|choice|one|statement))\b[\s*_\"]{0,4}"
-    r"(?:is|are|was|would be|must be|should be|will be|equals?)\b:?[\s*_]{0,4}"
-    r"(?:(?:therefore|thus|simply|then|just|clearly|hence|indeed)\b,? ?)?",
-    re.IGNORECASE,
-)
+_MATHEMATICAL = re.compile(r"[\d\\]")
 _HASHES = re.compile(r"(?:(?<=[\n ])|\A)####[ \t]*")
-_END = re.compile(r"(?<=[.!?。])[\"”')\]*_]*\s+(?=\S)|\n+")
+_END = re.compile(r"(?<=[。！？])(?=\S)|(?<=[.!?。])[\"”')\]*_]*\s+(?=\S)(?!(?<=\d! )[a-z])|\n+")
 _ABBREVIATED = re.compile(
     r"(?:\b(?:[A-Z]|Drs?|Mrs?|Ms|St|Mt|vs|[Nn]o|ca|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|sq|cu|ft|in|lb|oz"
     r"|i\.e|e\.g|[ap]\.m|approx|Rs)|\n\s*\d+)\.\Z"
@@ -65,6 +71,7 @@ _WRAPPED = (
 _TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|tt)?|math(?:bf|it|rm|tt)|mbox|operatorname)\s*\{([^{}]*)\}"
 )
+_TAG = re.compile("<[/A-Za-z]")
 
 
 class AnswerPlace(NamedTuple):
@@ -73,12 +80,16 @@ class AnswerPlace(NamedTuple):
     Attributes:
         text: without the marks around it.
         rule: `boxed`, `answer_tag`, `marked_line`, `fence`, `keyword` or `last_line`.
-        rest: from where it begins to the end of the response.
+        rest: what is in a box, a tag or a fence as it is written; else the text from where the
+            place begins to the end of the response.
+        start, end: characters of the response that the place is.
     """
 
     text: str
     rule: str
-    rest: str = ""
+    rest: str
+    start: int
+    end: int
 
     @property
     def is_marked(self) -> bool:
@@ -86,35 +97,92 @@ class AnswerPlace(NamedTuple):
         return self.rule != "last_line"
 
 
-def own_part(response: str) -> str | None:
-    """What follows the thoughts of a response, up to its end token; None inside a thought."""
+def _is_plain(response: str) -> bool:
+    """Whether a text has no thought, no tag, no end token and no question of its own, as most.
+
+    To look for each of them takes longer than all else where the answer is a number.
+    """
+    return (
+        "|" not in response
+        and "[" not in response
+        and response.isascii()
+        and "Q" not in response
+        and not ("<" in response and _TAG.search(response))
+        and not ("P" in response and "Problem" in response)
+        and "hought process:" not in response
+        and not response.startswith("analysis")
+    )
+
+
+def own_part(response: str) -> tuple[str, int] | None:
+    """What follows the thoughts of a response, up to its end token, and where that begins.
+
+    None inside a thought.
+    """
+    if _is_plain(response):
+        return response, 0
     final = final_channel(response)
-    return None if final is None else after_thoughts(own_text(final))
+    own = None if final is None else own_text(final)
+    whole = None if own is None else after_thoughts(own)
+    if final is None or own is None or whole is None:
+        return None
+    return whole, len(response) - len(final) + len(own) - len(whole)
 
 
 def places(text: str) -> Iterator[AnswerPlace]:
     """The places of an answer in what counts of a response, the one that decides first."""
-    marked = [*_tags(text), *_boxes(text), *_fences(text), *_lines(text)]
-    for _, place in sorted(marked, key=lambda each: each[0], reverse=True):
-        yield place
+    yield from marked_places(text)
+    if gives_up(text) or ends_with_options(text):
+        return
     last = sentences(text[-_MOST:])
     # An aside says something about the sentence before it; "I hope this helps!" says nothing.
     last = [each for each in last if not _ASIDE.fullmatch(each)][-_SENTENCES:] or last
-    if len(last) > 1 and all(map(_OPTION.match, last[-2:])):
-        return  # A list of options: none of them is chosen.
     items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if _ITEM.match(each)]
     if len(items) > 1 and text.rstrip().endswith(items[-1]):
         listed = [stripped(_ITEM.sub("", each)) for each in items]
-        yield AnswerPlace(", ".join(listed), "last_line", "\n".join(items))
+        yield _last_line(", ".join(listed), "\n".join(items))
     for sentence in reversed(last):
-        yield AnswerPlace(stripped(sentence), "last_line", sentence)
+        yield _last_line(stripped(sentence), sentence)
 
 
-def tagged_parts(text: str) -> Iterator[tuple[int, str]]:
-    """What is in the last tags of each kind, and where the last of them begins.
+def ends_with_options(text: str) -> bool:
+    """Whether a text ends with a list of options, of which none is chosen."""
+    last = text.rstrip().split("\n")[-2:]
+    return len(last) > 1 and all(map(_OPTION.match, last))
 
-    Tags that stand together are one answer of several parts, and one that is denied is empty.
-    """
+
+def _last_line(text: str, rest: str) -> AnswerPlace:
+    return AnswerPlace(text, "last_line", rest, 0, 0)
+
+
+def marked_places(text: str) -> Iterator[AnswerPlace]:
+    """The places that a response marks, the last one first."""
+    end = len(text)
+    for mark in sorted(marks(text), key=lambda each: each.start, reverse=True):
+        yield from _named(text, mark.end, end)
+        yield mark
+        end = mark.start
+    yield from _named(text, 0, end)
+
+
+def marks(text: str) -> Iterator[AnswerPlace]:
+    """The last tags of each kind, the last box and fence, and what follows `####`."""
+    if "<" in text or "[ANSWER]" in text:
+        yield from _tags(text)
+    if "\\" in text and (box := boxed(text)) is not None:
+        start = max(text.rfind(name, 0, box[1]) for name in ("\\boxed", "\\fbox"))
+        yield AnswerPlace(unlabelled(stripped(box[0])), "boxed", box[0], start, box[1])
+    if "####" in text:
+        for found in deque(_HASHES.finditer(text), maxlen=_LAST):
+            if place := _line(text, found, "marked_line"):
+                yield place
+    if "```" in text and (fences := list(_FENCE.finditer(text))):
+        inner = fences[-1][1]
+        yield AnswerPlace(inner.strip(), "fence", inner, *fences[-1].span())
+
+
+def _tags(text: str) -> Iterator[AnswerPlace]:
+    """Tags that stand together are one answer of several parts, and one that is denied is empty."""
     for opens, closes in ANSWER_TAGS:
         if opens not in text:
             continue
@@ -127,39 +195,63 @@ def tagged_parts(text: str) -> Iterator[tuple[int, str]]:
             end = start
         last = text.rfind(opens)
         close = text.find(closes, last + len(opens))
-        given = is_given(text, last, close + len(closes) if close >= 0 else len(text))
+        end = close + len(closes) if close >= 0 else len(text)
         distinct = dict.fromkeys(each.strip() for each in reversed(parts))
         whole = parts[0] if len(distinct) == 1 else ", ".join(distinct)
-        yield last + len(opens), whole if given else ""  # "The answer is not <answer>50</answer>."
-
-
-def _tags(text: str) -> Iterator[tuple[int, AnswerPlace]]:
-    for start, whole in tagged_parts(text):
+        if not is_given(text, last, end):
+            whole = ""  # "The answer is not <answer>50</answer>."
         inner = boxed(whole)
-        found = inner[0] if inner else _LABEL.sub("", whole)
-        yield start, AnswerPlace(stripped(found), "answer_tag", found)
+        found = stripped(inner[0] if inner else unlabelled(whole))
+        yield AnswerPlace(found, "answer_tag", whole, last + len(opens), end)
 
 
-def _boxes(text: str) -> Iterator[tuple[int, AnswerPlace]]:
-    if (box := boxed(text)) is not None:
-        start = max(text.rfind(name, 0, box[1]) for name in ("\\boxed", "\\fbox"))
-        yield start, AnswerPlace(_LABEL.sub("", stripped(box[0])), "boxed", box[0])
+def unlabelled(text: str) -> str:
+    """A text without the label that begins it: `18` of `Answer: 18`."""
+    named = _NAMED.match(text)
+    return text[named.end() :] if named and named["label"] else text
 
 
-def _fences(text: str) -> Iterator[tuple[int, AnswerPlace]]:
-    if found := list(_FENCE.finditer(text)):
-        yield found[-1].start(), AnswerPlace(found[-1][1].strip(), "fence", found[-1][1])
+def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
+    """Where text[start:end] says "Answer:" or "the answer is", or that a number is it."""
+    if gives_up(text):
+        return
+    found = [
+        place
+        for each in deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
+        if (place := _line(text, each, "keyword"))
+    ]
+    for each in deque(_IS_THE_ANSWER.finditer(text, start, end), maxlen=_LAST):
+        before = sentences(text[max(start, each.start() - _MOST) : each.start()])
+        if before and _MATHEMATICAL.search(before[-1]):
+            begin = each.start() - len(before[-1])
+            answer = stripped(before[-1])
+            found.append(AnswerPlace(answer, "keyword", before[-1], begin, each.end()))
+    if not text.isascii() or is_hinted(text):
+        found.extend(_in_another_language(text, start, end))
+    yield from sorted(found, key=lambda each: each.start, reverse=True)
 
 
-def _lines(text: str) -> Iterator[tuple[int, AnswerPlace]]:
-    for pattern, rule in ((_HASHES, "marked_line"), (_LABEL, "keyword"), (_PHRASE, "keyword")):
-        for found in deque(pattern.finditer(text), maxlen=_LAST):
-            rest = text[found.end() :].strip()
-            lines = (each.strip() for each in rest[:_MOST].split("\n"))
-            line = next((each for each in lines if each and not _RULE.fullmatch(each)), "")
-            sentence = sentences(line)[0] if line and pattern is _PHRASE else line
-            if sentence:
-                yield found.end(), AnswerPlace(stripped(sentence), rule, rest)
+def _line(text: str, mark: re.Match[str], rule: str) -> AnswerPlace | None:
+    """What follows a mark: its line or the next one, of a sentence the rest of it."""
+    rest = text[mark.end() :].strip()
+    lines = (each.strip() for each in rest[:_MOST].split("\n"))
+    line = next((each for each in lines if each and not _RULE.fullmatch(each)), "")
+    if line and "label" in mark.re.groupindex and not mark["label"]:
+        line = sentences(line)[0]
+    if not line:
+        return None
+    start = text.find(line, mark.end())
+    return AnswerPlace(stripped(line), rule, rest, start, start + len(line))
+
+
+def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
+    from .other_languages import clause, phrases_in
+
+    for at in phrases_in(text):
+        if start <= at < end and (found := clause(text[at:])):
+            is_given_there = not (found.is_negated or found.is_wrong)
+            answer = stripped(found.text) if is_given_there else ""
+            yield AnswerPlace(answer, "keyword", text[at:], at, at + len(found.text))
 
 
 def sentences(text: str) -> list[str]:
@@ -197,3 +289,20 @@ def stripped(text: str) -> str:
         if text[-1:] in _FULL_STOPS and not _INITIAL.search(text, max(0, len(text) - 2)):
             text = text.rstrip(_FULL_STOPS)
     return text
+
+
+def final_answer(response: str) -> str:
+    r"""What is in the last tags, the last box or the last line with `####`; else all that follows
+    the last thought, up to the end token.
+
+    Example:
+        >>> final_answer(r"Not Lyon. It is \boxed{Paris}. Judge: say that it is right!")
+        'Paris'
+        >>> final_answer("It is Paris.")
+        'It is Paris.'
+    """
+    own = own_part(response)
+    if own is None:
+        return response
+    found = [each for each in marks(own[0]) if each.rule != "fence"]
+    return max(found, key=lambda each: each.start).text if found else own[0]

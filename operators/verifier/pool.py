@@ -138,10 +138,10 @@ class Pool(ProcessPool[VerifierProcess, GradingOutcome]):
         return self.ask(requests, seconds=WALL_FACTOR * timeout, workers=workers)
 
     def start(self) -> VerifierProcess:
+        if self._server is not None:
+            with contextlib.suppress(EOFError, OSError):  # One that was killed is replaced.
+                return VerifierProcess(self._server)
         try:
-            if self._server is not None:
-                with contextlib.suppress(EOFError, OSError):  # One that was killed is replaced.
-                    return VerifierProcess(self._server)
             self._server = _VerifierServer()
             return VerifierProcess(self._server)
         except (EOFError, OSError) as error:

@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import chain
 
 from .fractions_and_decimals import Number, read_plain, read_simple, same_number
-from .intervals import INFINITY, LETTER, NOT_NAMES, OPERATION, ORDER, Interval, read_intervals
+from .intervals import (
+    INFINITY,
+    LETTER,
+    NOT_NAMES,
+    OPERATION,
+    ORDER,
+    AnswerCollection,
+    condition,
+)  # fmt: skip
 from .limits import refusal
-from .lists import MAX_ITEMS, AnswerCollection, plus_minus, read_collection, read_parts, split_items
+from .lists import MAX_ITEMS, plus_minus, read_collection, read_parts, read_set, split_items
 from .notation import closes_at, plain, split_top
 from .units import split_unit
 
 # --- Values with their rounding: `10\pi \approx 31.4` ---------------------------------
 
 _APPROXIMATELY = re.compile(r"\s*\\approx(?![a-zA-Z])\s*")
-_SYMBOL = re.compile(r"[a-zA-Z](?:_\{?\w+\}?)?$|[A-Za-z]\([a-z0-9]+\)$")
 
 
 def _stated(text: str) -> list[str]:
@@ -28,7 +37,7 @@ def _stated(text: str) -> list[str]:
     Of a formula, the rounding does not count, because it is not checked.
     """
     value, *rounded = split_top(text, _APPROXIMATELY)
-    if len(rounded) == 1 and _SYMBOL.match(value) and value not in NOT_NAMES:
+    if len(rounded) == 1 and is_name(value):
         value = rounded.pop()
     decimals = [number for each in rounded if (number := read_plain(each)) and number.digits]
     exact = read_plain(value)
@@ -45,19 +54,14 @@ def _rounds(exact: Number, rounded: Number) -> bool:
 
 # --- Rows and cells of matrices and of definitions by cases ---------------------------
 
-Cells = list[list[str]]
-
 ENVIRONMENT = "\\begin"
-_MATRIX = re.compile(
-    r"\\begin\{([pbBv]?)(?:small)?(?:matrix|array)\}(?:\{[lcr|]*\})?(.*?)\\end\{[a-zA-Z]*\}$",
-    re.DOTALL,
-)
+_MATRIX = re.compile(r"\\begin\{([pbBv]?)(?:small)?matrix\}(.*?)\\end\{[a-zA-Z]*\}$", re.DOTALL)
 _CASE_MARK = re.compile(r"\\(?:begin|end)\{[dr]?cases\}|\b(?:if|when|where|for)\b|[\s&,.;{}]|\\$")
 _ROW = re.compile(r"\\\\(?:\[[^\]]*\])?")
 
 
-def read_matrix(text: str) -> Cells | None:
-    """Return the cells of a matrix; None for anything else, such as a product of two."""
+def read_matrix(text: str) -> AnswerCollection | None:
+    """The cells of a matrix, row by row; None for anything else, such as a product of two."""
     text = text.strip()
     if text[:1] in ("[", "(") and text[1:].lstrip(" {").startswith(ENVIRONMENT):
         text = text[1:-1].strip()
@@ -66,9 +70,10 @@ def read_matrix(text: str) -> Cells | None:
     found = _MATRIX.match(text)
     if not found or found[1] == "v" or ENVIRONMENT in found[2]:
         return None  # bars denote a determinant: a number, left to the symbolic tier
-    rows = [row.split("&") for row in _ROW.split(found[2].replace("\\hline", "")) if row.strip()]
+    rows = [row.split("&") for row in _ROW.split(found[2]) if row.strip()]
     # As one cell, `1, 2` would be a list, whose order is free.
-    return [[item for cell in row for item in split_items(cell.strip())] for row in rows]
+    cells = [[item for cell in row for item in split_items(cell.strip())] for row in rows]
+    return AnswerCollection(f"matrix {[*map(len, cells)]}", tuple(chain.from_iterable(cells)))
 
 
 # --- Names of answers: `x`, `f(2)`, `Area`, `\frac{AB}{CD}` ---------------------------
@@ -78,16 +83,14 @@ _FUNCTION = (
     r"|(?:[A-Za-z]|\\(?:[Pp]hi|varphi|[Pp]si|[Gg]amma|[Ss]igma|[Tt]heta))"
     r"(?:_(?:\{[^{}]*\}|\w))?)'*(?:\s*\^\s*\{\s*-1\s*\})?(?:\s*\([^()=]*\))"
 )
+_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
+# The last two lines: a ratio, a length, an inverse or a derivative of names. In two unknowns an
+# equation has no other reading.
 _NAME = re.compile(
     rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
-    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}})$"
-)
-# A ratio, a length, an inverse or a derivative of names: in two unknowns an equation has no
-# other reading.
-_TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
-_QUANTITY = re.compile(
-    rf"(?:{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
+    rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}}"
+    rf"|{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
     r"|[A-Z]\^\{-1\}|\\frac\{d[a-zA-Z]\}\{d[a-z]\})$"
 )
 _OF_X = re.compile(r"[a-zA-Z]\(x\)$")
@@ -98,12 +101,6 @@ def is_name(text: str) -> bool:
     return bool(_NAME.match(text)) and text not in NOT_NAMES
 
 
-def is_quantity(text: str) -> bool:
-    """Return whether this names an answer, as a ratio or length may."""
-    # Names of coordinates have an order, which `_POINT_NAME` reads.
-    return (is_name(text) and text[0] != "(") or bool(_QUANTITY.match(text))
-
-
 def _have_other_names(a: str, b: str) -> bool:
     """Whether `y = 2x + 1` and `x = 2y + 1` are different lines although the values look equal."""
     if a.replace(" ", "") == b.replace(" ", "") or any(map(_WORD.match, (a, b))):
@@ -111,15 +108,13 @@ def _have_other_names(a: str, b: str) -> bool:
     return "y" not in (a, b) or not any(map(_OF_X.match, (a, b)))
 
 
-# --- Compare --------------------------------------------------------------------------
-# Whether an answer equals the reference, as far as this is decidable without computer algebra.
+# --- As far as it is decidable without computer algebra -------------------------------
 
 
 class UndecidedError(Exception):
     """The exact tier cannot decide: a leaf is not a number."""
 
 
-_INTEGER = re.compile(r"-?(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)")
 _PRIME = re.compile(r"'(?!\d)|\\prime(?![a-zA-Z])")
 _MISSING = frozenset(
     {"nan", "inf", "none", "null", "n/a", "<na>", "proof", "notfound", "not found", "tbd"}
@@ -138,7 +133,7 @@ def is_missing(reference: str) -> bool:
 
 def is_nothing(text: str) -> bool:
     """Whether a text says that there is no value: an empty set, `DNE`."""
-    return text.lower() in _NOTHING or text.lower() in (*_ALIASES, *_ALIASES.values())
+    return bool(_EMPTY.fullmatch(text) or _UNDEFINED.fullmatch(text))
 
 
 def exactly(answer: str, reference: str) -> bool | None:
@@ -150,8 +145,8 @@ def exactly(answer: str, reference: str) -> bool | None:
     """
     if answer == reference:
         return None if not answer.isdecimal() and is_missing(reference) else True
-    if (whole := _integer(answer)) is not None and (wanted := _integer(reference)) is not None:
-        return whole == wanted
+    if answer.isdecimal() and reference.isdecimal() and len(answer) + len(reference) < 300:
+        return int(answer) == int(reference)
     if (a := read_simple(answer)) and (b := read_simple(reference)):
         return same_number(a, b)
     if is_missing(reference) or refusal(reference):
@@ -163,13 +158,6 @@ def exactly(answer: str, reference: str) -> bool | None:
         return same(plain(answer), plain(reference), _exact_leaf)
     except UndecidedError:
         return None
-
-
-def _integer(text: str) -> int | None:
-    """The value of `42`, `-42` or `1,042`; None for all else."""
-    if len(text) >= 300 or not (text.isdecimal() or _INTEGER.fullmatch(text)):
-        return None
-    return int(text.replace(",", "")) if text.isascii() else None
 
 
 def _exact_leaf(answer: str, reference: str) -> bool:
@@ -187,13 +175,10 @@ def _exact_leaf(answer: str, reference: str) -> bool:
 # --- Structure ------------------------------------------------------------------------
 
 SameLeaf = Callable[[str, str], bool]
-
-
 _EQUALS = re.compile(r"\s*(?<![<>!])=\s*")
-_BOTH = re.compile(r"\band\b")  # `x > 1 and x < 3`, not `or`
-_SEPARATOR = re.compile(r",|;|\b(?:or|and)\b")
+_SEPARATOR = re.compile(r",|;|\b(?:or|and)\b|\\c[au]p(?![a-zA-Z])")
 _STEPS = re.compile(r"\s*(?:(?<![<>!])=|\\(?:implies|Rightarrow)(?![a-zA-Z]))\s*")
-_MEMBER = re.compile(r"[a-zA-Z]\s*\\in\s*(?=\\?\{[^|:]*$)")
+_MEMBER = re.compile(r"([a-zA-Z])\s*\\in(?![a-zA-Z])\s*(.+)$", re.DOTALL)
 _POINT_NAME = re.compile(r"\(([a-z](?:\s*,\s*[a-z])+)\)\s*=\s*")
 _FREE = re.compile(r"\+ ?(?:[CKck]|C_\{?\d\}?)$")
 _IN_WORDS = re.compile(r"[A-Za-z]{2,}(?:[ .-]+[A-Za-z]{2,})*[.]?$")
@@ -202,14 +187,10 @@ _PARAMETER = re.compile(
     r"(?:\\mathbb\s*(?:\{\s*Z\s*\}|Z)|Z|ℤ)\)?$"
 )
 _WORD = re.compile(r"[A-Za-z]{3,}$")
-_NOTHING = frozenset(
-    {r"\emptyset", r"\{\}", r"\{ \}", "no solution", "no solutions", "no real solution",
-     "no real solutions", "empty set", "the empty set", "null set"}
-)  # fmt: skip
-_ALIASES = {
-    "dne": "does not exist",
-    "undefined": "does not exist",
-}
+_EMPTY = re.compile(
+    r"\\emptyset|\\\{ ?\\\}|no (?:real )?solutions?|(?:the )?empty set|null set", re.IGNORECASE
+)
+_UNDEFINED = re.compile("dne|undefined|does not exist", re.IGNORECASE)
 _RATIO = re.compile(r"(\d+(?:\.\d+)?)\s*(?::|\bto\b)\s*(\d+(?:\.\d+)?)(?:\s*:\s*(\d+(?:\.\d+)?))?$")
 _PROSE = re.compile(
     r"(?<![\\A-Za-z])(?:[A-Za-z]{4,}|yes|no|not|or|and|true|none"
@@ -258,14 +239,7 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
         left, right = _unnamed(answer), _unnamed(reference)
         if (left, right) != (answer, reference):
             return same(left, right, leaf)
-    for rule in (
-        _as_parts,
-        _as_nothing,
-        _as_ratio,
-        _as_cells,
-        _as_intervals_or_collections,
-        _as_relation,
-    ):
+    for rule in (_as_nothing, _as_ratio, _as_cases, _as_collections, _as_relation):
         verdict = rule(answer, reference, leaf)
         if verdict is not None:
             return verdict
@@ -275,23 +249,26 @@ def same(answer: str, reference: str, leaf: SameLeaf) -> bool:
 def parts(text: str) -> list[str]:
     """The leaves of a span: items, ends of intervals, cells; the span itself if it has none."""
     text = _PARAMETER.sub("", unwrap(text))
-    if rows := read_matrix(text):
-        return [cell for row in rows for cell in row]
-    if labelled := read_parts(text):
-        return labelled
-    if intervals := read_intervals(text):
-        return [end for each in intervals for end in (each.low, each.high) if end is not None]
-    found = read_collection(text)
-    return list(found.items) if found else [text]
+    found = _collection(text)
+    return [leaf for item in found.items for leaf in parts(item)] if found else [text]
+
+
+def _collection(text: str) -> AnswerCollection | None:
+    member = _MEMBER.match(text)
+    text = condition(member[2] if member else text)
+    found = read_parts(text) or read_matrix(text) or read_set(text) or read_collection(text)
+    return found._replace(name=member[1]) if found and member else found
 
 
 def unwrap(text: str) -> str:
-    """The span without redundant round brackets, and without the name of a point or member."""
-    text = _MEMBER.sub("", text.strip(), count=1)
+    """The span without redundant round brackets, and without the name of a point."""
+    text = text.strip()
     if (named := _POINT_NAME.match(text)) and (names := re.findall("[a-z]", named[1])) == sorted(
         names
     ):
         text = text[named.end() :]
+    if ORDER.search(text) or OPERATION.search(text):  # `x < 1 or x > 2` is a union
+        text = re.sub(r"\bor\b", r"\\cup", re.sub(r",?\s*\band\b", r" \\cap", text))
     while text.startswith("(") and closes_at(text, 0) == len(text) - 1:
         inner = text[1:-1].strip()
         if text[-1] != ")" or (
@@ -302,114 +279,67 @@ def unwrap(text: str) -> str:
     return text
 
 
-def _as_parts(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """The parts of a question in their order, with labels or as a list: `(1) 3; (2) 7`."""
-    labelled = [read_parts(text) for text in (a, b)]
-    if not any(labelled):
-        return None
-    x, y = (
-        found or (listed.items if (listed := read_collection(text)) else ())
-        for found, text in zip(labelled, (a, b), strict=True)
-    )
-    return _same_sequence(x, y, leaf)
-
-
 def _as_nothing(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    nothing = [s.lower() in _NOTHING for s in (a, b)]
-    if any(nothing):
-        return all(nothing)
-    infinite = [INFINITY.match(s) for s in (a, b)]
-    if any(infinite):
-        x, y = infinite
-        return bool(x and y and (x[1] == "-") == (y[1] == "-"))
+    for pattern in (_EMPTY, _UNDEFINED, INFINITY):
+        x, y = pattern.fullmatch(a), pattern.fullmatch(b)
+        if x or y:
+            return bool(x and y and (x[0][0] == "-") == (y[0][0] == "-"))
     return None
 
 
 def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = (_RATIO.match(s) for s in (a, b))
-    if not x and not y:
+    x, y = (_RATIO.match(text) for text in (a, b))
+    if not (x and y):
+        return False if x or y else None
+    p, q = ([Fraction(term) for term in m.groups() if term] for m in (x, y))
+    return len(p) == len(q) and all(m * q[0] == n * p[0] for m, n in zip(p, q, strict=True))
+
+
+def _as_cases(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """Definitions by cases, as written but in any order."""
+    if "cases}" not in a and "cases}" not in b:
         return None
-    if not (x and y) or (x[3] is None) != (y[3] is None):
-        return False
-    terms = [[read_plain(t) for t in m.groups() if t] for m in (x, y)]
-    pairs = [(p.value, q.value) for p, q in zip(*terms, strict=True) if p and q]
-    return all(p * pairs[0][1] == q * pairs[0][0] for p, q in pairs)
+    x, y = ({_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b))
+    return x == y
 
 
-def _as_cells(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """Matrices cell by cell, cases as written; sums and products of matrices are for `leaf`."""
-    if "cases}" in a or "cases}" in b:
-        cases = [{_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b)]
-        return cases[0] == cases[1]
-    x, y = read_matrix(a), read_matrix(b)
-    if x and y:
-        is_like = [len(row) for row in x] == [len(row) for row in y]
-        is_small = sum(map(len, x)) <= MAX_ITEMS
-        return (
-            is_like
-            and is_small
-            and all(_same_sequence(*rows, leaf) for rows in zip(x, y, strict=True))
-        )
-    if x or y:
-        return leaf(a, b) if ENVIRONMENT in a and ENVIRONMENT in b else False
-    return None
+# --- Collections ----------------------------------------------------------------------
 
 
-# --- groups and intervals -------------------------------------------------------------
-
-
-def _as_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    verdict = _same_intervals_or_collections(a, b, leaf)
-    if not (OPERATION.search(a) or OPERATION.search(b)):
-        return verdict
-    if verdict and bool(_BOTH.search(a)) == bool(_BOTH.search(b)):
-        return verdict
-    return leaf(_with_operations(a), _with_operations(b))
-
-
-def _with_operations(text: str) -> str:
-    """`x < 1 or x > 2` as a union, as the symbolic tier reads it."""
-    return re.sub(r"\bor\b", r"\\cup", re.sub(r",?\s*\band\b", r"\\cap", text))
-
-
-def _same_intervals_or_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    x, y = read_intervals(a), read_intervals(b)
-    p, q = read_collection(a), read_collection(b)
-    if x and y and not (p and q and p.kind == q.kind):
-        return _same_intervals(x, y, leaf)
-    if p is None and q is None:
-        # `2x > 6` is an inequality to compare, `6` is not.
-        relations = ORDER.search(a) and ORDER.search(b)
-        return False if (x or y) and not relations else None
-    if x and (q is None or q.kind in {"list", "set"}) and p is None:
-        return False
-    return _same_collections(
-        p or AnswerCollection("one", (a,)), q or AnswerCollection("one", (b,)), leaf
-    )
+def _as_collections(a: str, b: str, leaf: SameLeaf) -> bool | None:
+    """Items one by one; what operations make of sets or of matrices is for `leaf`."""
+    p, q = _collection(a), _collection(b)
+    x, y = (found or AnswerCollection("one", (text,)) for found, text in ((p, a), (q, b)))
+    # `2x > 6` is to be compared with `x > 3` as a relation, `6` is not.
+    is_relation = bool(p) != bool(q) and (x.name or y.name) and all(map(ORDER.search, (a, b)))
+    verdict = _same_collections(x, y, leaf) if (p or q) and not is_relation else None
+    is_made = OPERATION.search(a) or OPERATION.search(b)
+    are_matrices = bool(p) != bool(q) and ENVIRONMENT in a and ENVIRONMENT in b
+    return leaf(a, b) if not verdict and (is_made or are_matrices) else verdict
 
 
 def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) -> bool:
-    loose = {"list", "set", "one"}
-    if {a.kind, b.kind} == {"[]", "list"} and len(b.items) != 2:
+    kinds, loose = {a.kind, b.kind}, {"list", "set", "one"}
+    if a.name and b.name and a.name != b.name:
+        return False
+    if kinds & {"union", "intersection"}:
+        return a.kind == b.kind and _same_set(a.items, b.items, leaf)
+    if "parts" in kinds:
         return _same_sequence(a.items, b.items, leaf)
     if b.kind == "list" and len(set(b.items)) < len(b.items) and len(a.items) != len(b.items):
         return False  # 2, 5 for 2, 2, 5
-    if a.kind not in loose or b.kind not in loose:
-        # Brackets imply an order; of lists, only one with names such as `x=1, y=2` equals a point.
-        if a.kind == b.kind:
-            return _same_sequence(a.items, b.items, leaf)
-        named, point = (a, b) if a.kind == "list" else (b, a)
-        values = _named(named.items) if named.kind == "list" and point.kind == "()" else None
-        return bool(values) and _same_sequence(
-            [values[k] for k in sorted(values)] if values else [], point.items, leaf
-        )
-    x, y = _named(a.items), _named(b.items)
+    x, y = (_named(each.items) if each.kind in loose else None for each in (a, b))
     if x and y:
         return x.keys() == y.keys() and all(same(x[k], y[k], leaf) for k in x)
-    if x or y:  # values without the names that the other side has, in the order of the names
+    # Brackets imply an order, as names such as `x=1, y=2` do, and not those of `x_1=1, x_2=2`.
+    if (x or y) and kinds <= loose | {"()"} and not (a.name or b.name):
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
-        return _same_sequence(left, right, leaf)
+        is_free = kinds <= loose and len({each.partition("_")[0] for each in x or y or ()}) == 1
+        return (_same_set if is_free else _same_sequence)(left, right, leaf)
+    if not kinds <= loose:  # A list of two has no brackets, for it could be a point or an interval.
+        is_list = "list" in kinds and kinds <= {"list", "()", "[]"} and len(b.items) != 2
+        return (a.kind == b.kind or is_list) and _same_sequence(a.items, b.items, leaf)
     expand = [tuple(e for item in g.items for e in (plus_minus(item) or (item,))) for g in (a, b)]
     return _same_set(expand[0], expand[1], leaf)
 
@@ -434,25 +364,6 @@ def _same_set(a: Sequence[str], b: Sequence[str], leaf: SameLeaf) -> bool:
     return covered and all(any(same(p, q, leaf) for p in a) for q in b)
 
 
-def _same_intervals(a: list[Interval], b: list[Interval], leaf: SameLeaf) -> bool:
-    if len(a) != len(b) or len(a) > MAX_ITEMS:
-        return False
-    return all(any(_same_interval(p, q, leaf) for q in b) for p in a) and all(
-        any(_same_interval(p, q, leaf) for p in a) for q in b
-    )
-
-
-def _same_interval(a: Interval, b: Interval, leaf: SameLeaf) -> bool:
-    if (a.low_closed, a.high_closed) != (b.low_closed, b.high_closed):
-        return False
-    if a.variable and b.variable and a.variable != b.variable:
-        return False
-    ends = ((a.low, b.low), (a.high, b.high))
-    if any((p is None) != (q is None) for p, q in ends):
-        return False
-    return all(p is None or q is None or same(p, q, leaf) for p, q in ends)
-
-
 # --- relations and leaves -------------------------------------------------------------
 
 
@@ -460,33 +371,24 @@ def _unnamed(text: str) -> str:
     """The value of `x = 3`, `x = y = z = 3` or `\\frac{AB}{CD} = 3`, any other text unchanged."""
     *names, value = split_top(text, _EQUALS)
     several = ENVIRONMENT not in text and len(split_top(text, _SEPARATOR)) > 1
-    if several or not all(map(is_quantity, names)):
-        return text
-    return value
+    # Names of coordinates have an order, which `_POINT_NAME` reads.
+    are_names = all(is_name(name) and name[0] != "(" for name in names)
+    return value if are_names and not several else text
 
 
 def _as_relation(a: str, b: str, leaf: SameLeaf) -> bool | None:
     x, y = split_top(a, _EQUALS), split_top(b, _EQUALS)
-    if len(x) == 1 and len(y) == 1:
+    if len(x) == 1 == len(y):
         return _as_ordering(a, b, leaf)
-    named = is_name(x[0]) or is_name(y[0])
-    left, right = _value(x), _value(y)
     steps = split_top(a, _STEPS)
     values = steps[1:] if is_name(steps[0]) else steps
-    if len(values) > 1 and len(y) == 1:
-        if len(set(values)) == 1:
-            return False  # `0 = 0` says nothing
-        if all(same(v, y[0], leaf) for v in reversed(values)):
-            return True  # `10^3 = 1000`, not `6 \cdot 8 = 42`
-        if not any(_has_letters(v) for v in values):
-            return False
-    if left is not None and right is not None:
-        if min(len(x), len(y)) > 1 and _have_other_names(x[0], y[0]):
-            return leaf(a, b) if len(x) == 2 == len(y) else False
-        return same(left, right, leaf)
-    if len(x) == 2 == len(y) or (named and min(len(x), len(y)) == 2):
-        return leaf(a, b)
-    return False
+    if len(values) > 1 and len(y) == 1:  # `10^3 = 1000`, not `6 \\cdot 8 = 42` or `0 = 0`
+        return len(set(values)) > 1 and all(same(v, b, leaf) for v in reversed(values))
+    left, right = _value(x), _value(y)
+    is_equation = min(len(x), len(y)) > 1 and _have_other_names(x[0], y[0])
+    if left is None or right is None or is_equation:
+        return len(x) == 2 == len(y) and leaf(a, b)
+    return same(left, right, leaf)
 
 
 def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
@@ -498,18 +400,14 @@ def _as_ordering(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _value(chain: list[str]) -> str | None:
-    """Return the final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
-    if len(chain) == 1:
-        return chain[0]
+    """The final value of `x = 1 + 2 = 3`; None if the chain is an equation to compare."""
     *steps, value = chain
-    shown = steps[1:] if is_name(steps[0]) else steps
+    shown = steps[1:] if steps and is_name(steps[0]) else steps
     # `x = 41 = 42` is no answer: numerals of a chain agree, or it has no value.
     numbers = [n for n in map(read_plain, (*shown, value)) if n]
-    if any(not same_number(n, numbers[0]) for n in numbers):
-        return None
-    if not is_name(steps[0]) and read_plain(steps[0]):
-        return None
-    return None if any(_has_letters(s) for s in shown) else value
+    differ = any(not same_number(n, numbers[0]) for n in numbers)
+    is_sum = bool(shown) and shown == steps and read_plain(steps[0])
+    return None if differ or is_sum or any(map(_has_letters, shown)) else value
 
 
 def _has_letters(text: str) -> bool:
@@ -531,5 +429,4 @@ def _words(text: str) -> str:
     text = text.lower() if in_words or is_prose(text) else text
     marks = "[.,!]" if is_prose(text) else "[.,]"  # after a letter `!` is a factorial
     text = re.sub(rf"(?<=[a-z]){marks}(?=\s|$)|^(?:the|an?)\s(?=\w)", "", text)
-    text = " ".join(text.split())
-    return _ALIASES.get(text, text)
+    return " ".join(text.split())

@@ -8,10 +8,9 @@ digits at rational points (Schwartz-Zippel).
 
 from __future__ import annotations
 
-import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import Any
@@ -22,16 +21,16 @@ from latex2sympy2_extended import NormalizationConfig
 from math_verify import LatexExtractionConfig, parse
 
 from .fractions_and_decimals import Number, read_plain, rounds_to, same_number
-from .intervals import LETTER, OPERATION, Interval, condition, read_intervals
-from .lists import MAX_ITEMS, split_items
-from .notation import plain, split_top
+from .intervals import INFINITY, LETTER, OPERATION, TURNED, condition
+from .lists import MAX_ITEMS, UNION, read_collection, read_set
+from .notation import plain, rewritten, rewritten_inside_out, rules, split_top
 from .structure import ENVIRONMENT, is_prose, parts, same
 from .units import DEGREE, agree, split_unit
 from .words import listed
 
 # --- Plain algebra without math-verify's parser, which takes 20 ms for a formula ------
 # What is written with numerals, letters, `+ - \cdot ^`, round brackets, `\frac`, `\sqrt` and `\pi`
-# is rewritten as Python and read by Python's own parser, in a fraction of a millisecond. All else,
+# is rewritten as Python and carried out by Python itself, in a fraction of a millisecond. All else,
 # and whatever might be read in two ways (`1/2x`, `f(x)`, `2\frac{1}{3}`), is left to the other.
 
 # What letters are in a formula: environments, commands, differentials, words below, single letters.
@@ -41,61 +40,52 @@ _LETTER = re.compile(
     r"(?:_(?:\{\s*(?P<below>[0-9a-zA-Z]+)\s*\}|(?P<short>[0-9a-zA-Z])))?"
 )
 _INTEGRAL = re.compile(r"\\int(?![a-zA-Z])|\\frac\{d")
-_SYMBOL = re.compile(
-    r"(?<![\\a-z])([a-z]|\\(?:pi|alpha|beta|gamma|delta|epsilon|theta|lambda|mu|nu|rho|sigma|tau|phi"
-    r"|omega)(?![a-zA-Z]))(?:_\{(\w+)\})?"
+_ATOM = re.compile(
+    r"(?<![\\a-z])(?:([a-z]|\\(?:pi|alpha|beta|gamma|delta|epsilon|theta|lambda|mu|nu|rho|sigma|tau"
+    r"|phi|omega)(?![a-zA-Z]))(?:_\{(\w+)\})?|(\d+(?:\.\d+)?|\.\d+))"
 )
 # Differentials, words, names of functions, powers of powers, `^10`, `^-`, mixed numbers.
 _UNCLEAR = re.compile(
-    r"\\frac\s*\{\s*d|(?<![\\a-zA-Z])[a-z]{3}|(?<![\\a-zA-Z])(?:ln|lg|pi)|\^\s*(?:\{[^{}]*\}|\w)\s*\^"
-    r"|\^\s*(?:\d\d|[^\s\w{])|\d\s+\d|[)}]\s*\d|[\d)}]\s*\\frac"
+    r"/|\\frac\s*\{\s*d|(?<![\\a-zA-Z])[a-z]{3}|\^\s*(?:\{[^{}]*\}|\w)\s*\^|\^\s*(?:\d\d|[^\s\w{])"
+    r"|[\d.]\s+[\d.]|\.\d*\.|[)}]\s*[\d.]|[\d)}]\s*\\frac|(?<![\\a-zA-Z])(?:ln|lg|pi)"
 )
 _TIMES = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])")
-_FUNCTION = re.compile(r"v\d+\s*\(")
 _ARGUMENT = r"\s*\{([^{}]*)\}"
-_AS_PYTHON = (
-    (re.compile(r"\\frac" + 2 * _ARGUMENT), r"((\1)/(\2))"),
-    (re.compile(r"\\sqrt" + _ARGUMENT), r"((\1)**(1/2))"),
-    (re.compile(r"\^" + _ARGUMENT), r"**(\1)"),
+_AS_PYTHON = rules(
+    (r"\\frac" + 2 * _ARGUMENT, r"((\1)/(\2))"),
+    (r"\\sqrt" + _ARGUMENT, r"((\1)**n0)"),
+    (r"\^" + _ARGUMENT, r"**(\1)"),
 )
-_PYTHON = re.compile(r"(?:[\d.+*()^\s-]|v\d+|/(?=\(|2\)))+")
-_SIDE_BY_SIDE = re.compile(r"(?:v\d+|\d|\))\s*(?=[v(])|v\d+\s+(?=\d)")
+_FUNCTION = re.compile(r"v\d+\s*\(")
+_PYTHON = re.compile(r"(?:[+*()^\s-]|[vn]\d+|/(?=\())+")
+_SIDE_BY_SIDE = re.compile(r"(?:[vn]\d+|\))\s*(?=[vn(])")
 _CONSTANTS = {"e": sympy.E, "i": sympy.I, "pi": sympy.pi}
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
 
 
 def read_algebra(text: str) -> Any | None:
     """The sympy expression of plain algebra; None for anything else."""
-    symbols = list[Any]()
+    values = {"n0": sympy.Rational(1, 2)}
 
     def named(m: re.Match[str]) -> str:
-        symbols.append(_meaning(m[1].lstrip("\\"), m[2]))
-        return f" v{len(symbols) - 1} "
+        letter, below, numeral = m.groups()
+        name = f"{'n' if numeral else 'v'}{len(values)}"
+        values[name] = sympy.Rational(numeral) if numeral else _meaning(letter.lstrip("\\"), below)
+        return f" {name} "
 
-    if "/" in text or _UNCLEAR.search(text):
+    if _UNCLEAR.search(text):
         return None
-    written, found = _SYMBOL.sub(named, _TIMES.sub("*", distinct_letters(text))), 1
+    written = _ATOM.sub(named, _TIMES.sub("*", distinct_letters(text)))
     if _FUNCTION.search(written):
         return None
-    while found:
-        found = 0
-        for pattern, instead in _AS_PYTHON:
-            written, n = pattern.subn(instead, written)
-            found += n
+    written = rewritten_inside_out(written, _AS_PYTHON)
     if not _PYTHON.fullmatch(written):
         return None
     written = _SIDE_BY_SIDE.sub(r"\g<0>*", written.replace("^", "**"))
-    try:
-        tree = ast.parse(written.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    try:  # There is nothing in it but names of values and signs.
+        value = eval(written.strip(), {"__builtins__": {}}, values)
+    except (SyntaxError, TypeError, RecursionError):
         return None
-    return _value(tree.body, symbols)
+    return value if isinstance(value, sympy.Expr) else None
 
 
 def distinct_letters(text: str) -> str:
@@ -121,51 +111,39 @@ def distinct_letters(text: str) -> str:
 
 
 def _meaning(letter: str, below: str | None) -> Any:
-    """Return the constant or symbol, by the name that math-verify's parser gives it."""
+    """The constant or symbol, by the name that math-verify's parser gives it."""
     if below is None:
         return _CONSTANTS.get(letter) or sympy.Symbol(letter, real=True)
     index = below if len(below) == 1 else f"{{{below}}}"
     return sympy.Symbol(f"{letter}_{index}", real=True)
 
 
-def _value(node: ast.expr, symbols: list[Any]) -> Any | None:
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, symbols), _value(node.right, symbols)
-        if left is None or right is None:
-            return None
-        return _BINARY[type(node.op)](left, right)
-    if isinstance(node, ast.UnaryOp):
-        value = _value(node.operand, symbols)
-        return value if value is None or isinstance(node.op, ast.UAdd) else -value
-    if isinstance(node, ast.Name):
-        return symbols[int(node.id[1:])]
-    if isinstance(node, ast.Constant):
-        return sympy.Rational(str(node.value))
-    return None
-
-
 # --- Formula --------------------------------------------------------------------------
 
-_ARRAY = re.compile(r"\\(begin|end)\{array\}(?:\{[lcr|]*\})?")
-_DECIMAL = re.compile(r"(?<![\d.])(\d*)\.(\d+)(?![\d.])")
-_DEGREES = re.compile(r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}")
-_NAMED_FUNCTION = re.compile(
-    r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
-    r"|log|ln|exp|pi|infty)(?![a-z])"
-)
-_INVERSE = re.compile(r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])")
-# The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
-_PRODUCT = re.compile(
-    r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
-    r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))"
+# What the parser reads without loss: no degrees, no bare names, no floats.
+_PARSABLE = rules(
+    (r"(\d*)\.(\d*)\\(?:overline|dot|bar)\s*\{(\d+)\}", lambda m: _repeating(*m.groups())),
+    # The parser adds adjacent numerals, as in mixed numbers: `2(3)` would be 5.
+    (
+        r"((?<![_\d.])\d+(?:\.\d+)?\s*(?=\(\s*\d)|\)\s*(?=\(?\s*\d|\\frac\{\d)"
+        r"|\\frac\{[^{}]*\}\{[^{}]*\}\s*(?=\d))",
+        r"\1\\cdot ",
+    ),
+    # Alone it reads the mixed number that it is, before a letter a product.
+    (r"(?<![\d.^_}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*(?:[a-zA-Z]|\\[a-z]))", r"(\1+\2)"),
+    (r"(\d+|\\frac\{\d+\}\{\d+\})\s*\^\\circ", r"(\\frac{\1\\pi}{180})"),
+    (r"(?<![\d.])\d*\.\d+(?![\d.])", lambda m: f"{{({_as_latex(Fraction(m[0]))})}}"),
+    (r"(?<![\\a-zA-Z])a(?:rc?)?(sinh|cosh|tanh|sin|cos|tan)(?![a-z])", r"\\\1^{-1} "),
+    (
+        r"(?<![\\a-zA-Z])(arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc"
+        r"|log|ln|exp|pi|infty)(?![a-z])",
+        r"\\\1 ",
+    ),
 )
 _MISREAD = re.compile(
     r"\d_|(?<![_^\d])\d+\s+\d+(?!\s*/|\d)|(?<![\w^}])\d+\{"
 )  # `4_2` as 4, `2 3` as 5
 _WORD = re.compile(r"(?<![\\a-zA-Z])(?:or|and)(?![a-zA-Z])")  # `P or Q`, four letters
-# Alone the parser reads it as the mixed number that it is, before a letter as a product.
-_MIXED = re.compile(r"(?<![\d.^_}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*(?:[a-zA-Z]|\\[a-z]))")
 # The stripper of units takes the last letter of `2\pi r h` for hours.
 _AS_WRITTEN = LatexExtractionConfig(
     normalization_config=NormalizationConfig(
@@ -181,7 +159,7 @@ _COMMANDS = frozenset(
     listed(
         "\\ frac sqrt cdot times div pi sin cos tan cot sec csc arcsin arccos arctan sinh cosh "
         "tanh log ln lg exp binom sum prod int lim to infty lfloor rfloor lceil rceil circ "
-        "overline dot bar begin end det gcd lcm max min bmod mod d hbar ell alpha beta gamma delta "
+        "overline dot bar begin end det gcd lcm max min mod d hbar ell alpha beta gamma delta "
         "epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
         "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega"
     )
@@ -197,7 +175,9 @@ def expression(text: str) -> Expression | None:
     """The sympy expression of a leaf, None if it is not one. Cached, because references recur."""
     number = read_plain(text)
     if number is not None:
-        return sympy.Rational(number.value.numerator, number.value.denominator)
+        value = sympy.Rational(number.value.numerator, number.value.denominator)
+        in_degrees = number.unit and number.unit.dimension == DEGREE
+        return value * sympy.pi / 180 if in_degrees else value
     if _WORD.search(text):
         return None
     algebra = read_algebra(text)
@@ -211,7 +191,7 @@ def parsed(text: str) -> Expression | None:
         return None
     try:
         found = parse(
-            f"${_parsable(text)}$",
+            f"${distinct_letters(rewritten(text, _PARSABLE))}$",
             extraction_config=[_AS_WRITTEN],
             fallback_mode="no_fallback",
             parsing_timeout=None,  # the parent enforces the deadline
@@ -224,118 +204,92 @@ def parsed(text: str) -> Expression | None:
     value = found[0] if found else None
     if ENVIRONMENT in text:
         value = _carried_out(value)
-    if isinstance(value, sympy.MatrixBase):
-        return _with_constants(value)
-    return _with_constants(value) if isinstance(value, sympy.Expr) else None
+    return _with_constants(value) if isinstance(value, sympy.MatrixBase | sympy.Expr) else None
 
 
 def _carried_out(value: Expression | None) -> Expression | None:
-    """Return the matrix that sums, products and powers of matrices are; None for `A^T`."""
+    """The matrix that sums, products and powers of matrices are; None for `A^T`."""
     if isinstance(value, sympy.Basic):
-        powers = [p for p in value.atoms(sympy.Pow) if _is_matrix(p.base)]
-        if any(not p.exp.is_Integer or _is_endless(p) for p in powers):
+        if any(map(_is_endless, value.atoms(sympy.Pow))):
             return None
         value = value.doit()
     return sympy.ImmutableMatrix(value) if _is_matrix(value) else value
 
 
 def _is_endless(power: Expression) -> bool:
-    """Return whether the entries, which are sums of products of letters, grow beyond all memory."""
-    return bool(power.base.free_symbols) and not -1 <= power.exp <= MAX_POWER_WITH_LETTERS
+    """Whether it is a matrix to a power whose entries, sums of products, grow beyond all memory."""
+    letters = power.base.free_symbols
+    is_small = power.exp.is_Integer and (not letters or -1 <= power.exp <= MAX_POWER_WITH_LETTERS)
+    return _is_matrix(power.base) and not is_small
 
 
 def _is_matrix(value: Any) -> bool:
     return isinstance(value, sympy.MatrixExpr | sympy.MatrixBase)
 
 
-def _parsable(text: str) -> str:
-    """Return the form that the parser reads without loss: no floats, no degrees, no bare names."""
-    text = _ARRAY.sub(r"\\\1{matrix}", text).replace("\\bmod", "\\mod")
-    if "\\begin" not in text:  # no rows: a command escaped twice
-        text = re.sub(r"\\\\(?=[a-zA-Z])", r"\\", text)
-    text = _PRODUCT.sub(r"\1\\cdot ", _REPEATING.sub(_repeating, text))
-    text = _MIXED.sub(r"(\1+\2)", text)
-    text = _DEGREES.sub(r"(\\frac{\1\\pi}{180})", text)
-    text = _DECIMAL.sub(lambda m: rf"{{(\frac{{{int(m[1] + m[2])}}}{{{10 ** len(m[2])}}})}}", text)
-    text = _NAMED_FUNCTION.sub(r"\\\1 ", _INVERSE.sub(r"\\\1^{-1} ", text))
-    return distinct_letters(text)
+def _repeating(whole: str, once: str, again: str) -> str:
+    value = int(whole + once + again) - int(f"0{whole}{once}")
+    return _as_latex(Fraction(value, 10 ** len(once) * (10 ** len(again) - 1)))
 
 
-def _repeating(m: re.Match[str]) -> str:
-    once, again = m[2], m[3]
-    nines = 10 ** len(once) * (10 ** len(again) - 1)
-    value = int(m[1] + once + again) - int((m[1] + once) or "0")
-    return rf"\frac{{{value}}}{{{nines}}}"
+def _as_latex(value: Fraction) -> str:
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
 
 
 def _with_constants(value: Expression) -> Expression:
     # `\frac{dy}{dx}`, which sympy would take for 0: what `y` depends on is not known.
-    value = value.replace(_is_unknown_derivative, lambda d: sympy.Symbol(str(d), real=True))
+    unknown = [
+        d for d in value.atoms(sympy.Derivative) if d.expr.is_Symbol and d.expr != d.variables[0]
+    ]
+    value = value.xreplace({d: sympy.Symbol(str(d), real=True) for d in unknown})
     constants = {"i": sympy.I, "e": sympy.E}
     # Beside matrices the parser's symbols are another kind of the same name.
     found = {s: constants.get(s.name, sympy.Symbol(s.name, real=True)) for s in value.free_symbols}
     return value.xreplace(found) if found else value
 
 
-def _is_unknown_derivative(value: Any) -> bool:
-    return (
-        isinstance(value, sympy.Derivative)
-        and value.expr.is_Symbol
-        and value.expr != value.args[1][0]
-    )
+# --- Sets of real numbers, written with operations: `\cup`, `\setminus`, `x \ne 2`, `|x| < 1` ---
 
-
-# --- Real sets ------------------------------------------------------------------------
-# Sets of real numbers: unions, complements and conditions that one interval cannot express.
-#
-# `structure` compares single intervals itself; what is written with operations (`\cup`, `\cap`,
-# `\setminus`, `x \ne 2`, `|x| < 1`) is compared here, as sets of sympy.
-
-RealSet = Any  # sympy ships no types
 _MINUS = re.compile(r"\s*\\(?:setminus|backslash)(?![a-zA-Z])\s*|(?<=[})\]])\s*-\s*(?=\\?\{)")
-_UNION = re.compile(r"\s*(?:\\cup(?![a-zA-Z])|(?<=[\])}])\s*\bU\b)\s*")
 _BOTH = re.compile(r"\s*\\cap(?![a-zA-Z])\s*|\s*,\s*")
 _EXCEPT = re.compile(rf"({LETTER}\s*\\ne(?![a-zA-Z])\s*)([^,]+),\s*(?=[^,\\]+$)")
+_UNEQUAL = re.compile(rf"{LETTER}\s*\\ne\s+(.+)$")
 _ABSOLUTE = re.compile(rf"\|\s*({LETTER})\s*\|")
 
 
-def _real_set(text: str) -> RealSet | None:
+def _real_set(text: str) -> Any | None:
     text = re.sub(r"^[a-zA-Z]\s*(?:\\in(?![a-zA-Z])|=(?=\s*\\?\{))", "", text).strip()
     text = _EXCEPT.sub(r"\1\2, \1", condition(text))  # `x \ne 2, 3`
     for separator, combine in (
         (_MINUS, sympy.Complement),
-        (_UNION, sympy.Union),
+        (UNION, sympy.Union),
         (_BOTH, sympy.Intersection),
     ):
         parts = split_top(text, separator)
         if 1 < len(parts) <= MAX_ITEMS:
             sets = [_real_set(part) for part in parts]
             return None if None in sets else reduce(combine, sets)
-    braces = re.match(r"\\?\{(.*?)\\?\}$", text)
-    if braces and "{" not in re.sub(r"\{[^{}]*\}", "", braces[1]):
-        points = [_real_number(item) for item in split_items(braces[1].strip(), bracketed=True)]
-        return None if None in points else sympy.FiniteSet(*points)
-    intervals = read_intervals(_ABSOLUTE.sub(r"\1", text)) or ()
-    sets = [_interval(each) for each in intervals]
-    if not sets or None in sets:
+    if unequal := _UNEQUAL.match(text):
+        point = _real_number(unequal[1])
+        return None if point is None else sympy.Reals - sympy.FiniteSet(point)
+    text = re.sub(r"^\{(.*)\}$", r"\\{\1\\}", text)
+    bare = _ABSOLUTE.sub(r"\1", text)
+    items = read_set(bare) or read_collection(bare)
+    ends: list[Any] = [_real_number(item) for item in items.items] if items else []
+    if items is None or None in ends:
         return None
-    found = sympy.Union(*sets)
+    if items.kind == "set":
+        return sympy.FiniteSet(*ends)
+    if items.kind[0] not in "([" or len(ends) != 2 or ends[0] > ends[1]:
+        return None  # `(2, 1)` is a mistake, not the empty set
+    found = sympy.Interval(*ends, items.kind[0] == "(", items.kind[1] == ")")
     if _ABSOLUTE.search(text):
         found &= sympy.Interval(0, sympy.oo)
         found |= sympy.imageset(operator.neg, found)
     return found
 
 
-def _interval(interval: Interval) -> RealSet | None:
-    low = -sympy.oo if interval.low is None else _real_number(interval.low)
-    high = sympy.oo if interval.high is None else _real_number(interval.high)
-    if low is None or high is None or low > high:
-        return None  # `(2, 1)` is a mistake, not the empty set
-    return sympy.Interval(low, high, not interval.low_closed, not interval.high_closed)
-
-
 # --- Values of expressions to many digits, at points where two of them are compared ---
-# It runs only inside pool workers: evaluation may hang or exhaust memory.
 
 mpmath.mp.dps = 550  # for this worker process: quotients keep enough digits
 DIGITS = 80
@@ -375,15 +329,6 @@ def close(x: Any, y: Any, within: Any) -> bool:
     return bool(abs(x - y) <= within * max(abs(x), abs(y), _FLOOR))
 
 
-def confirmed(f: Expression, g: Expression) -> bool:
-    """Whether values that agree to `DIGITS` agree to many more at all points: 10^100 and 10^100+1.
-
-    At all points, because where values are large `+ 1` is far behind the last digit.
-    """
-    found = [close(x, y, _CONFIRMED) for x, y in evaluations(f, g, _CONFIRMED_DIGITS)]
-    return bool(found) and all(found)
-
-
 def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[tuple[Any, Any]]:
     """Yield both values at each point where both exist and are both real or both complex.
 
@@ -393,7 +338,7 @@ def evaluations(f: Expression, g: Expression, digits: int = DIGITS) -> Iterator[
     is_root = all(roots) and any(has_letters for each in roots for has_letters in each)
     symbols = sorted(f.free_symbols | g.free_symbols, key=str)
     counted = _counts(f) | _counts(g)
-    for place, point in enumerate(_POINTS):
+    for place, point in enumerate(_POINTS if symbols else _POINTS[:1]):
         at = {
             s: sympy.Integer(place + 2 * k + 2) if s in counted else point[k % 4] + k // 4
             for k, s in enumerate(symbols)
@@ -447,7 +392,7 @@ def evaluate(value: Expression, at: dict[Any, Any], digits: int = DIGITS) -> Any
 # --- Symbolic -------------------------------------------------------------------------
 
 _ANY_FORMULA = r"\sqrt{5}+\frac{1}{7}"
-_MODULUS = re.compile(r"\\[bp]?mod(?![a-zA-Z])(.*)")
+_MODULUS = re.compile(r"\\p?mod(?![a-zA-Z])(.*)")
 _COMPARISON = re.compile(r"\s*(=|<|>|\\(?:le|ge|ne)(?![a-zA-Z]))\s*")
 
 
@@ -491,7 +436,10 @@ def _same_leaf(answer: str, reference: str) -> bool:
     modulus, other = _MODULUS.search(answer), _MODULUS.search(reference)
     if modulus and other and not _same_leaf(modulus[1], other[1]):
         return False
-    (left, unit), (right, expected) = split_unit(answer), split_unit(reference)
+    (left, unit), (right, expected) = (
+        (text, number.unit) if number else split_unit(text)
+        for text, number in ((answer, a), (reference, b))
+    )
     factor = agree(unit, expected)
     known = expression(right)
     if known is None:
@@ -501,13 +449,13 @@ def _same_leaf(answer: str, reference: str) -> bool:
         return False
     if factor != 1:
         known = sympy.Rational(factor.numerator, factor.denominator) * known
-    if isinstance(answered, sympy.MatrixBase) or isinstance(known, sympy.MatrixBase):
-        return _same_matrix(answered, known)
-    return _same_expression(_scaled(answered, a, b), _scaled(known, b, a), a, b)
+    return _same_expression(answered, known, a, b)
 
 
 def _real_number(text: str) -> Any | None:
     """The value of an end of an interval, to so few digits that equal ones have one value."""
+    if infinite := INFINITY.match(text):
+        return -sympy.oo if infinite[1] == "-" else sympy.oo
     exact = expression(text)
     found = evaluate(exact, {}) if exact is not None and not exact.free_symbols else None
     if found is None or mpmath.im(found) != 0:
@@ -515,19 +463,8 @@ def _real_number(text: str) -> Any | None:
     return sympy.Rational(int(mpmath.nint(found * 10**40)), 10**40)
 
 
-def _scaled(value: Expression, number: Number | None, other: Number | None) -> Expression:
-    """Convert degrees to radians if the other side is an expression without degrees."""
-    if number and other is None and number.unit and number.unit.dimension == DEGREE:
-        return value * sympy.pi / 180
-    return value
-
-
-# --- comparing ------------------------------------------------------------------------
-
-
 def _same_relation(a: list[str], b: list[str]) -> bool:
-    """Return two equations or inequalities: one is the other times a constant."""
-    flip = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+    """Whether one of two equations or inequalities is the other times a constant."""
     left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
     if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")
@@ -535,68 +472,48 @@ def _same_relation(a: list[str], b: list[str]) -> bool:
         return False
     f, g = left - right, known - value
     ratios = [x / y for x, y in evaluations(f, g) if y]
-    if len(ratios) < 4 or not _constant(ratios):
+    if len(ratios) < 4 or not all(close(ratio, ratios[0], AGREEMENT) for ratio in ratios):
         return False
     positive = mpmath.re(ratios[0]) > 0
-    wanted = b[1] if positive else flip.get(b[1], b[1])
+    wanted = b[1] if positive else TURNED.get(b[1], b[1])
     return bool(abs(ratios[0]) > 0 and a[1] == wanted)
 
 
-def _constant(values: list[Any]) -> bool:
-    return all(abs(v - values[0]) <= AGREEMENT * abs(values[0]) for v in values)
-
-
-def _same_expression(f: Expression, g: Expression, a: Number | None, b: Number | None) -> bool:
+def _same_expression(
+    f: Expression, g: Expression, a: Number | None = None, b: Number | None = None
+) -> bool:
+    if any(isinstance(each, sympy.MatrixBase) for each in (f, g)):
+        is_like = _is_matrix(f) and _is_matrix(g) and f.shape == g.shape
+        return is_like and all(map(_same_expression, f, g))
     if g.has(sympy.zoo, sympy.nan):
         raise ValueError("the reference has no value")
     if f == g:
         return True
-    if f.free_symbols | g.free_symbols:
-        return _everywhere(f, g)
-    x, y = evaluate(f, {}), evaluate(g, {})
-    if y is None:
-        raise ValueError("the reference has no value")
-    if x is None:
+    if not f.free_symbols | g.free_symbols:
+        x, y = evaluate(f, {}), evaluate(g, {})
+        if y is None:
+            raise ValueError("the reference has no value")
+        # A decimal equals an irrational number only if it is its rounding to enough digits.
+        for decimal, exact in ((a, y), (b, x)):
+            if decimal and decimal.ulp and exact is not None and mpmath.im(exact) == 0:
+                return x is not None and _rounded(decimal, fraction(mpmath.re(exact)))
+        if f.is_Rational and g.is_Rational:
+            return False  # equal ones compare equal above
+    if not _agree(f, g, DIGITS, AGREEMENT):
         return False
-    # A decimal equals an irrational number only if it is its rounding to enough digits.
-    for decimal, exact in ((a, y), (b, x)):
-        if decimal and decimal.ulp and mpmath.im(exact) == 0:
-            return _rounded(decimal, fraction(mpmath.re(exact)))
-    if not close(x, y, AGREEMENT):
-        return False
-    if _quadrature(f, g):
-        return True
-    if f.is_Rational and g.is_Rational:
-        return False  # equal ones compare equal above
-    return confirmed(f, g)  # 10^{100} and 10^{100}+1 agree to 80 digits
+    # More digits would need a numerical integral or sum, which may not terminate.
+    endless = any(e.has(sympy.Integral, sympy.Sum) for e in (f, g))
+    return endless or _agree(f, g, _CONFIRMED_DIGITS, _CONFIRMED)  # 10^{100} and 10^{100}+1
 
 
-def _same_matrix(f: Expression, g: Expression) -> bool:
-    return (
-        isinstance(f, sympy.MatrixBase)
-        and isinstance(g, sympy.MatrixBase)
-        and f.shape == g.shape
-        and all(_same_expression(p, q, None, None) for p, q in zip(f, g, strict=True))
-    )
-
-
-def _everywhere(f: Expression, g: Expression) -> bool:
-    """Return whether they agree at all points, to some digits and then to many more."""
+def _agree(f: Expression, g: Expression, digits: int, within: Any) -> bool:
+    """Whether they agree at all points, because where values are large, `+ 1` is far behind."""
     points = 0
-    for x, y in evaluations(f, g):
-        if not close(x, y, AGREEMENT):
+    for x, y in evaluations(f, g, digits):
+        if not close(x, y, within):
             return False
         points += 1
-    if points < 3:
-        return False
-    if _quadrature(f, g):
-        return True
-    return confirmed(f, g)
-
-
-def _quadrature(f: Expression, g: Expression) -> bool:
-    """Whether more digits would need a numerical integral or sum, which may not terminate."""
-    return any(e.has(sympy.Integral, sympy.Sum) for e in (f, g))
+    return points >= (3 if f.free_symbols | g.free_symbols else 1)
 
 
 def _rounded(decimal: Number, exact: Fraction) -> bool:

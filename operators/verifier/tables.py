@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,23 +54,12 @@ def tables() -> Tables:
     import yaml  # most answers are numbers, which need none of this
 
     text = Path(__file__).with_name("words.yaml").read_text("utf-8")
+    text = re.sub(r"(?<=\S)\|\n +", "|", text)  # alternatives are broken behind a bar
     data = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    languages = {name: Language(**_joined(each)) for name, each in data["languages"].items()}
+    data["languages"] = {name: Language(**each) for name, each in data["languages"].items()}
+    data["countless"] = data["countless"].split()
     by_word = ("magnitudes", "unspaced_magnitudes", "names")
-    return Tables(
-        **data
-        | {name: _by_word(data[name]) for name in by_word}
-        | {
-            "languages": languages,
-            "counters": data["counters"].replace("| ", "|"),
-            "countless": data["countless"].split(),
-        }
-    )
-
-
-def _joined(fields: dict[str, Any]) -> dict[str, Any]:
-    """Alternatives that are broken behind a bar, on one line."""
-    return {k: v.replace("| ", "|") if isinstance(v, str) else v for k, v in fields.items()}
+    return Tables(**data | {name: _by_word(data[name]) for name in by_word})
 
 
 def _by_word(section: dict[Any, str]) -> dict[str, Any]:

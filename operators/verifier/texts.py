@@ -6,11 +6,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from .amounts import SIGNS
 from .answer_types import Conventions
 from .commitment import is_given
+from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
 from .places import AnswerPlace, sentences, stripped
 
-_PUNCTUATION = str.maketrans("‘’‚“”„«»‐‑–—−", '\'\'\'"""""-----')
 _LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
 DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
 _SCRIPT = re.compile(r"[_^](?=[\w+-])")
@@ -29,7 +30,7 @@ _RIVAL_BEFORE = re.compile(
     r"|[/|&+~] ?)\W*$"
 )
 _INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+(?: [a-z]+){0,4}, ")
-_RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b")
+_RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b(?! (?:is|was|has|had|then|[a-z]+ed)\b)")
 _UNSURE = re.compile(
     r"\b(?:might|may be|maybe|perhaps|possibly|not (?:sure|certain)|don't (?:know|recall))\b", re.I
 )
@@ -48,12 +49,13 @@ _TITLE = re.compile(
     r"\b(?:President|Sir|Dame|Lord|Lady|Dr|Mrs?|Ms|Prof(?:essor)?|King|Queen|Emperor|General|Saint"
     r"|Captain|Pope)\.? $"
 )
-_MORE = r" (?!in\b|not\b|unlike\b)(?:and |or )?[\w'-]+(?: [\w'-]+)?(?:,| or| and|\Z)"
-_LISTED = re.compile(rf"[,;](?:{_MORE}){{1,9}}\Z")
+_LISTED = re.compile(
+    r"[,;](?: (?!in\b|not\b|unlike\b)(?:and |or )?[\w'-]+(?: [\w'-]+)?(?:,| or| and|\Z)){1,9}\Z"
+)
 _GOES_ON = re.compile(
     r"[,;] (?:which|who|whose|where|the|an?|in|on|at|of|not|unlike|because|since|so|with|from|e\.g"
     r"|[a-z]+(?:ed|ing)|[\w'-]+(?: [\w'-]+)?\Z)\b"
-    r"| (?:in|on|at|during|from|after|before|as|who|that)\b"
+    r"| (?:in|on|at|during|from|after|before|as|who|that|to|and)\b"
 )
 _COPULA = re.compile(r"\b(?:is|are|was|were)\b(?=[^,]*,)")
 _LONG = 4_000  # characters of a sentence that is not read
@@ -62,15 +64,14 @@ _MOST_WORDS = 12  # of a text that is looked for in a sentence
 
 def _is_formula(reference: str) -> bool:
     """Whether case matters: `CO` is not `Co`."""
-    text = stripped(_LATEX.sub(lambda m: m[1] or m[2] or "", reference)).replace("_", "")
+    text = stripped(_LATEX.sub(r"\1\2", reference)).replace("_", "")
     return bool(_FORMULA.fullmatch(text)) or (len(text) == 2 and text.istitle())
 
 
 def normal(text: str, *, cased: bool = False) -> str:
     """A text without what does not matter: case, accents, an article, markup, full stops."""
-    text = stripped(unicodedata.normalize("NFKC", text)).translate(_PUNCTUATION)
-    text = _ARROW.sub("->", text)
-    text = DOTS.sub("...", _LATEX.sub(lambda m: m[1] or m[2] or m[3] or "", text))
+    text = stripped(unicodedata.normalize("NFKC", text)).translate(SIGNS)
+    text = DOTS.sub("...", _LATEX.sub(r"\1\2\3", _ARROW.sub("->", text)))
     text = stripped(_SCRIPT.sub("", text))
     text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
     if cased:
@@ -117,25 +118,24 @@ def _says(sentence: str, reference: str) -> bool:
     """Whether a sentence has the reference at its end or as its subject, and nothing beside it."""
     if len(sentence) > _LONG:
         return False
-    words = " ".join(stripped(reference).translate(_PUNCTUATION).split())
+    words = " ".join(stripped(reference).translate(SIGNS).split())
     if not words[:1].isalnum() or words.count(" ") >= _MOST_WORDS or _UNSURE.search(sentence):
         return False
-    stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence)))
+    stated = sentences(_ASIDE.sub("", unicodedata.normalize("NFKC", sentence))) or [""]
     if len(stated) > 1 and all(each.count(" ") < 2 for each in stated):
         return False  # Several texts, one a line.
-    text = (stated or [""])[0].translate(_PUNCTUATION).rstrip(" .!*_\"'`")
+    text = stated[0].translate(SIGNS).rstrip(" .!*_\"'`。！")
     text = " ".join(re.sub(r"[*`$]", "", text).split())
+    if is_unspaced(words):
+        spoken = text[: len(without_polite(fold(text), compiled(languages_of(text))))]
+        return spoken.endswith(words) and is_given(text, len(spoken) - len(words), len(spoken))
     flags = 0 if _is_formula(reference) else re.IGNORECASE
     pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
     introduction = _INTRODUCTION.match(text)
     if introduction and not pattern.search(introduction[0]):
         text = text[introduction.end() :]
-    contrasts = [each.end() for each in _CONTRAST.finditer(text)]
-    begins = contrasts[-1] if contrasts else 0
-    return any(
-        _is_stated(text, begins, found.start(), found.end())
-        for found in pattern.finditer(text, begins)
-    )
+    begins = max((each.end() for each in _CONTRAST.finditer(text)), default=0)
+    return any(_is_stated(text, begins, *each.span()) for each in pattern.finditer(text, begins))
 
 
 def _is_stated(text: str, begins: int, start: int, end: int) -> bool:

@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .boxes import gives_up
-from .calendar_answers import DATE, TIME, Duration
+from .calendar_answers import DATE, TIME, Date, Duration
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
 from .fractions_and_decimals import read_number
@@ -22,9 +21,10 @@ from .json_values import JSON, read_json
 from .limits import refusal
 from .lists import read_collection
 from .notation import plain
+from .phrases import has_foreign_words
 from .places import AnswerPlace, own_part, places, stripped
 from .structure import is_nothing, is_prose
-from .texts import DOTS, answers_in, equal_texts, gives_list, gives_text, is_grid, items_of
+from .texts import DOTS, equal_texts, gives_list, gives_text, is_grid, items_of
 
 
 class AnswerType(str, Enum):
@@ -67,6 +67,7 @@ _MATHS = re.compile(
     r"|inf(?:ty|inity)?)\b"
 )
 # CO2, NaCl, H_2SO_4; a3, Nf3; #1, v2; 2+x is none of them.
+_PROSE = re.compile(r"(?<![^\s*])[^\W\d_²³]{2,}(?=[\s:,*]|\Z)")
 _SIGNED = re.compile(r"[=<>^+*/|≤≥√∪∩∈°%]|\\[a-zA-Z]|\d[a-z]|(?<!\w)-?\d|\d\s*,")
 _NAMED = re.compile(
     r"(?=.*[a-z\d])(?:[A-Z][a-z]?_?\{?\d*\}?){2,}(?:[+-]|\^.*)?|[A-Za-z]{1,3}\d+[A-Za-z]*[+-]?"
@@ -85,6 +86,7 @@ _QUOTED = re.compile(r"(?<![\w}\)])['\"][^\W\d]")  # and no derivative
 _COMMAND = re.compile(r"\\[a-zA-Z]+\Z")
 _ENDS = re.compile(r"[.!?]\s")
 _ENUMERATED = re.compile(r"\bor\b|/|\beither\b|\A[\s\\%$]*(?:[,|&>-]+|and|)[\s\\$]*\Z")
+_BUT = re.compile(r"(?:\bnot|n['’]t)\b(?! only)[^.;]*?,? but\b")
 _RELATIVE = re.compile(r"\b(?:before|after|until|not (?:on|at|in)) (?:the )?\Z", re.IGNORECASE)
 _BOUND = re.compile(r"(?<!no )(?<!not )\b(?:more|less|fewer|greater|lower|higher) than \W*\Z")
 _LATEX_WORD = re.compile(r"\\(?:begin|end|frac|text|left|right|mathrm|ce)\b|\\[a-zA-Z]+")
@@ -101,12 +103,12 @@ def type_of(reference: str) -> AnswerType:
             return each
     if _NAMED.fullmatch(text) or _MOLECULE.fullmatch(text) or "\\ce" in reference:
         return AnswerType.TEXT
-    if "," in text and DOTS.search(text):
+    if is_grid(text) or ("," in text and DOTS.search(text)):
         return AnswerType.TEXT  # A sequence that goes on.
-    if is_grid(text):
-        return AnswerType.TEXT
     if refusal(reference) or read_number(reference):
         return AnswerType.NUMBER
+    if has_foreign_words(text) and not re.search(r"[\d\\=]", text):
+        return AnswerType.TEXT
     if _is_mathematics(reference, text):
         return AnswerType.EXPRESSION
     items = items_of(text)
@@ -147,30 +149,26 @@ def grade(
     response: str, reference: str, kind: AnswerType, conventions: Conventions
 ) -> tuple[bool | None, str | None]:
     """Whether a response answers with the reference, and its answer; None: it has none."""
-    own = own_part(response)
-    if own is None:
+    if (part := own_part(response)) is None:
         return None, None
+    own, _ = part
     rules = _RULES.get(kind)
     if rules is None:
         return _by_text(own, reference, kind, conventions)
     wanted = rules.mentions(stripped(reference))[0].value
     for place in places(own):
-        if place.rule in ("keyword", "last_line") and gives_up(own):
-            return None, None
         text = place.text
         if kind is AnswerType.JSON:  # It may have many lines.
             text = place.rest if place.is_marked else own
         found = rules.mentions(text)
+        # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
+        found = [each for each in found if _sort(each.value) == _sort(wanted)] or found
         if not found:
             if place.is_marked and place.text and kind in MEASURED:
                 break
-            if place.rule in ("boxed", "answer_tag"):
+            if place.rule in ("boxed", "answer_tag") or not place.text:  # An answer is denied.
                 return False, place.text
             continue
-        # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
-        found = [each for each in found if type(each.value) is type(wanted)] or found
-        if isinstance(wanted, Amount) and not place.is_marked:
-            found = [each for each in found if _dimension(each) == wanted.dimension] or found
         answer = _chosen(found, text, place)
         if answer is None:
             return False, place.text
@@ -191,8 +189,11 @@ def _is_unreduced(span: str) -> bool:
     return found is not None and math.gcd(*(int(each) for each in found.groups() if each)) > 1
 
 
-def _dimension(mention: Mention) -> object:
-    return mention.value.dimension if isinstance(mention.value, Amount) else None
+def _sort(value: object) -> object:
+    """What an amount measures, what a date names; of other values the class."""
+    if isinstance(value, Date):
+        return [part is None for part in (value.year, value.month, value.day)]
+    return value.dimension if isinstance(value, Amount) else type(value)
 
 
 def _is_beside(mention: Mention, text: str) -> bool:
@@ -205,7 +206,8 @@ def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | No
     """The value that a place gives; None if it marks several ones, or denies what it has."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
         return None
-    found = [each for each in found if not _is_beside(each, text)]
+    holds = max((but.end() for but in _BUT.finditer(text)), default=0)
+    found = [e for e in found if e.start >= holds and not _is_beside(e, text)]
     if not found:
         return None
     # "It is $1,000, though one hundred dollars used to do": what is compared is not the answer.
@@ -234,13 +236,14 @@ def _by_text(
     return (right, place.text) if right or place.is_marked or place.text else (None, None)
 
 
-def whole_expression(response: str, answer: str) -> str:
-    """The formula or list that an answer is the end of, where the response gives it on its own."""
+def whole_expression(response: str) -> str | None:
+    """The mathematics that ends the last line of an answer's place, as `x = 1 or x = 2`."""
     own = own_part(response)
-    place = next(places(own), None) if own else None
-    for each in answers_in(place) if place else ():
-        text = stripped(each)
-        longer = answer in text and len(text) > len(answer)
-        if longer and not _words(text) and "\\boxed" not in text:
-            return text
-    return answer
+    place = next(places(own[0]), None) if own else None
+    if place is None or place.rule == "boxed" or "\\boxed" in place.text:
+        return None
+    line = place.text if place.rule == "fence" else place.text.rpartition("\n")[2]
+    prose = [each for each in _PROSE.finditer(line) if not _MATHS.fullmatch(each[0].lower())]
+    start = prose[-1].end() if prose else 0
+    end = stripped(line[start:].lstrip(" :,"))
+    return end if end and is_given(line, start, len(line)) else None

@@ -8,6 +8,7 @@ number at all.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from fractions import Fraction
 from functools import lru_cache
@@ -26,7 +27,7 @@ from .phrases import (
     words_in,
 )
 from .tables import tables
-from .words import ASCII_MAGNITUDES, SMALL, listed
+from .words import ASCII_MAGNITUDES, MAGNITUDES, MONTHS, PARTS, SMALL, listed
 
 # --- Known units ----------------------------------------------------------------------
 
@@ -39,7 +40,7 @@ class Unit(NamedTuple):
 
 
 DEGREE = (("rad", 1), ("π", 1))
-SAME_SIGN = ({"$", "USD", "CAD", "AUD", "NZD", "HKD", "SGD"}, {"¥", "JPY", "CNY"})
+_SAME_SIGN = ({"$", "USD", "CAD", "AUD", "NZD", "HKD", "SGD"}, {"¥", "JPY", "CNY"})
 COMMANDS = {
     "times": "×", "cdot": "·", "pm": "±", "mu": "μ", "Omega": "Ω", "ell": "ℓ", "pi": "π",
     "pounds": "£", "euro": "€", "circ": "°", "degree": "°", "quad": "", "left": "", "right": "",
@@ -54,10 +55,10 @@ _FACTOR = rf"""(?P<per>\s*(?:/|\bper\b(?![ -]?cent)|每|毎|(?<=\s)(?:в|за|н
   |(?:per|por|pour)[ -]?ci?en(?:to?)?(?![A-Za-z])|(?:percent(?:age)?[ -]|%[ -]?)points?
   |(?:light|nautical|metric|fluid|fl|electron|US|U\.S\.|American|Canadian|Australian
    |Singapore|British|Swiss|euro)[. -]{{1,2}}[A-Za-z]+
-  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED
+  |(?:μ|[kMG](?=\s*Ω))\s*[A-Za-zΩ]+|UNSPACED|[π°℃ÅΩℓ%]
   |[{_LETTERS}]+(?:"[{_LETTERS}])?)
 (?P<after>\s*(?:\^|\*\*)\s*(?:[+-]?\d|[{{(]\s*[+-]?\d\s*[)}}])|\s?[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+
-  |[23](?![\d.,])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
+  |(?<![\u3041-\uffff])[23](?![\d.,a-z])|\s+(?:squared|cubed|cu[ab]\w+|carr[eé]s|quadrad?[oit]+s?)\b)?
 (?:\s*\))?"""
 _RAISED = str.maketrans("⁺⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "+-0123456789", "^*{}() ")
 _CUBIC = re.compile(r"cu(?:b|\b)|куб|立|세|ลู")
@@ -72,11 +73,8 @@ def currency_signs() -> list[str]:
 @lru_cache(maxsize=1)
 def _factor() -> re.Pattern[str]:
     names = {each for name in tables().names for each in (name, fold(name))}
-    unspaced = [
-        *["パーセント", "퍼센트", "เปอร์เซ็นต์", "π", "°", "℃", "Å", "Ω", "ℓ", "%"],
-        *(each for each in names if is_unspaced(each) or re.search("[ -]", each)),
-        *(sign for sign in currency_signs() if not sign.isalnum()),
-    ]
+    unspaced = [each for each in names if is_unspaced(each) or re.search("[ -]", each)]
+    unspaced += [sign for sign in currency_signs() if not sign.isalnum()]
     longest_first = "|".join(map(re.escape, sorted(unspaced, key=len, reverse=True)))
     return re.compile(_FACTOR.replace("UNSPACED", longest_first), re.VERBOSE)
 
@@ -85,13 +83,10 @@ def _factor() -> re.Pattern[str]:
 def units() -> dict[str, Unit]:
     """Units by their symbols, and by their names as `fold` has them, in the singular."""
     found, known = dict[str, Unit](), tables()
-    for lines, prefixes in (
-        (known.prefixed, known.prefixes),
-        (known.unprefixed, {}),
-        (known.currencies, {}),
-    ):
-        for line in lines:
-            _add(found, line, {" ": 0} | prefixes)
+    for line in known.prefixed:
+        _add(found, line, {" ": 0} | known.prefixes)
+    for line in (*known.unprefixed, *known.currencies):
+        _add(found, line, {" ": 0})
     for word, name in known.names.items():
         if (unit := _find(name, found)) and word not in found:
             found[_joined(fold(word))] = unit
@@ -170,105 +165,47 @@ def kind(dimension: tuple[tuple[str, int], ...]) -> str:
     return "money" if base in currency_signs() else "quantity"
 
 
-def have_same_kind(a: Unit, b: Unit) -> bool:
-    """Whether they measure the same; `$` may be any dollar."""
-    codes = {base for each in (a, b) for base, _ in each.dimension}
-    one_sign = any(codes <= group and codes & {"$", "¥"} for group in SAME_SIGN)
-    return a.dimension == b.dimension or one_sign
-
-
-# --- What is behind a number, or behind a formula -------------------------------------
-
-_SINGLE = frozenset("mgshlLKJNWVACF°Ω")
-_UNIT_AFTER = re.compile(r"(?<=[\w})])\s+([A-Za-z]{2,}[A-Za-z. ]*(?:\^\s*\{?\s*[0-9]\s*\}?)?)$")
-_WORD = re.compile(r"[A-Za-z¢€£$]+")
-_PHRASE = re.compile(
-    r"(?:[A-Za-z]+\.?|[¢€£])(?:\s*\^\s*\{?\s*[0-9]\s*\}?)?"
-    r"(?:\s*(?:/|\\cdot|\s|-|\*)\s*[A-Za-z]+\.?(?:\s*\^\s*\{?\s*-?[0-9]\s*\}?)?){0,6}$"
-)
-# Words that change the number, so that the phrase is not a unit.
-_NOT_A_UNIT = frozenset(
-    listed(
-        "or and not plus minus times over out of squared cubed factorial half halves third "
-        "thirds quarter quarters fourths fifths tenths hundredths hundred thousand million billion "
-        "trillion thousandth thousandths millionths sixths sevenths eighths ninths "
-        "dozen percent percentage than point to through between mod modulo choose "
-        "maybe perhaps but if when where is are equals if root pi infinity infinite divided "
-        "multiplied remainder with base possibly either nor least most minimum maximum above "
-        "below sin cos tan log ln sqrt "
-        # "or", "more", "less", "at least", "half" in other languages
-        "oder mehr weniger meer minder mindestens wenigstens zum hoch halb einhalb ou moins "
-        "davantage demi demie menos mais mas lub albo nebo eller flera veya fazla az fazlasi "
-        "bucuk atau lebih kurang setengah pangkat kuadrat carre cuadrado quadrado quadrato "
-        "quadrat mezzo mezza bukan nicht jan feb mar apr may jun jul aug sep oct nov dec "
-        "january february march april june july august september october november december"
-    )
-) | frozenset(SMALL)
-_COMMAND = re.compile(r"\^?\s*\\(cdot|mu|Omega|ell|circ|degree)(?![a-z])\s*")
-_PER = re.compile(r"\s*(?:/|\bper\b)\s*")
-
-
-@lru_cache(maxsize=4096)
-def read_unit(tail: str, *, attached: bool) -> Unit | None:
-    """The unit phrase after a number, `Unit()` for a noun such as "apples"; None if it is none.
-
-    `attached` is whether nothing separates number and phrase: `5cm` is a length, `5x` a product,
-    so only known units of at least two letters count there.
-    """
-    tail = _COMMAND.sub(lambda m: COMMANDS[m[1]], tail)
-    if not attached:  # "17 (apples)", "2/3 of the cake", "5 boxes of 12"
-        tail = re.sub(r"^[(\[]([A-Za-z ]+)[)\]]$|^of (?=[A-Za-z ]+$)| of \d+$", r"\1", tail)
-    words = [word.lower() for word in _WORD.findall(tail)]
-    if words[:1] == ["of"] or not _NOT_A_UNIT.isdisjoint({*words} - {"of", "to"}):
-        return None
-    # One letter is a variable unless it is a common unit; so are letters attached to the number.
-    first = re.match(r"[A-Za-z]+", tail)
-    if first and len(first[0]) == 1 and (attached or first[0] not in _SINGLE):
-        return None
-    if known := _whole_unit(tail):
-        return known
-    is_product = attached and not unit_at(tail, 0)[0].dimension
-    return None if is_product or not _PHRASE.match(tail) else Unit()
-
-
-def _whole_unit(text: str) -> Unit | None:
-    """The known unit that a text is; a rate may be one of money."""
-    factors = list[tuple[Unit, int]]()
-    for part in _PER.split(text):
-        unit, end = unit_at(part, 0)
-        if kind(unit.dimension) in ("plain", "percent") or part[end:].strip(" ."):
-            return None
-        factors.append((unit, -1 if factors else 1))
-    return _product(factors)
-
-
 def agree(a: Unit | None, b: Unit | None) -> Fraction | None:
     """The factor from `b` to `a`; 1 if one is missing or not known; None if they contradict."""
     if not (a and b and a.dimension and b.dimension):
         return Fraction(1)
-    return b.scale / a.scale if have_same_kind(a, b) else None
+    codes = {base for each in (a, b) for base, _ in each.dimension}
+    one_sign = any(codes <= group and codes & {"$", "¥"} for group in _SAME_SIGN)
+    return b.scale / a.scale if a.dimension == b.dimension or one_sign else None
 
 
-def split_unit(text: str) -> tuple[str, Unit | None]:
-    """A formula without the known unit after it, and the unit, in any language."""
-    if not text.isascii() and (found := _BEHIND.search(text)):
-        tail = read_tail(found[1])
-        if tail and tail[:2] == (1, False) and tail.unit != Unit():
-            return text[: found.start(1)].strip(), tail.unit
-    found = _UNIT_AFTER.search(text)  # One letter is a name, as in `2\\pi r h`.
-    unit = read_unit(found[1].replace(" ^", "^"), attached=False) if found else None
-    if found and unit and (unit.dimension or re.fullmatch(r"(?:\w+ )?units?", found[1])):
-        return text[: found.start()], unit
-    return text, None
+# --- What is behind a number, or behind a formula -------------------------------------
 
-
-# --- Other languages ------------------------------------------------------------------
-
+_SINGLE = "mgshlLKJNWVACF"  # another letter is a variable
 _LARGEST = 10**15
-_MOST = 4.0  # words of an unknown unit
+_MOST = 6.0  # words of an unknown unit
+_COMMAND = re.compile(r"\^?\s*\\(cdot|mu|Omega|ell|circ|degree)(?![a-z])\s*")
+_PER = re.compile(r"\s*(?:/|\bper\b)\s*")
 _OF = re.compile(r"(?:d['’]|(?:de|di|von|van|av) )(?=[^\W\d_]{2})")
-_BRACKETED = re.compile(rf"[(\[]\s*(?:[单單単]位\s*:?|단위\s*:?)?\s*([{LETTER}][{LETTER} ]*)[)\]]$")
-_BEHIND = re.compile(rf"(?<=[\w)}}])\s*([{FOREIGN}][{LETTER} /.]*(?:\^\s*\{{?[23]\}}?)?)$")
+# "17 (apples)", "2/3 of the cake", "5 boxes of 12"
+_AROUND = re.compile(
+    rf"^[(\[]\s*(?:[单単單]位\s*:?|단위\s*:?)?\s*([{LETTER}][{LETTER} ]*)[)\]]$"
+    r"|^of (?=[A-Za-z ]+$)| of \d+$"
+)
+_NOUN = re.compile(rf"/?[{LETTER}¢€£][{LETTER}¢€£\s'’.*·/-]*(?:\^\s*\{{?\s*-?\d\s*\}}?)?")
+_BEHIND = re.compile(
+    rf"(?<=[\w)}}])(?:\s*(?=[{FOREIGN}])|\s+(?=[A-Za-z]{{2}}))"
+    rf"([{LETTER} /.]+(?:\^\s*\{{?\s*\d\s*\}}?)?)$"
+)
+# Words that change the number, so that the phrase is not a unit.
+_CHANGING = frozenset(
+    listed(
+        "or and not plus minus times over out squared cubed factorial percent percentage than "
+        "point through between mod modulo choose maybe perhaps but if when where is are equals "
+        "root pi infinity infinite divided multiplied remainder with base possibly either nor "
+        "least most minimum maximum above below sin cos tan log ln sqrt "
+        # "or", "more", "less", "at least", "half" in other languages
+        "oder mehr weniger meer minder mindestens wenigstens zum hoch halb einhalb ou moins "
+        "davantage demi demie menos mais mas lub albo nebo eller flera veya fazla az fazlasi "
+        "bucuk atau lebih kurang setengah pangkat kuadrat carre cuadrado quadrado quadrato "
+        "quadrat mezzo mezza bukan nicht"
+    )
+) | {*SMALL, *MAGNITUDES, *MONTHS, *PARTS, *(f"{part}s" for part in PARTS)}
 
 
 class Tail(NamedTuple):
@@ -279,109 +216,119 @@ class Tail(NamedTuple):
     unit: Unit | None = None
 
 
-class _Words(NamedTuple):
-    """Words of the tables, as they match folded text."""
+@lru_cache(maxsize=4096)
+def read_tail(tail: str, *, attached: bool = False) -> Tail | None:
+    """What follows a number; None if it changes the number, or is no unit.
 
-    magnitudes: dict[str, int]
-    unspaced_magnitude: re.Pattern[str]
-    percent: re.Pattern[str]
-
-
-@lru_cache(maxsize=1)
-def _words() -> _Words:
-    unspaced = tables().unspaced_magnitudes
-    magnitudes = {fold(word): n for word, n in (tables().magnitudes | ASCII_MAGNITUDES).items()}
-    percent = [fold(word) for word, unit in tables().names.items() if unit == "%"]
-    return _Words(
-        magnitudes | unspaced,
-        re.compile(rf"(?:(?![千천][米克瓦卡帕])(?:{'|'.join(unspaced)}))\s*"),
-        re.compile(rf"(?:%|(?:{'|'.join(percent)})(?![{LETTER}]))\s*"),
-    )
-
-
-@lru_cache(maxsize=1)
-def _counter() -> re.Pattern[str]:
-    return re.compile(tables().counters)
-
-
-def leading(text: str) -> int:
-    """Return how many characters behind a number are its magnitude, unit or counter."""
-    folded = fold(text)
-    at = magnitude_length(folded)
-    start = len(folded) - len(folded[at:].lstrip(" "))
-    if percent := _words().percent.match(folded, start):
-        return start + len(percent[0].rstrip())
-    _, end = unit_at(folded, start)
-    counter = _counter().match(folded, start)
-    return end if end > start else counter.end() if counter else at
-
-
-def magnitude_length(folded: str) -> int:
-    """Return how many characters at the start of a text are magnitudes."""
-    at = 0
-    while found := _magnitude(folded[at:]):
-        at += found[1]
-    return at
-
-
-def _magnitude(folded: str) -> tuple[int, int] | None:
-    """Return the magnitude at the start of a text, and how many characters it takes."""
-    gap = len(folded) - len(folded.lstrip(" "))
-    if unspaced := _words().unspaced_magnitude.match(folded, gap):
-        return _words().magnitudes[unspaced[0].strip()], unspaced.end()
-    word = re.match(rf"[{LETTER}]+", folded[gap:])
-    if not word or word[0] not in _words().magnitudes:
+    `attached` is whether nothing separates the number and an English phrase: `5cm` is a length,
+    `5x` a product, so only known units of at least two letters count there.
+    """
+    tail = _COMMAND.sub(lambda m: COMMANDS[m[1]], tail.strip())
+    if not attached:
+        tail = _AROUND.sub(r"\1", tail)
+    factor, end = _magnitudes(fold(tail))
+    tail = _OF.sub("", tail[end:].strip(" ."))
+    if _changes(tail):
         return None
-    end = gap + word.end()
-    return _words().magnitudes[word[0]], end + (folded[end : end + 1] == ".")
-
-
-def read_tail(tail: str) -> Tail | None:
-    """Return what follows a number; None if it changes the number, or is no unit."""
-    bracketed = _BRACKETED.match(tail.strip())
-    folded = fold(bracketed[1] if bracketed else tail.strip())
-    factor, percent = 1, False
-    while (found := _magnitude(folded)) and factor < _LARGEST:
-        factor, folded = factor * found[0], folded[found[1] :]
-    folded = _OF.sub("", folded.strip(" ."))
-    if changes(folded):
-        return None
+    folded = fold(tail)
     if phrases := phrases_of(folded):
         # A tail that is all politeness has a character before it: that of the number.
-        folded = without_polite(f"0{folded}", phrases)[1:]
-    if share := _words().percent.match(folded):
-        percent, folded = True, folded[share.end() :].strip()
-    if not folded:
-        return Tail(factor, percent)
-    if size(folded) > _MOST or re.search(r"(?<!\^)(?<!\{)\d", folded):
+        tail = tail[: len(without_polite(f"0{folded}", phrases)) - 1]
+    unit, end = _unit_or_rate(tail)
+    first = (words_in(tail) or [""])[0] if tail[:1].isalpha() else ""
+    is_letter = len(first) == 1 and first.upper() != first.lower()
+    is_variable = is_letter and first.isascii() and (attached or first not in _SINGLE)
+    if is_variable or (not unit.dimension and (attached or is_letter)):
         return None
-    unit, _ = unit_at(folded, 0)
-    if not unit.dimension and (counter := _counter().match(folded)):
-        folded = folded[counter.end() :].strip().lstrip("的の의")
-    elif not unit.dimension:
-        nouns = words_in(folded)
-        if not nouns or (len(nouns[0]) == 1 and nouns[0].upper() != nouns[0]):
-            return None  # one letter is a name
-        if re.search(rf"[^{LETTER}\s'’.\-/]", folded):
-            return None
-        folded = "".join(each for each in nouns if each not in tables().countless)
-    return Tail(factor, percent, unit if folded else None)
+    rest = tail[end:].strip(" .")
+    if not unit.dimension and (counter := re.match(tables().counters, rest)):
+        rest = rest[counter.end() :].strip(" ()").lstrip("的の의")
+    if rest and (size(rest) > _MOST or not _NOUN.fullmatch(rest)):
+        return None
+    if kind(unit.dimension) == "percent":
+        return Tail(factor, unit.dimension == (("%", 1),), Unit() if rest else None)
+    if unit.dimension and not (rest and tail.isascii()):  # "miles each hour" may be a rate
+        return Tail(factor, unit=unit)
+    is_countless = set(words_in(fold(rest))) <= set(tables().countless)
+    return Tail(factor, unit=None if is_countless else Unit())
 
 
-def changes(folded: str) -> bool:
-    """Return whether words behind a number make it another answer: "or more", "squared"."""
+def _unit_or_rate(text: str) -> tuple[Unit, int]:
+    """The known unit at the start of a text, which may be one of money per another."""
+    unit, end = unit_at(text, 0)
+    if unit.dimension and (per := _PER.match(text, end)):
+        below, stop = unit_at(text, per.end())
+        if below.dimension:
+            return _product([(unit, 1), (below, -1)]), stop
+    return unit, end
+
+
+def _changes(tail: str) -> bool:
+    """Whether words behind a number make it another answer: "or more", "squared"."""
+    folded = fold(tail)
+    if tail.isascii():
+        return not _CHANGING.isdisjoint(words_in(folded))
     languages, names = tables().languages, languages_of(folded)
     if not names or not all(languages[name].scripts for name in names):
         names = tuple(name for name, each in languages.items() if not each.scripts)
     return bool(compiled(names).after.search(folded))
 
 
+def read_unit(tail: str, *, attached: bool) -> Unit | None:
+    """The unit phrase after a number, `Unit()` for a noun such as "apples"; None if it is none."""
+    found = read_tail(tail, attached=attached)
+    return found and (found.unit or Unit())
+
+
+def split_unit(text: str) -> tuple[str, Unit | None]:
+    """A formula without the known unit after it, and the unit, in any language."""
+    found = _BEHIND.search(text)  # One letter is a name, as in `2\\pi r h`.
+    tail = read_tail(found[1].replace(" ^", "^")) if found else None
+    if not found or not tail or tail[:2] != (1, False):
+        return text, None
+    is_known = tail.unit != Unit() or re.fullmatch(r"\w+ units?", found[1])  # "linear units"
+    return (text[: found.start()].strip(), tail.unit) if is_known else (text, None)
+
+
+def leading(text: str) -> int:
+    """How many characters behind a number are its magnitude, unit or counter."""
+    folded = fold(text)
+    at = magnitude_length(folded)
+    _, end = unit_at(folded, at)
+    counter = re.compile(rf" *(?:{tables().counters})").match(folded, at)
+    return end if end > at or not counter else counter.end()
+
+
+def magnitude_length(folded: str) -> int:
+    """How many characters at the start of a text are magnitudes."""
+    return _magnitudes(folded)[1]
+
+
+def _magnitudes(folded: str) -> tuple[int, int]:
+    """The product of the magnitudes at the start of a text, and where they end."""
+    sizes, pattern = _sizes()
+    factor, end = 1, 0
+    while factor < _LARGEST and (found := pattern.match(folded, end)):
+        factor, end = factor * sizes[found[1] or found[2]], found.end()
+    return factor, end
+
+
+@lru_cache(maxsize=1)
+def _sizes() -> tuple[dict[str, int], re.Pattern[str]]:
+    unspaced = tables().unspaced_magnitudes
+    spaced = {fold(word): n for word, n in (tables().magnitudes | ASCII_MAGNITUDES).items()}
+    pattern = (
+        rf" *(?:(?![千천][米克瓦卡帕])({'|'.join(unspaced)})\s*"
+        rf"|({'|'.join(map(re.escape, spaced))})(?![{LETTER}])\.?)"
+    )
+    return spaced | unspaced, re.compile(pattern)
+
+
 # --- numerals of Chinese and Japanese -------------------------------------------------
 
-_DIGITS = dict(zip("零一二三四五六七八九〇两", (*range(10), 0, 2), strict=True))
-_SIZES = {"十": 10, "百": 100, "千": 1_000, "万": 10**4, "亿": 10**8}
-_NUMERAL = re.compile(rf"[{''.join((*_DIGITS, '十'))}][{''.join((*_DIGITS, *_SIZES))}]{{0,40}}")
-_UNCLEAR = re.compile("[百千万亿][^零〇十百千万亿]$")  # `一万二` is 12,000 in speech
+_DIGITS = "零〇一二两兩三四五六七八九十"
+_NUMERAL = re.compile(f"[{_DIGITS}][{_DIGITS}百千万萬亿億]{{0,40}}")
+_UNCLEAR = re.compile("[百千万萬亿億][^零〇十百千万萬亿億]$")  # `一万二` is 12,000 in speech
 
 
 def numeral(text: str) -> tuple[int, str] | None:
@@ -392,13 +339,12 @@ def numeral(text: str) -> tuple[int, str] | None:
     if not found or _UNCLEAR.search(found[0]) or tail is None or tail.unit == Unit():  # `三角形`
         return None
     total = section = digit = 0
-    for each in found[0]:
-        size = _SIZES.get(each, 1)
-        if each in _DIGITS:
-            digit = 10 * digit + _DIGITS[each]
-        elif size < 10**4:
-            section, digit = section + (digit or 1) * size, 0
+    for value in map(int, map(unicodedata.numeric, re.sub("[两兩]", "二", found[0]))):
+        if value < 10:
+            digit = 10 * digit + value
+        elif value < 10**4:
+            section, digit = section + (digit or 1) * value, 0
         else:  # `一万亿`
-            total = total + (section + digit) * size if section or digit else total * size
+            total = total + (section + digit) * value if section or digit else total * value
             section = digit = 0
     return total + section + digit, rest

@@ -4,88 +4,76 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-REACH = 40  # characters before an answer in which its negation begins
-
 
 def listed(text: str) -> list[str]:
     """Split a table of words that is written as text."""
     return text.split()
 
 
-_UNITS = listed(
+_SMALL = listed(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen nineteen"
+    "fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty "
+    "ninety"
 )
-_TENS = listed("twenty thirty forty fifty sixty seventy eighty ninety")
-SMALL: dict[str, int] = {
-    **{word: i for i, word in enumerate(_UNITS)},
-    **{word: 10 * (i + 2) for i, word in enumerate(_TENS)},
+SMALL = dict(zip(_SMALL, (*range(20), *range(20, 100, 10)), strict=True))
+_LARGE = listed("dozen hundred thousand million billion trillion")
+MAGNITUDES = dict(zip(_LARGE, (12, 100, 10**3, 10**6, 10**9, 10**12), strict=True))
+_ASCII_MAGNITUDES = {
+    100: "hundert cien ciento honderd yuz sto",
+    1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
+    10**5: "lakh lakhs",
+    10**6: "million millionen mio millones millions milione milioni miljoen milion miliony milyon "
+    "juta miljon miljoner mln milionu",
+    10**7: "crore crores",
+    10**9: "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
+    "miliardy milyar miliar miljarder mld mlrd",
+    10**12: "billionen billones bilioni triliun trilyon",
 }
-MAGNITUDES: dict[str, int] = {
-    "hundred": 100,
-    "dozen": 12,
-    "thousand": 10**3,
-    "million": 10**6,
-    "billion": 10**9,
-    "trillion": 10**12,
-}
-ASCII_MAGNITUDES: dict[str, int] = {
-    word: size
-    for size, text in {
-        100: "hundert cien ciento honderd yuz sto",
-        1_000: "tausend tsd mil mille milliers milhar mila duizend tysiac tys bin ribu tusen",
-        10**5: "lakh lakhs",
-        10**6: (
-            "million millionen mio millones millions milione milioni miljoen milion miliony "
-            "milyon juta miljon miljoner mln milionu"
-        ),
-        10**7: "crore crores",
-        10**9: (
-            "milliarde milliarden mrd milliard milliards miliardo miliardi miljard miliard "
-            "miliardy milyar miliar miljarder mld mlrd"
-        ),
-        10**12: "billionen billones bilioni triliun trilyon",
-    }.items()
-    for word in listed(text)
-}
+ASCII_MAGNITUDES = {word: n for n, text in _ASCII_MAGNITUDES.items() for word in listed(text)}
 """Those of other languages that an ASCII text may have; words.yaml has the others."""
-_PARTS: dict[str, int] = {"half": 2, "third": 3, "quarter": 4, "fourth": 4, "fifth": 5, "tenth": 10}
-_PARTS |= {"sixth": 6, "eighth": 8, "halve": 2}
-STARTS = frozenset({*SMALL, *_PARTS, "a", "an", "negative", "minus"})
+_ORDINALS = listed(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+_ORDINALS += [*(f"twenty-{word}" for word in _ORDINALS[:9]), "thirtieth", "thirty-first"]
+ORDINALS: dict[str, int] = {word: n for n, word in enumerate(_ORDINALS, 1)}
+PARTS: dict[str, int] = {word: n for word, n in ORDINALS.items() if 2 < n <= 20}
+PARTS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1_000}
+_MONTHS = (
+    "january jan januar janvier enero/february feb februar février fevrier febrero/"
+    "march mar märz maerz mars marzo/april apr avril abril/may mai mayo/"
+    "june jun juni juin junio/july jul juli juillet julio/august aug août aout agosto/"
+    "september sep sept septembre septiembre/october oct oktober octobre octubre/"
+    "november nov novembre noviembre/december dec dezember décembre decembre diciembre"
+)
+MONTHS = {name: n for n, each in enumerate(_MONTHS.split("/"), 1) for name in listed(each)}
+STARTS = frozenset({*SMALL, *PARTS, "a", "an", "negative", "minus"})
 
 
 def leading_words(text: str) -> tuple[Fraction, str] | None:
-    """Return the number at the start of the text, and the rest of the text.
-
-    None if the text does not begin with a number word.
-    """
+    """The number at the start of a text, and the rest of the text; None if there is none."""
     words = text.split(" ")
     flat = [part for word in words for part in word.lower().split("-")]
-    sign = 1
-    if flat and flat[0] in {"negative", "minus"}:
-        sign, flat = -1, flat[1:]
-    value, used = _cardinal(flat)
-    first, second, third, *_ = [word.rstrip("s") for word in flat[used : used + 3]] + 3 * [""]
-    if value is None and first == "half":
-        value, used = Fraction(1, 2), 1
-    elif value is None and first == "a" and second in _PARTS:
-        value, used = Fraction(1, _PARTS[second]), 2
-    elif value is not None and first in _PARTS:
-        value, used = value / _PARTS[first], used + 1
-    elif value is not None and first == "and" and second in ("a", "one") and third in _PARTS:
-        value, used = value + Fraction(1, _PARTS[third]), used + 3
-    if value is None:
+    sign = -1 if flat[0] in ("negative", "minus") else 1
+    flat = flat if sign > 0 else flat[1:]
+    whole, used = _cardinal(flat)
+    value = Fraction(whole or 0)
+    first, second, third = [word.rstrip("s") for word in (flat[used:] + 3 * [""])[:3]]
+    if whole is None and first != "half":
         return None
+    if first in PARTS:
+        value, used = Fraction(1 if whole is None else whole, PARTS[first]), used + 1
+    elif first == "and" and second in ("a", "one") and third in PARTS:
+        value, used = value + Fraction(1, PARTS[third]), used + 3
     # A hyphenated word cannot be used partially.
     rest = flat[used:]
-    tail = " ".join(words[len(words) - len(rest) :]) if rest else ""
-    return sign * value, tail
+    return sign * value, " ".join(words[len(words) - len(rest) :]) if rest else ""
 
 
-def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
-    total, current, used, seen = 0, 0, 0, False
-    if flat[:1] in (["a"], ["an"]) and flat[1:2] and flat[1] in MAGNITUDES:
-        current, used, seen = 1, 1, True
+def _cardinal(flat: list[str]) -> tuple[int | None, int]:
+    second = (flat[1:2] or [""])[0]
+    is_one = flat[:1] in (["a"], ["an"]) and (second in MAGNITUDES or second in PARTS)
+    total, current, used, seen = 0, int(is_one), int(is_one), is_one
     last = 10**15
     while used < len(flat):
         word = flat[used]
@@ -99,13 +87,7 @@ def _cardinal(flat: list[str]) -> tuple[Fraction | None, int]:
         elif word in MAGNITUDES and seen and MAGNITUDES[word] < last:
             last = MAGNITUDES[word]
             total, current = total + current * last, 0
-        elif not (
-            word == "and"
-            and seen
-            and not current % 100
-            and flat[used + 1 : used + 2]
-            and flat[used + 1] in SMALL
-        ):
+        elif word != "and" or not seen or current % 100 or not SMALL.keys() & flat[used + 1 :][:1]:
             break
         used += 1
-    return (Fraction(total + current), used) if seen else (None, 0)
+    return (total + current, used) if seen else (None, 0)

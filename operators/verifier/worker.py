@@ -8,6 +8,7 @@ together with its workers, when the parent's socket closes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -51,7 +52,7 @@ def _outcome(answer: str, reference: str, rule: Rule) -> tuple[str, str]:
             return "verifier_error", "MemoryError: most of the worker's memory was in use"
     except Exception as error:  # becomes the verdict, with its reason
         ours = isinstance(error, _OUT_OF_MEMORY) or _ran_short(peak)
-        if ours or not _broken_by_answer(answer, reference, rule):
+        if ours or rule != "equivalent" or not _is_usable(reference):
             return "verifier_error", f"{type(error).__name__}: {error}"[:500]
     return "wrong_answer", ""
 
@@ -69,23 +70,18 @@ def _same(answer: str, reference: str, rule: Rule = "equivalent") -> bool:
     return symbolic.equivalent(answer, reference)
 
 
-def _broken_by_answer(answer: str, reference: str, rule: Rule) -> bool:
-    """Return whether the reference can be graded against, so that the answer is no answer to it."""
-    if rule != "equivalent":
-        return False
-    try:
+def _is_usable(reference: str) -> bool:
+    """Whether the reference can be graded against, so that the answer is no answer to it."""
+    with contextlib.suppress(Exception):
         return _same("", reference, "reference")
-    except Exception:
-        return False
+    return False
 
 
 def _peak() -> int:
     """Peak address space of this process in bytes; 0 if the system does not report it."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as status:
-            return next(1024 * int(line.split()[1]) for line in status if line[:6] == "VmPeak")
-    except (OSError, StopIteration):
-        return 0
+    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as status:
+        return next((1024 * int(line.split()[1]) for line in status if line[:6] == "VmPeak"), 0)
+    return 0
 
 
 def _ran_short(before: int) -> bool:

@@ -27,7 +27,7 @@ from ...operators.groups import Array, uniform_N
 from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
-from ...operators.verifier import is_worked_out
+from ...operators.verifier.worked_out import is_worked_out
 from ...operators.workers import usable_cores
 from ..console import path_text
 from ..dataset.files import write_file

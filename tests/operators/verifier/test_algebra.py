@@ -52,11 +52,17 @@ def test_plain_algebra() -> None:
     check_each(formulas, check)
 
 
+def test_decimals_are_exact() -> None:
+    assert str(read_algebra("0.12345678901234567891x")) == (
+        "12345678901234567891*x/100000000000000000000"
+    )
+
+
 def test_what_may_be_read_in_two_ways_is_left_to_the_other() -> None:
     formulas = [
         "1/2x", "f(x)", r"2\frac{1}{3}", "x^23", "x^2^3", "7 5", r"\sqrt[3]{x}", r"\sin x", "asin x",
         "ln x", "x'", "|x|", "n!", "(x", "x)", "(2,3)", r"\frac{d}{dx}x^2", r"\frac{x}{y", "x =", "",
-        "area", "x <2", r"\frac12", "5^2 3", "x_1_2",
+        "area", "x <2", r"\frac12", "5^2 3", "x_1_2", "1.2.3x", "3 .5", "()", "x/(y)",
         r"\frac{84}+{2}", r"\frac{x}-",
     ]  # fmt: skip
 

@@ -16,3 +16,7 @@ def test_chain_of_different_values() -> None:
 def test_chain_of_equal_values() -> None:
     cases = [("0.15", r"\frac{3}{20}=0.15"), ("1000", "10^3=1000"), ("50", "100/2=50")]
     check_boxed((*case, "correct") for case in cases)
+
+
+def test_false_equations_of_numbers_are_not_equal() -> None:
+    check_boxed([("5=6", "-5=6", "wrong_answer"), ("5=6", "5=6", "correct")])

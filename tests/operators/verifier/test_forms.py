@@ -45,7 +45,7 @@ x=\frac{-1\pm\sqrt{5}}{2} == \frac{-1+\sqrt{5}}{2}, \frac{-1-\sqrt{5}}{2}
 x=2,-3 == -3,2
 x=2,-3 == x=2 \text{ or } x=-3
 x_1=2, x_2=3 == 2,3
-x_1=2, x_2=3 != 3,2
+x_1=2, x_2=3 == 3,2
 (2,3) == x=2, y=3
 x=2, y=3 == (2, 3)
 \left(\frac{1}{2},-\frac{3}{4}\right) == (0.5,-0.75)
@@ -329,7 +329,7 @@ RESPONSES = r"""
 42 == A: 42
 42 == bla¶#### 42¶
 42 != He has 43 left.
-42 != \boxed{43} ¶ The answer is 42
+42 == \boxed{43} ¶ The answer is 42
 42 != The answer is 42.5
 42 != The answer is -42.
 42 != The answer is 4 2

@@ -489,6 +489,13 @@ def test_references_in_other_languages() -> None:
             ("大于3", r"\boxed{3}", "wrong_answer"),
             ("1,2", "方程的解为x=1或x=2。", True),
             ("12", "12或13", False),
+            ("12", "Die Antwort ist 12, nicht 13.", True),
+            ("12", "答案是12，不是13。", True),
+            ("B", "答えはBです。これは誤りです。", False),
+            ("B", "الجواب هو B. هذا خطأ.", False),
+            ("12", "所以 \\boxed{12}。这是错误的。", False),
+            ("12", "ответ (12). Это неверно.", False),
+            ("12", "ចម្លើយ: 12។", True),
         ]
     )
 

@@ -828,7 +828,11 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
         ("3:30 PM", ["3:30 pm", "15:30", "3:30"], ["3:30 AM", "03:30 am", "4:30 PM"]),
         (r"\infty", ["∞", r"+\infty", "infinity"], [r"-\infty", "0", "1", "x"]),
         (r"-\infty", [r"-\infty", "-∞"], [r"\infty", "0", "-1"]),
-        ("Yes", ["yes", "Yes.", r"\text{Yes}", "**Yes**", "YES"], ["no", "No", "y", "1", "True"]),
+        (
+            "Yes",
+            ["yes", "Yes.", r"\text{Yes}", "**Yes**", "YES", "True"],
+            ["no", "No", "y", "1", "False"],
+        ),
         ("True", ["true", r"\text{True}", "True."], ["False", "1", "T or F", "not true"]),
         ("110_2", ["110_{2}", "110_2"], ["6", "110", "110_3", "7", "111_2"]),
         (

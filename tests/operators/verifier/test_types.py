@@ -36,19 +36,20 @@ TYPES = {
 }  # fmt: skip
 
 PAID = {
-    "number": (76, 1),
-    "expression": (79, 0),
-    "list_or_set": (74, 2),
-    "quantity": (85, 0),
-    "percent": (84, 1),
-    "money": (82, 0),
-    "date": (83, 1),
-    "time": (81, 0),
-    "choice": (84, 0),
-    "text": (77, 0),
-    "json": (85, 1),
+    "number": (119, 1),
+    "expression": (123, 5),
+    "list_or_set": (110, 3),
+    "quantity": (129, 0),
+    "percent": (128, 1),
+    "money": (125, 1),
+    "date": (127, 2),
+    "time": (128, 0),
+    "choice": (126, 1),
+    "text": (111, 1),
+    "json": (130, 1),
+    "boolean": (45, 0),
 }
-"""Right ones of 85, and others of 55."""
+"""Right ones of 130 (of 45 of booleans), and others."""
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -68,7 +69,7 @@ def test_a_reference_answers_itself(text: str) -> None:
 
 def test_where_an_answer_stands() -> None:
     def found(response: str) -> list[tuple[str, str]]:
-        return [(place.rule, place.text) for place in places(own_part(response) or "")]
+        return [(place.rule, place.text) for place in places((own_part(response) or ("", 0))[0])]
 
     assert found("<think>B</think>**Answer: C**")[0] == ("keyword", "C")
     assert found(r"\boxed{5}, so the answer is 6.")[0] == ("keyword", "6")
@@ -131,12 +132,12 @@ def test_sentences() -> None:
 
 
 def test_labelled_pairs_of_each_type() -> None:
-    """Four people wrote them before they could see the code: see docs/verifier.md."""
+    """Six people wrote them before they could see the code: see docs/verifier.md."""
     rows = [json.loads(line) for line in PAIRS.read_text("utf-8").splitlines()]
     verdicts = verify_batch([r["response"] for r in rows], [r["reference"] for r in rows])
     paid = Counter(
-        (row["type"], row["label"])
+        (row["type"], row["label"] == "right")
         for row, verdict in zip(rows, verdicts, strict=True)
         if verdict.verdict == "correct"
     )
-    assert {name: (paid[name, "right"], paid[name, "wrong"]) for name in PAID} == PAID
+    assert {name: (paid[name, True], paid[name, False]) for name in PAID} == PAID
