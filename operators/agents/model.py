@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, ClassVar
@@ -94,21 +93,19 @@ class FrozenModel(DialectServer):
         from ..servers.endpoints import ServerDownError
         from ..servers.wire import advice
 
-        shared = await shared_client(self)
+        client = await shared_client(self)
         url = partial(endpoint, api="chat")
         sent = self.server.sent(self._body(messages))
         advise = partial(advice, sent=sent, dialect=self.server)
         read = partial(_read, dialect=self.server)
         request = Request(url, sent, read, advise=advise)
         probe = Request(url, self.server.sent(self._body(_PROBE)), lambda body: None)
-        async with shared.slots:
-            try:
-                found = await shared.client.answer(request, probe, Counter())
-            except ServerDownError as error:
-                raise ModelError(str(error)) from error
-        if isinstance(found, AttemptError):
-            raise ModelError(f"{found.reason}: {found.line}")
-        return found
+        try:
+            return await client.answer(request, probe)
+        except ServerDownError as error:
+            raise ModelError(str(error)) from error
+        except AttemptError as error:
+            raise ModelError(f"{error.reason}: {error.line}") from error
 
     async def close(self) -> None:
         """Close the connections of this event loop to the server."""

@@ -8,12 +8,12 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -162,12 +162,11 @@ def read_group(
     prompt_ids = seen if ids is None else ids
     labels = {span.version for choice in choices for span in choice.weight_versions or ()}
     versions = {_number(label, version) for label in labels} or {version}
-    oldest, newest = min(versions), max(versions)
-    if exact and oldest != newest:
-        raise bad_response(f"weights changed from {oldest} to {newest} while it was sampled")
+    if exact:
+        _check_one_version(versions)
     return Group(
         policy=policy,
-        version=oldest,
+        version=min(versions),
         seed=dialect.seed_of(prompt.seed),
         prompt_token_ids=None if prompt_ids is None else tuple(prompt_ids),
         samples=tuple(
@@ -175,6 +174,12 @@ def read_group(
             for number, choice in enumerate(choices)
         ),
     )
+
+
+def _check_one_version(versions: Collection[int]) -> None:
+    oldest, newest = min(versions), max(versions)
+    if oldest != newest:
+        raise bad_response(f"weights changed from {oldest} to {newest} while it was sampled")
 
 
 def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
@@ -373,30 +378,18 @@ class OpenAIEngine:
 
     @asynccontextmanager
     async def _open_work(self, settings: Settings, put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
-        free = asyncio.Semaphore(self.options.concurrency)
-        async with OpenAIClient(self.options, self.options.concurrency) as client:
+        async with OpenAIClient(self.options) as client:
 
             async def sample(numbered: tuple[int, Prompt]) -> None:
                 index, prompt = numbered
-                put((index, await self.sample_one(client, prompt, settings, free)))
+                put((index, await self.sample_one(client, prompt, settings)))
 
             yield sample
 
     async def sample_one(
-        self,
-        client: OpenAIClient,
-        prompt: Prompt,
-        settings: Settings,
-        free: asyncio.Semaphore | None = None,
+        self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
-        """Return the samples of one prompt, for asynchronous code with a client of its own.
-
-        Args:
-            client: of the running event loop.
-            prompt: what to answer.
-            settings: how to sample.
-            free: taken for the time of each request, where there is one for each response; None:
-                whoever calls bounds the requests.
+        """The samples of one prompt, for asynchronous code with a client of its own.
 
         Raises:
             EngineError: the server has failed, or it cannot sample from token ids.
@@ -406,58 +399,41 @@ class OpenAIEngine:
             raise EngineError(refused, "choose api: completions or generate")
         try:
             ids = None if self.encode is None else prompt_ids(prompt, self.encode)
+            if settings.n > 1 and self.options.server.one_sample_per_request:
+                return await self._sample_apart(client, prompt, ids, settings)
+            return await self._answer(client, prompt, ids, settings)
         except TemplateRefusedError as error:
             return Failure("template_refused", str(error))
-        if settings.n > 1 and self.options.server.one_sample_per_request:
-            return await self._sample_apart(client, prompt, ids, settings, free)
-        return await self._answer(client, prompt, ids, settings)
+        except AttemptError as error:
+            return Failure(error.reason, error.line)
 
     async def _sample_apart(
-        self,
-        client: OpenAIClient,
-        prompt: Prompt,
-        ids: list[int] | None,
-        settings: Settings,
-        free: asyncio.Semaphore | None,
-    ) -> Group | Failure:
+        self, client: OpenAIClient, prompt: Prompt, ids: list[int] | None, settings: Settings
+    ) -> Group:
         """The samples of one prompt by a request for each; the first that fails ends the others."""
         groups = dict[int, Group]()
 
         async def sample(index: int) -> None:
             # The seeds that vLLM gives the responses of one request: they are the same samples.
             alone = prompt._replace(seed=prompt.seed + index)
-            async with free or nullcontext():
-                found = await self._answer(client, alone, ids, settings._replace(n=1))
-            if isinstance(found, Failure):
-                raise _OneFailedError(found)
-            groups[index] = found
+            groups[index] = await self._answer(client, alone, ids, settings._replace(n=1))
 
-        try:
-            await run_concurrently(sample, range(settings.n), settings.n)
-        except _OneFailedError as error:
-            return error.failure
-        return self._joined([groups[index] for index in range(settings.n)])
-
-    def _joined(self, groups: Sequence[Group]) -> Group | Failure:
-        """Return one group of all samples; a failure where on-policy training could not use it."""
-        oldest, newest = (pick(group.version for group in groups) for pick in (min, max))
-        if self.exact and oldest != newest:
-            detail = f"weights changed from {oldest} to {newest} while it was sampled"
-            return Failure("bad_response", detail)
-        samples = tuple(chain.from_iterable(group.samples for group in groups))
-        return groups[0]._replace(version=oldest, samples=samples)
+        await run_concurrently(sample, range(settings.n), settings.n)
+        versions = [group.version for group in groups.values()]
+        if self.exact:  # On-policy training could not use a group of several versions.
+            _check_one_version(versions)
+        samples = chain.from_iterable(groups[index].samples for index in range(settings.n))
+        return groups[0]._replace(version=min(versions), samples=tuple(samples))
 
     async def _answer(
         self, client: OpenAIClient, prompt: Prompt, ids: list[int] | None, settings: Settings
-    ) -> Group | Failure:
-        """Return what one request gives."""
+    ) -> Group:
         # The probe has the first tokens of the prompt itself: a template may refuse any other chat.
         short = None if ids is None else ids[:8]
         request, probe = (
             self._request(*each, settings) for each in ((prompt, ids), (_PROBE, short))
         )
-        found = await client.answer(request, probe, self.failed_attempts)
-        return Failure(found.reason, found.line) if isinstance(found, AttemptError) else found
+        return await client.answer(request, probe, self.failed_attempts)
 
     def _request(self, prompt: Prompt, ids: list[int] | None, settings: Settings) -> Request[Group]:
         api, exact, kwargs = self.options.api, self.exact, self.chat_template_kwargs
@@ -480,11 +456,3 @@ class OpenAIEngine:
             "choose another api; vLLM has 'generate' with --enable-scale-out",
             partial(advice, sent=body, dialect=dialect, place=PLACE),
         )
-
-
-class _OneFailedError(Exception):
-    """One of the requests for the samples of a prompt has failed."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure = failure

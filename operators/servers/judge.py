@@ -191,9 +191,8 @@ class Judge:
         self, server: ServerOptions, cache: Path | None, *, keeps_failures: bool = False
     ) -> None:
         self._options, self._keeps_failures = server, keeps_failures
-        self._client = OpenAIClient(server, server.concurrency)
+        self._client = OpenAIClient(server)
         self._cache = None if cache is None else open_cache(cache)
-        self._slots = asyncio.Semaphore(server.concurrency)
         self._in_flight: InFlight[ScoringOutcome] = InFlight()
         self._thread = LoopThread(f"scorer at {server.addresses[0]}")
         self._thread.run(self._client.__aenter__())
@@ -271,8 +270,7 @@ class Judge:
                 return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
             except MalformedError:
                 pass  # Another version could read it; it is asked for again.
-        async with self._slots:
-            outcome = await self._send(request, probe)
+        outcome = await self._send(request, probe)
         if outcome.reason is not None and self._keeps_failures and self._cache is not None:
             text = outcome.text if outcome.reason == _MALFORMED else outcome.detail
             await asyncio.to_thread(self._cache.put_failure, request.key, outcome.reason, text)
@@ -285,11 +283,13 @@ class Judge:
         for body in request.bodies():
             failed_attempts: Counter[str] = Counter()
             posted = self._post(body, request.api)
-            found = await self._client.answer(posted, probed, failed_attempts)
-            cost.update({f"fault_{reason}": count for reason, count in failed_attempts.items()})
-            if isinstance(found, AttemptError):
-                reason = _REASONS.get(found.reason, "scorer_error")
-                return ScoringOutcome(None, reason, f"{found.reason}: {found.line}", cost)
+            try:
+                found = await self._client.answer(posted, probed, failed_attempts)
+            except AttemptError as error:
+                reason = _REASONS.get(error.reason, "scorer_error")
+                return ScoringOutcome(None, reason, f"{error.reason}: {error.line}", cost)
+            finally:
+                cost.update({f"fault_{reason}": n for reason, n in failed_attempts.items()})
             cost["prompt_tokens"] += found.prompt_tokens
             cost["completion_tokens"] += found.completion_tokens
             try:

@@ -38,7 +38,7 @@ class Simulated(OpenAIClient):
 
     def __init__(self, options, faults, usage=None, answer_s=1.0):
         self.loop = asyncio.get_running_loop()
-        super().__init__(options, 64, clock=self.loop.time)
+        super().__init__(options, clock=self.loop.time)
         self.faults, self.usage, self.answer_s = faults, usage, answer_s
         self.begin = self.loop.time()
         self.sent, self.answered, self.probes = [], Counter(), []
@@ -106,7 +106,10 @@ def run(faults, count=60, *, addresses=(A, B, C), usage=None, answer_s=1.0, body
 
             async def work(seed):
                 assert seed not in found
-                found[seed] = await client.get(seed, **(body or {}))
+                try:
+                    found[seed] = await client.get(seed, **(body or {}))
+                except AttemptError as error:
+                    found[seed] = error
 
             await run_concurrently(work, range(count), options.concurrency)
             return client

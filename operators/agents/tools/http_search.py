@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urlencode
@@ -117,9 +116,8 @@ class HttpSearch(Tool, ServerOptions):
         else:
             fields = urlencode({"q": query, "format": "json"}, quote_via=quote)
             request = Request(lambda base: f"{base}/search?{fields}", None, _read_web_pages)
-        shared = await shared_client(self)
-        async with shared.slots:
-            return await shared.client.answer_without_probe(request, Counter())
+        client = await shared_client(self)
+        return await client.answer(request)
 
 
 _LARGEST = 1 << 24
