@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -42,11 +43,12 @@ from .endpoints import (
     ServerDownError,
     server_down,
 )
-from .options import DialectServer, ServerOptions, dialect_of, probed_url
+from .options import Dialect, DialectServer, ServerOptions, dialect_of, probed_url
 from .wire import (
     AttemptError,
     HttpResponse,
     RetryClass,
+    advice,
     bad_response,
     check_status,
     endpoint,
@@ -67,6 +69,7 @@ _MAY_BE_AN_ERROR = ("bad_response", "too_few_samples")
 _MAY_PASS = (RetryClass.OVERLOADED, RetryClass.SERVER_FAILED)
 _CONNECT_S = 30.0  # seconds that a connection may take
 _LIST_S = 10.0  # seconds that a list of models may take, which takes milliseconds
+_DOWN_S = 5.0  # seconds that a server is asked nothing after it has answered nobody
 _PROBE_S = 60.0  # seconds after which no probe begins
 _SHORTEST_S = 1.0  # seconds that any answer may take
 _PAUSED = "the server asked for a pause after other requests, and again"
@@ -94,6 +97,19 @@ class Request(Generic[T]):
     advise: Callable[[bytes], str] = lambda _: ""
 
 
+def chat_request(
+    body: Mapping[str, Any], dialect: Dialect, read: Callable[[bytes], T]
+) -> Request[T]:
+    """A request of a chat completion; `body` is as for a server without peculiarities."""
+    sent = dialect.sent(body)
+    return Request(
+        partial(endpoint, api="chat"),
+        sent,
+        read,
+        advise=partial(advice, sent=sent, dialect=dialect),
+    )
+
+
 class OpenAIClient:
     """Connections to one server, or to several alike, and their recent state; for one event loop.
 
@@ -119,6 +135,7 @@ class OpenAIClient:
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
+        self._down_line, self._down_until = "", -inf  # why and until when none is asked for
         self._rates = Rates(options)
         self._endpoints = Endpoints(options, clock, self._is_there)
         self.name = self._endpoints.name
@@ -157,7 +174,9 @@ class OpenAIClient:
         failed = Counter[str]() if failed_attempts is None else failed_attempts
         async with self._slots:
             start = self._clock()
-            call = _Call(request, self._options, self._clock, failed)
+            if start < self._down_until:  # Not every request has to find that out.
+                raise ServerDownError(self._down_line)
+            call = _RetriedRequest(request, self._options, self._clock, failed)
             try:
                 return await self._attempts(call)
             except AttemptError as error:
@@ -168,9 +187,12 @@ class OpenAIClient:
                 if await self._answers_probe(probe, failed):
                     raise
                 # A server that refuses every request will not change its mind.
-                kind = EngineError if refused else ServerDownError
                 answers = "answers no prompt" if self._endpoints.only_one else "answer no prompt"
-                raise kind(f"{self.name} {answers}: {error.reason}, {error.line}") from None
+                found = f"{self.name} {answers}: {error.reason}, {error.line}"
+                if refused:
+                    raise EngineError(found) from None
+                self._down_line, self._down_until = found, self._clock() + _DOWN_S
+                raise ServerDownError(found) from None
 
     async def check(self, model: str | None) -> None:
         """See `check_server`."""
@@ -195,7 +217,7 @@ class OpenAIClient:
             error = server_down({base: why}, 0)
             _log.warning("%s: the run begins without it", error.found)
 
-    async def _attempts(self, call: _Call[T]) -> T:
+    async def _attempts(self, call: _RetriedRequest[T]) -> T:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(AttemptError),
             stop=call.is_over,
@@ -215,7 +237,7 @@ class OpenAIClient:
         # Of several servers, only the one that asks for it waits; see `Endpoints`.
         return 0.0 if error.retry_class is RetryClass.OVERLOADED else own
 
-    async def _attempt(self, call: _Call[T]) -> T:
+    async def _attempt(self, call: _RetriedRequest[T]) -> T:
         while True:
             at, admission = await self._admitted(call)
             try:
@@ -239,9 +261,10 @@ class OpenAIClient:
                 at.in_flight -= 1
             self._endpoints.answered(at)
             self._answered, self._failing_since = self._clock(), None
+            self._down_until = -inf
             return found
 
-    async def _admitted(self, call: _Call[T]) -> tuple[Endpoint, Admission]:
+    async def _admitted(self, call: _RetriedRequest[T]) -> tuple[Endpoint, Admission]:
         """Where a request is sent at once, which the limits of rates allow."""
         while True:
             if not await self._endpoints.usable(call.deadline):
@@ -257,7 +280,7 @@ class OpenAIClient:
             # all of them would be sent at the same time after that.
             admission.tokens = 0
 
-    async def _exchange(self, at: Endpoint, call: _Call[T], admission: Admission) -> T:
+    async def _exchange(self, at: Endpoint, call: _RetriedRequest[T], admission: Admission) -> T:
         """Send a request to an address, and read the answer."""
         request, body = call.request, call.request.body
         url, method = request.url(at.base), "GET" if body is None else "POST"
@@ -283,7 +306,9 @@ class OpenAIClient:
         start, give_up_s = self._clock(), min(_PROBE_S, self._options.give_up_s)
         options = self._options.model_copy(update={"attempts": 3, "give_up_s": give_up_s})
         with suppress(AttemptError):
-            await self._attempts(_Call(probe, options, self._clock, failed, is_probe=True))
+            await self._attempts(
+                _RetriedRequest(probe, options, self._clock, failed, is_probe=True)
+            )
         return self._answered > start  # This probe or another request.
 
     async def _send(
@@ -385,7 +410,7 @@ class OpenAIClient:
         return ""
 
 
-class _Call(Generic[T]):
+class _RetriedRequest(Generic[T]):
     """The attempts for a request; of a probe even the first may take no longer than is left."""
 
     def __init__(

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, RootModel, Strict
 
-from .judge import ScoringApi
+from .client import Request
 from .verdict import MalformedError, ScorerAnswer
 from .wire import AttemptError, ReportedUsage, RetryClass, bad_response, parse_body
 
@@ -81,31 +81,30 @@ def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any
     return {"model": model, **asked}
 
 
-def scoring_api(api: RewardApi, label: int | None) -> ScoringApi:
-    """Return where and how a reward model is asked.
-
-    Args:
-        api: of the server.
-        label: which of its outputs is the reward; None: it has one.
-    """
-    return ScoringApi(
-        api,
-        partial(reward_url, api=api),
-        partial(read_reward, api=api, label=label),
-        f"does it serve a reward model, and is api: {api} right?",
-        # OpenRLHF's server has one model, without a name.
-        ("model",) if api == "openrlhf" else (),
-    )
+def reward_request(
+    api: RewardApi, body: Mapping[str, Any], label: int | None
+) -> Request[ScorerAnswer]:
+    """A request with that body; `label` is which of the outputs is the reward, None: it has one."""
+    if api == "openrlhf":  # It has one model, without a name.
+        body = {name: value for name, value in body.items() if name != "model"}
+    hint = f"does it serve a reward model, and is api: {api} right?"
+    read = partial(read_reward, api=api, label=label)
+    return Request(partial(reward_url, api=api), body, read, hint)
 
 
 def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> ScorerAnswer:
-    """Return the outputs of the model in an answer, as a JSON list: `reward_in` reads it.
+    """The outputs of the model in an answer, as a JSON list: `reward_in` reads it.
 
     Raises:
         AttemptError: it is not the answer about one row, or has more outputs than the one that is
             wanted, and `label` does not say which.
     """
-    outputs, tokens = _READERS[api](body)
+    results, tokens = _results(body, api)
+    if len(results) != 1:
+        raise bad_response(f"{len(results)} results for one response")
+    (outputs,) = results
+    if not outputs:
+        raise bad_response("a result without a number")
     text = json.dumps(outputs)
     if label is None and len(outputs) != 1:
         right = "set label to the one that is the reward, counted from 0"
@@ -142,12 +141,13 @@ def _shown(text: str) -> str:
 
 _Output: TypeAlias = Annotated[float, Strict()] | None
 """Null stands for NaN, as some servers write it."""
-_Outputs: TypeAlias = tuple[list[float | None], int]
-"""The outputs of a model for one row, and the tokens of that."""
 
 
 class _Classified(BaseModel):
     probs: list[_Output]
+
+    def outputs(self) -> list[float | None]:
+        return self.probs
 
 
 class _ClassifyAnswer(BaseModel):
@@ -157,6 +157,11 @@ class _ClassifyAnswer(BaseModel):
 
 class _Pooled(BaseModel):
     data: list[_Output] | list[list[_Output]]
+
+    def outputs(self) -> list[float | None]:
+        """The outputs of the text, or those of its last token where each has its own."""
+        values: list[Any] = self.data
+        return values[-1] if values and isinstance(values[0], list) else values
 
 
 class _PoolingAnswer(BaseModel):
@@ -181,54 +186,17 @@ class _OpenRlhfAnswer(BaseModel):
     rewards: list[_Output]
 
 
-def _classified(body: bytes) -> _Outputs:
-    found = parse_body(_ClassifyAnswer, body)
-    _check_one(len(found.data))
-    return _filled(found.data[0].probs), _tokens(found.usage)
-
-
-def _pooled(body: bytes) -> _Outputs:
-    """The outputs of the text, or those of its last token where each has its own."""
-    found = parse_body(_PoolingAnswer, body)
-    _check_one(len(found.data))
-    values: list[Any] = found.data[0].data
-    if values and isinstance(values[0], list):
-        values = values[-1]
-    return _filled(values), _tokens(found.usage)
-
-
-def _embedded(body: bytes) -> _Outputs:
-    found = parse_body(_SglangAnswer, body).root
-    each = found if isinstance(found, list) else [found]
-    _check_one(len(each))
-    (one,) = each
-    return _filled(one.embedding), one.meta_info.prompt_tokens if one.meta_info else 0
-
-
-def _rewarded(body: bytes) -> _Outputs:
-    found = parse_body(_OpenRlhfAnswer, body)
-    _check_one(len(found.rewards))
-    return found.rewards, 0
-
-
-def _check_one(results: int) -> None:
-    if results != 1:
-        raise bad_response(f"{results} results for one response")
-
-
-def _filled(outputs: list[float | None]) -> list[float | None]:
-    if not outputs:
-        raise bad_response("a result without a number")
-    return outputs
-
-
-def _tokens(usage: ReportedUsage | None) -> int:
-    return 0 if usage is None else usage.prompt_tokens
-
-
-_READERS = {
-    "classify": _classified,
-    "pooling": _pooled,
-    "sglang": _embedded,
-    "openrlhf": _rewarded,
-}
+def _results(body: bytes, api: RewardApi) -> tuple[list[list[float | None]], int]:
+    """The outputs for each row, and the tokens of all."""
+    if api == "openrlhf":
+        return [[each] for each in parse_body(_OpenRlhfAnswer, body).rewards], 0
+    if api == "sglang":
+        found = parse_body(_SglangAnswer, body).root
+        rows = found if isinstance(found, list) else [found]
+        tokens = sum(each.meta_info.prompt_tokens for each in rows if each.meta_info)
+        return [each.embedding for each in rows], tokens
+    kind: type[_ClassifyAnswer | _PoolingAnswer]
+    kind = _ClassifyAnswer if api == "classify" else _PoolingAnswer
+    answer = parse_body(kind, body)
+    tokens = answer.usage.prompt_tokens if answer.usage else 0
+    return [each.outputs() for each in answer.data], tokens

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -163,12 +163,10 @@ def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str,
     }
 
 
-# --- The scores in an answer ----------------------------------------------------------
+# --- The verdict in an answer ---------------------------------------------------------
 
-AnswerFormat = Literal["json_schema", "json_object", "text"]
 _SCORES = range(LEAST, MOST + 1)
 _OF_FIVE = re.compile(r"(?<![0-9./])([0-9]+(?:\.[0-9]+)?)\s*/\s*5(?![0-9./])")
-_decoder = json.JSONDecoder()
 _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
@@ -184,6 +182,29 @@ class MalformedError(Exception):
         super().__init__(f"{why}: {_shown(text)}")
 
 
+class VerdictForm(NamedTuple):
+    """What a verdict says of each name."""
+
+    read: Callable[[Any], float | None]  # None: it does not say that
+    right: str  # such as "true or false"
+    within: str = ""  # the field whose object has the names; empty: the verdict itself has them
+
+
+def _score(value: Any) -> float | None:
+    """4, 4.0, "4", 4/5 and "4/5" are the same score."""
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with suppress(ValueError, OverflowError):
+            number = float(_OF_FIVE.sub(r"\1", value) if isinstance(value, str) else value)
+            return number if number in _SCORES else None
+    return None
+
+
+SCORE = VerdictForm(_score, f"an integer from {LEAST} to {MOST}")
+DECISION = VerdictForm(
+    lambda value: float(value) if isinstance(value, bool) else None, "true or false"
+)
+
+
 def schema(dimensions: Iterable[str]) -> dict[str, Any]:
     """The JSON schema of a verdict: an integer from 1 to 5 for each dimension, nothing else."""
     names = list(dimensions)
@@ -197,70 +218,55 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 
 
 def read_verdict(
-    answer: ScorerAnswer, dimensions: Sequence[str], answer_format: AnswerFormat, *, expected: bool
+    answer: ScorerAnswer, names: Sequence[str], form: VerdictForm = SCORE, *, expected: bool = False
 ) -> tuple[float, ...]:
-    """Return the score of each dimension.
+    """What the last JSON object that has one of the names says of each of them.
 
-    What the scorer thinks before, up to `</think>`, is no part of it; so are further fields.
+    Text around it does not matter, nor do further fields. What the scorer thinks before, up to
+    `</think>`, is no part of the answer.
 
     Args:
         answer: of the scorer.
-        dimensions: those to score.
-        answer_format: with `text`, the last JSON object in the text counts, whatever is around it;
-            otherwise there must be one alone, with or without text around it.
+        names: of the scores, or of the decision.
+        form: of what it says of each.
         expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
             instead of the sampled score.
 
     Raises:
-        MalformedError: there is not exactly one score from 1 to 5 for each dimension. 4, 4.0, "4",
-            4/5 and "4/5" are the same score.
+        MalformedError: there is no such object, it does not say that of each name, or another
+            object says something else: it may be a quotation of what is judged.
 
     Example:
-        >>> answer = ScorerAnswer('{"accuracy": 4}', "stop")
-        >>> read_verdict(answer, ["accuracy"], "text", expected=False)
+        >>> read_verdict(ScorerAnswer('{"accuracy": 4}', "stop"), ["accuracy"])
         (4.0,)
+        >>> read_verdict(ScorerAnswer('Same. {"correct": true}', "stop"), ["correct"], DECISION)
+        (1.0,)
     """
-    found = _object(answer, answer_format)
-    scores = _scores(found, dimensions)
-    if not expected:
-        return tuple(float(score) for score in scores)
-    return tuple(_expected(answer, found, name) for name in dimensions)
-
-
-def read_decision(answer: ScorerAnswer, name: str, answer_format: AnswerFormat) -> bool:
-    """Return a verdict that is one decision, `{"name": true}` or `{"name": false}`, with or without
-    further fields.
-
-    Raises:
-        MalformedError: the verdict is something else.
-
-    Example:
-        >>> read_decision(ScorerAnswer('Same. {"correct": true}', "stop"), "correct", "text")
-        True
-    """
-    text = _object(answer, answer_format)
-    decisions = [value for each, value in _pairs(text, text) if each == name]
-    if len(decisions) != 1 or type(decisions[0]) is not bool:
-        raise MalformedError(f"not {name}, true or false", text)
-    return bool(decisions[0])
-
-
-def _object(answer: ScorerAnswer, answer_format: AnswerFormat) -> str:
-    """Return the part of an answer that is its verdict."""
     if answer.finish_reason == "length":
         raise MalformedError("it is truncated at max_tokens", answer.text)
-    text = without_thought(answer.text).strip()
-    if answer_format == "text":
-        return _last_object(text)
-    with suppress(ValueError, RecursionError):
-        json.loads(text)
-        return text
-    begin, end = text.find("{"), text.rfind("}") + 1
-    return text[begin:end] if 0 <= begin < end else text
+    text = without_thought(answer.text)
+    verdicts = [
+        (found, inner)
+        for found, fields in json_objects(text)
+        if isinstance(inner := fields.get(form.within) if form.within else fields, dict)
+        and (form.within or not inner.keys().isdisjoint(names))
+    ]
+    if not verdicts:
+        raise MalformedError(f"no JSON object with {form.within or ', '.join(names)}", text)
+    *others, (last, fields) = verdicts
+    scores = _read(fields, names, form, last)
+    for other, fields in others:
+        try:
+            differs = _read(fields, names, form, other) != scores
+        except MalformedError:
+            continue
+        if differs:
+            raise MalformedError("two verdicts that differ", text)
+    return tuple(_expected(answer, last, name) for name in names) if expected else scores
 
 
 def without_thought(text: str) -> str:
-    """Return what a scorer answers after its thought.
+    """What a scorer answers after its thought.
 
     Raises:
         MalformedError: it is cut off within its thought.
@@ -271,62 +277,42 @@ def without_thought(text: str) -> str:
     return after
 
 
-def _last_object(text: str) -> str:
-    """Return the last JSON object that is not part of another one."""
-    json_text, last, place = _without_of_five(text), "", text.find("{")
-    while place >= 0:
-        try:
-            _, end = _decoder.raw_decode(json_text, place)
-            last, place = text[place:end], end
-        except (ValueError, RecursionError):
-            place += 1
-        place = text.find("{", place)
-    if last:
-        return last
-    # None: the message shows what comes nearest.
-    end = text.rfind("}") + 1
-    start = text.rfind("{", 0, end)
-    if start < 0:
-        raise MalformedError("no JSON object", text)
-    return text[start:end]
+def json_objects(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The JSON objects in a text that are not part of others, as they are written and as read.
 
-
-def _without_of_five(text: str) -> str:
-    """Return the text, of the same length, with 4 for 4/5."""
-    return _OF_FIVE.sub(lambda found: found[1].ljust(len(found[0])), text)
-
-
-def _pairs(json_text: str, text: str) -> list[tuple[str, Any]]:
-    """Return the fields of a JSON object; none if it is something else.
-
-    Raises:
-        MalformedError: it is no JSON; the message shows `text`.
+    4/5 is no JSON, and is read as 4. An object that has a name twice is none.
     """
-    try:
-        pairs: list[tuple[str, Any]] = json.loads(json_text, object_pairs_hook=list)
-    except (ValueError, RecursionError):
-        raise MalformedError("no JSON", text) from None
-    return pairs if json_text[:1] == "{" else []
+    found, place = [], text.find("{")
+    of_five = _OF_FIVE.sub(lambda each: each[1].ljust(len(each[0])), text)
+    decoder = json.JSONDecoder(object_pairs_hook=_unambiguous)
+    while place >= 0:
+        end = place + 1
+        for each in dict.fromkeys((text, of_five)):
+            with suppress(ValueError, RecursionError):
+                fields, end = decoder.raw_decode(each, place)
+                found.append((text[place:end], fields))
+                break
+        place = text.find("{", end)
+    return found
 
 
-def _scores(text: str, dimensions: Sequence[str]) -> list[int]:
-    pairs = [pair for pair in _pairs(_without_of_five(text), text) if pair[0] in dimensions]
-    if sorted(name for name, _ in pairs) != sorted(dimensions):
-        raise MalformedError(f"not the scores of {', '.join(dimensions)}", text)
-    scores = {name: _score(value) for name, value in pairs}
-    for name, value in pairs:
-        if scores[name] not in _SCORES:
-            found = f"{name} is {json.dumps(value)[:20]}"
-            raise MalformedError(f"{found}, not an integer from {LEAST} to {MOST}", text)
-    return [int(scores[name]) for name in dimensions]
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
 
 
-def _score(value: object) -> float:
-    """Return what a value says as a number; NaN if it says none."""
-    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        with suppress(ValueError, OverflowError):
-            return float(value)
-    return math.nan
+def _read(
+    fields: Mapping[str, Any], names: Sequence[str], form: VerdictForm, text: str
+) -> tuple[float, ...]:
+    values = []
+    for name in names:
+        value = form.read(fields.get(name))
+        if value is None:
+            found = json.dumps(fields[name])[:20] if name in fields else "missing"
+            raise MalformedError(f"{name} is {found}, not {form.right}", text)
+        values.append(value)
+    return tuple(values)
 
 
 def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
