@@ -34,11 +34,7 @@ class FrozenModel(ChatFields, DialectServer):
     """
 
     timeout_s: PositiveFloat = 120
-    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one, however
-    long the server asks to wait; one after the first may take what is left. Waiting for a limit per
-    minute does not count."""
 
     code: ClassVar[str] = "1"
     """The version of the code that decides the answers."""

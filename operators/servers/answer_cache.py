@@ -28,7 +28,7 @@ class AnswerCache:
     """Texts in a folder, see `kept_rows`; thread-safe. Several processes and nodes may use it.
 
     Args:
-        path: the folder, which is created if necessary; `.answers` is added if it is missing.
+        path: the folder; `.answers` is added if it is missing.
         content: what is stored, for messages.
         right: what to do where the cache cannot be used.
         writes: whether anything will be stored.

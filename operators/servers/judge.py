@@ -36,7 +36,7 @@ from .client import OpenAIClient, Request
 from .concurrency import InFlight, LoopThread, capacity_for, work_on_demand
 from .endpoints import ServerDownError
 from .options import ServerOptions
-from .verdict import MalformedError, ScorerAnswer
+from .verdict import STORED_ANSWER, MalformedError, ScorerAnswer
 from .wire import AttemptError
 
 CODE = 1
@@ -222,7 +222,7 @@ class Judge:
         stored = self._cache and self._cache.get(request.key)
         if stored:
             try:
-                answer = ScorerAnswer.load(stored)
+                answer = STORED_ANSWER.validate_json(stored)
                 scores = request.read(answer)
                 return ScoringOutcome(scores, notes={"from_cache": 1}, text=answer.text)
             except MalformedError:
@@ -254,6 +254,7 @@ class Judge:
                 cost["fault_malformed"] += 1
                 continue
             if self._cache:
-                await asyncio.to_thread(self._cache.put, request.key, found.dump())
+                text = STORED_ANSWER.dump_json(found).decode()
+                await asyncio.to_thread(self._cache.put, request.key, text)
             return ScoringOutcome(scores, notes=cost, text=found.text)
         return ScoringOutcome(None, _MALFORMED, detail, cost, text)

@@ -33,7 +33,7 @@ from .judge import (
 )
 from .judge_prompt import chat_text, filled
 from .options import ChatFields, ScorerOptions, ServerOptions
-from .verdict import ScorerAnswer, read_answer
+from .verdict import STORED_ANSWER, ScorerAnswer, read_answer
 
 _log = logger(__name__)
 _first_failures = FirstFailures(_log.warning)
@@ -186,7 +186,7 @@ def _opened(file: Path) -> AnswerCache | None:
 def _kept(cache: AnswerCache, key: bytes) -> RawAnswer | None:
     answer, failure = cache.get(key), cache.failure(key)
     if answer is not None:
-        return RawAnswer(ScorerAnswer.load(answer).text, None)
+        return RawAnswer(STORED_ANSWER.validate_json(answer).text, None)
     return None if failure is None else RawAnswer(failure[1], failure[0])
 
 

@@ -109,10 +109,6 @@ class Dialect(Config):
     def __hash__(self) -> int:
         return hash(self.model_dump_json())
 
-    def cache_key_fields(self) -> dict[str, Any]:
-        """What decides samples, as JSON; nothing where seeds are sent as they always were."""
-        return {} if self.seed == "64_bit" else {"seed": self.seed}
-
     def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
         """Return fields of a request as the server takes them.
 
@@ -234,23 +230,13 @@ class DialectServer(ServerOptions):
     server: Dialect = Dialect()
     """How the server differs from others, such as `{kind: ollama}`."""
 
-    @property
-    def excluded_from_cache_key(self) -> frozenset[str]:  # type: ignore[override]
-        """See `Options`. What was sampled before there was `server` is found while it is unused."""
-        plain = ServerOptions.excluded_from_cache_key
-        return plain if self.server.cache_key_fields() else plain | {"server"}
-
 
 class ScorerOptions(Dialect, ServerOptions):
     """Where the scorer is, how it differs from other servers, and how requests to it are retried:
     one request scores one response."""
 
     timeout_s: PositiveFloat = 120
-    """Longest wait for one answer, in seconds."""
     give_up_s: PositiveFloat = 600
-    """No attempt for a request starts later than this many seconds after its first one, however
-    long the server asks to wait; one after the first may take what is left. Waiting for a limit per
-    minute does not count."""
 
 
 def dialect_of(options: ServerOptions) -> Dialect:

@@ -23,11 +23,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, RootModel, Strict
+from pydantic import Strict, TypeAdapter
 
 from .client import Request
 from .verdict import MalformedError, ScorerAnswer
-from .wire import AttemptError, ReportedUsage, RetryClass, bad_response, parse_body
+from .wire import AttemptError, ReportedUsage, RetryClass, bad_response
 
 RewardApi: TypeAlias = Literal["classify", "pooling", "sglang", "openrlhf"]
 """How a server of a reward model is asked."""
@@ -100,11 +100,9 @@ def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> Scorer
             wanted, and `label` does not say which.
     """
     results, tokens = _results(body, api)
-    if len(results) != 1:
-        raise bad_response(f"{len(results)} results for one response")
+    if len(results) != 1 or not results[0]:
+        raise bad_response(f"{len(results)} results with a number for one response")
     (outputs,) = results
-    if not outputs:
-        raise bad_response("a result without a number")
     text = json.dumps(outputs)
     if label is None and len(outputs) != 1:
         right = "set label to the one that is the reward, counted from 0"
@@ -137,66 +135,26 @@ def _shown(text: str) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
-# --- Answers --------------------------------------------------------------------------
-
-_Output: TypeAlias = Annotated[float, Strict()] | None
+_OUTPUTS = TypeAdapter(list[Annotated[float, Strict()] | None])
 """Null stands for NaN, as some servers write it."""
-
-
-class _Classified(BaseModel):
-    probs: list[_Output]
-
-    def outputs(self) -> list[float | None]:
-        return self.probs
-
-
-class _ClassifyAnswer(BaseModel):
-    data: list[_Classified]
-    usage: ReportedUsage | None = None
-
-
-class _Pooled(BaseModel):
-    data: list[_Output] | list[list[_Output]]
-
-    def outputs(self) -> list[float | None]:
-        """The outputs of the text, or those of its last token where each has its own."""
-        values: list[Any] = self.data
-        return values[-1] if values and isinstance(values[0], list) else values
-
-
-class _PoolingAnswer(BaseModel):
-    data: list[_Pooled]
-    usage: ReportedUsage | None = None
-
-
-class _MetaInfo(BaseModel):
-    prompt_tokens: int = 0
-
-
-class _Embedding(BaseModel):
-    embedding: list[_Output]
-    meta_info: _MetaInfo | None = None
-
-
-class _SglangAnswer(RootModel[_Embedding | list[_Embedding]]):
-    pass
-
-
-class _OpenRlhfAnswer(BaseModel):
-    rewards: list[_Output]
 
 
 def _results(body: bytes, api: RewardApi) -> tuple[list[list[float | None]], int]:
     """The outputs for each row, and the tokens of all."""
-    if api == "openrlhf":
-        return [[each] for each in parse_body(_OpenRlhfAnswer, body).rewards], 0
-    if api == "sglang":
-        found = parse_body(_SglangAnswer, body).root
-        rows = found if isinstance(found, list) else [found]
-        tokens = sum(each.meta_info.prompt_tokens for each in rows if each.meta_info)
-        return [each.embedding for each in rows], tokens
-    kind: type[_ClassifyAnswer | _PoolingAnswer]
-    kind = _ClassifyAnswer if api == "classify" else _PoolingAnswer
-    answer = parse_body(kind, body)
-    tokens = answer.usage.prompt_tokens if answer.usage else 0
-    return [each.outputs() for each in answer.data], tokens
+    try:
+        found = json.loads(body)
+        if api == "openrlhf":
+            outputs = [[each] for each in found["rewards"]]
+        elif api == "sglang":
+            found = found if isinstance(found, list) else [found]
+            outputs = [each["embedding"] for each in found]
+            tokens = [(each.get("meta_info") or {}).get("prompt_tokens", 0) for each in found]
+            found = {"usage": {"prompt_tokens": sum(tokens)}}
+        else:
+            outputs = [each["probs" if api == "classify" else "data"] for each in found["data"]]
+            # Where each token has its own, those of the last one.
+            outputs = [each[-1] if isinstance(each[0], list) else each for each in outputs if each]
+        usage = ReportedUsage.model_validate(found.get("usage") or {})
+        return [_OUTPUTS.validate_python(each) for each in outputs], usage.prompt_tokens
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise bad_response(f"no answer of api: {api}: {body[:80]!r}") from None

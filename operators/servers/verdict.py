@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from ..chats import answer_part
 from ..columns import component, component_columns
@@ -36,40 +36,19 @@ class AnswerToken(NamedTuple):
 
 
 class ScorerAnswer(NamedTuple):
-    """An answer of a scorer, not yet interpreted.
-
-    Attributes:
-        text: of the answer.
-        finish_reason: `stop`, or `length` if it was truncated.
-        tokens: of the text, perhaps preceded by reasoning tokens that are not in it; None if the
-            server gives no log-probabilities.
-        prompt_tokens, completion_tokens: its cost, 0 if the server does not report it.
-    """
+    """An answer of a scorer, not yet interpreted."""
 
     text: str
-    finish_reason: str
+    finish_reason: str  # `stop`, or `length` if it was truncated
+    # of the text, perhaps preceded by reasoning tokens that are not in it; None if the server gives
+    # no log-probabilities
     tokens: tuple[AnswerToken, ...] | None = None
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # 0 if the server does not report it
     completion_tokens: int = 0
 
-    def dump(self) -> str:
-        """As JSON, for `load`."""
-        return json.dumps(self)
 
-    @classmethod
-    def load(cls, text: str) -> ScorerAnswer:
-        """Return what `dump` wrote.
-
-        Example:
-            >>> token = AnswerToken("4", (("4", -0.1), ("5", -2.5)))
-            >>> answer = ScorerAnswer("4", "stop", (token,), 9, 1)
-            >>> ScorerAnswer.load(answer.dump()) == answer
-            True
-        """
-        content, finish_reason, tokens, *cost = json.loads(text)
-        if tokens is not None:
-            tokens = tuple(AnswerToken(each, tuple((t, p) for t, p in top)) for each, top in tokens)
-        return cls(content, finish_reason, tokens, *cost)
+STORED_ANSWER = TypeAdapter(ScorerAnswer)
+"""As JSON, in caches."""
 
 
 class _TokenLogProb(LogProb):
@@ -93,7 +72,7 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
 
 
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
-    """Return the answer in the body of a chat completion.
+    """The answer in the body of a chat completion.
 
     Raises:
         AttemptError: there is no usable answer, or the model refuses to answer.
@@ -102,8 +81,8 @@ def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
     choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
     return ScorerAnswer(
-        choice.message.content
-        or "",  # Null if the model was still reasoning when it was truncated.
+        # Null if the model was still reasoning when it was truncated.
+        choice.message.content or "",
         choice.finish_reason or "",
         None if content is None else tuple(_token(each) for each in content),
         usage.prompt_tokens,
@@ -134,25 +113,17 @@ WRITTEN: Columns = ("quality", "quality_score", *component_columns("quality"))
 
 
 def reward_of(mean_N: Array) -> Array:
-    """Return the reward of a mean score, float64[N]: (s - 0.2) / 0.8 - 0.5 with s = mean / 5.
+    """The reward of a mean score, float64[N]: as above, but exact if the mean is.
 
-    It is computed as (mean - 1) / 4 - 0.5, which is equal, and exact if the mean is.
-
-    Example:
-        >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
-        [-0.5, 0.0, 0.5]
+    >>> reward_of(np.array([1.0, 3.0, 5.0])).tolist()
+    [-0.5, 0.0, 0.5]
     """
     reward_N: Array = (mean_N - LEAST) / (MOST - LEAST) - 0.5
     return reward_N
 
 
 def quality_columns(scores: Mapping[str, Array], missing: pa.Array) -> dict[str, pa.Array]:
-    """Return the columns in `WRITTEN`.
-
-    Returns:
-        `quality` struct of float64, `quality_score` float64 s, `reward_quality` float64 and
-        `reward_quality_missing` string; in a row without scores, only the last is not null.
-    """
+    """The columns in `WRITTEN`; in a row without scores, only the reason is not null."""
     absent_N = np.asarray(missing.is_valid())
     mean_N = sum(scores.values(), np.zeros(len(missing))) / len(scores)
     fields = [pa.array(each_N, pa.float64(), mask=absent_N) for each_N in scores.values()]
@@ -171,15 +142,10 @@ _ONE_DIGIT = re.compile(r"[^0-9]*([0-9])[^0-9]*")
 
 
 class MalformedError(Exception):
-    """A verdict that does not have the requested form.
-
-    Args:
-        why: what is wrong.
-        text: of the answer, whose beginning the message shows.
-    """
+    """A verdict that does not have the requested form."""
 
     def __init__(self, why: str, text: str) -> None:
-        super().__init__(f"{why}: {_shown(text)}")
+        super().__init__(f"{why}: {' '.join(text.split())[:200] or 'empty'}")
 
 
 class VerdictForm(NamedTuple):
@@ -321,10 +287,16 @@ def _expected(answer: ScorerAnswer, verdict: str, name: str) -> float:
     A score that is not among the most probable tokens has probability 0.
     Source: G-Eval, https://arxiv.org/abs/2303.16634.
     """
-    best = _logprobs(_token_of(answer, verdict, name))
-    highest = max(best.values())
-    weights = {score: math.exp(logprob - highest) for score, logprob in best.items()}
-    return sum(score * weight for score, weight in weights.items()) / sum(weights.values())
+    token = _token_of(answer, verdict, name)
+    if not _ONE_DIGIT.fullmatch(token.text):
+        raise MalformedError("a score shares its token", token.text)
+    # Several tokens may be of one score, such as `4` and ` 4`.
+    digits = [(_ONE_DIGIT.fullmatch(text), logprob) for text, logprob in token.top]
+    known = [(int(digit[1]), logprob) for digit, logprob in digits if digit]
+    known = [(score, logprob) for score, logprob in known if score in _SCORES]
+    highest = max(logprob for _, logprob in known)
+    weights = [math.exp(logprob - highest) for _, logprob in known]
+    return sum(score * w for (score, _), w in zip(known, weights, strict=True)) / sum(weights)
 
 
 def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
@@ -341,21 +313,3 @@ def _token_of(answer: ScorerAnswer, verdict: str, name: str) -> AnswerToken:
             return token
         at -= len(token.text)
     raise AssertionError("a verdict ends with a brace")
-
-
-def _logprobs(token: AnswerToken) -> dict[int, float]:
-    """Log-probability of each score; several tokens of one, such as `4` and ` 4`, are summed."""
-    if not _ONE_DIGIT.fullmatch(token.text):
-        raise MalformedError("a score shares its token", token.text)
-    found: dict[int, float] = {}
-    for text, logprob in token.top:
-        digit = _ONE_DIGIT.fullmatch(text)
-        if digit and (score := int(digit[1])) in _SCORES:
-            before = found.get(score, -math.inf)
-            most, least = max(before, logprob), min(before, logprob)
-            found[score] = most + math.log1p(math.exp(least - most))
-    return found
-
-
-def _shown(text: str) -> str:
-    return " ".join(text.split())[:200] or "empty"

@@ -157,6 +157,7 @@ def test_only_what_decides_answers_is_in_the_cache_key():
         "max_tokens": 2048,
         "chat_template_kwargs": {},
         "parameters": {},
+        "server": {"seed": "64_bit"},
         "code": "1",
     }
 

@@ -452,7 +452,8 @@ def test_settings_that_decide_no_sample_keep_what_was_paid_for():
         ).cache_key_fields()
 
     plain = key()
-    assert plain["options"] == {"api": "completions", "tokenizer": None}
+    seeds = {"server": {"seed": "64_bit"}}
+    assert plain["options"] == {"api": "completions", "tokenizer": None} | seeds
     fields = {"one_sample_per_request": True, "token_limit": "max_completion_tokens"}
     fields |= {"defaults": "left_out", "finish_reasons": {"eos": "stop"}, "index": "by_order"}
     assert key(**fields, models=False) == key(kind="vllm") == key(kind="sglang") == plain
