@@ -338,15 +338,10 @@ class OpenAIClient:
             raise AttemptError("connection_lost", detail, RetryClass.SERVER_FAILED) from None
 
     async def _exchange_http(
-        self,
-        method: str,
-        url: str,
-        body: Mapping[str, Any] | None,
-        timeout_s: float,
-        connect_s: float = _CONNECT_S,
+        self, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
         """One request and its response, without any handling of errors."""
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=connect_s)
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_S)
         async with self._session.request(
             method, url, json=body, allow_redirects=False, timeout=timeout
         ) as got:
@@ -365,19 +360,14 @@ class OpenAIClient:
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
-        """Whether an address can be reached, whatever it answers."""
-        # Less than for all of it: a host that drops packets is not taken for a slow one.
-        url, connect_s = probed_url(at.base, self._options), _LIST_S / 2
+        """Whether an address may be used again."""
         try:
-            await self._exchange_http("GET", url, None, _LIST_S, connect_s)
-        except aiohttp.ClientSSLError:
-            return True  # The next request reports what is wrong with its certificate.
-        except _UNREACHABLE as error:
-            self._endpoints.set_aside(at, _message(error))
-            return False
-        except (aiohttp.ClientError, asyncio.TimeoutError, AttemptError):
+            why = await self._look_at(at, None)
+        except EngineError:  # The next request reports what is wrong with it.
             return True
-        return True
+        if why:
+            self._endpoints.set_aside(at, why)
+        return not why
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
         """Check that an address is up and has a model; why it is not up, or empty.

@@ -50,7 +50,7 @@ class Simulated(OpenAIClient):
     def fault(self, base):
         return next((f.kind for f in self.faults.get(base, ()) if f.begin <= self.now < f.end), "")
 
-    async def _exchange_http(self, method, url, body, timeout_s, connect_s=30.0):
+    async def _exchange_http(self, method, url, body, timeout_s):
         base = url[: url.index("/v1") + 3]
         kind = self.fault(base)
         if method == "GET":
@@ -61,8 +61,8 @@ class Simulated(OpenAIClient):
         if kind == "down":
             raise aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, "refused"))
         if kind == "drops":
-            await asyncio.sleep(min(connect_s, timeout_s))
-            raise aiohttp.ConnectionTimeoutError if connect_s < timeout_s else asyncio.TimeoutError
+            await asyncio.sleep(min(30, timeout_s))
+            raise aiohttp.ConnectionTimeoutError if timeout_s > 30 else asyncio.TimeoutError
         if method == "GET":
             return HttpResponse(200, b"{}")
         if kind in ("429", "500"):
