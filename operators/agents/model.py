@@ -81,7 +81,6 @@ class FrozenModel(ChatFields, DialectServer):
             raise ModelError(f"{error.reason}: {error.line}") from error
 
     async def close(self) -> None:
-        """Close the connections of this event loop to the server."""
         from ..servers.client import close_shared_client
 
         await close_shared_client(self)

@@ -46,7 +46,6 @@ class AnswerCache:
         self._do(len, self._rows)
 
     def get(self, key: bytes) -> str | None:
-        """The text stored under `key`, None if there is none."""
         payload = self._do(self._rows.get, [key]).get(key)
         return None if payload is None else payload.decode()
 
@@ -64,7 +63,6 @@ class AnswerCache:
         self.put(_of_failure(key), json.dumps([reason, text]))
 
     def close(self) -> None:
-        """Have the disk take what was stored."""
         self._do(self._rows.close)
 
     def _do(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

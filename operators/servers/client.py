@@ -195,7 +195,6 @@ class OpenAIClient:
                 raise ServerDownError(found) from None
 
     async def check(self, model: str | None) -> None:
-        """See `check_server`."""
         start, patience_s = self._clock(), self._options.patience_s
         longest_s = LONGEST_POLL_INTERVAL_S
         async for attempt in AsyncRetrying(
@@ -227,7 +226,6 @@ class OpenAIClient:
         return await retrying(self._attempt, call)
 
     def _pause_s(self, state: RetryCallState) -> float:
-        """How long a request waits before its next attempt."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, AttemptError)
         # Not seeded: it affects when a request is sent, never the answer.
@@ -281,7 +279,6 @@ class OpenAIClient:
             admission.tokens = 0
 
     async def _exchange(self, at: Endpoint, call: _RetriedRequest[T], admission: Admission) -> T:
-        """Send a request to an address, and read the answer."""
         request, body = call.request, call.request.body
         url, method = request.url(at.base), "GET" if body is None else "POST"
         response = await self._send(at, method, url, body, call.timeout_s())
@@ -360,7 +357,6 @@ class OpenAIClient:
             )
 
     async def _is_there(self, at: Endpoint) -> bool:
-        """Whether an address may be used again."""
         try:
             why = await self._look_at(at, None)
         except EngineError:  # The next request reports what is wrong with it.
@@ -420,14 +416,12 @@ class _RetriedRequest(Generic[T]):
         self._left, self._is_probe = options.attempts, is_probe
 
     def note(self, at: Endpoint, error: AttemptError) -> None:
-        """Note an attempt that failed."""
         self.failed_at[at] += 1
         self._failed[error.reason] += 1
         self._left -= error.retry_class.cost(self._options.attempts)
         self.last = error
 
     def is_over(self, state: RetryCallState) -> bool:
-        """Whether there is no further attempt."""
         return self._left <= 0 or self._clock() + state.upcoming_sleep >= self.deadline
 
     def timeout_s(self) -> float:

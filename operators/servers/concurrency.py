@@ -84,7 +84,6 @@ class LoopThread:
                     pass
 
     def close(self) -> None:
-        """Cancel running work and end the thread. Closing twice is no error."""
         if self._loop.is_closed():
             return
         self.run(self._cancel_all())
@@ -133,7 +132,6 @@ class RefillRequest:
         await self._answers.get()
 
     def answer(self, thread: LoopThread) -> None:
-        """Answer it, from the thread that iterates."""
         thread.put(self._answers, [None])
 
 
@@ -246,7 +244,6 @@ class InFlight(Generic[T]):
                     del self._tasks[key]
 
     async def close(self) -> None:
-        """Cancel all work, and wait until it has ended."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

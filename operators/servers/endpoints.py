@@ -159,14 +159,12 @@ class Endpoints:
             self.waits.report(reason, waited_s, self._options.patience_s)
 
     async def close(self) -> None:
-        """Stop probing."""
         tasks = [each.recovery for each in self.all if each.recovery is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _recover(self, endpoint: Endpoint) -> None:
-        """Probe an address, with growing pauses, until it can be reached."""
         longest_s = LONGEST_POLL_INTERVAL_S if self.only_one else LONGEST_PAUSE_S
         for number in count(max(0, endpoint.failures - _FAILURES)):
             await asyncio.sleep(self._pause_s(number, longest_s))
@@ -218,7 +216,6 @@ class WaitLog:
         self._logged = -inf
 
     def report(self, reason: str, waited_s: float, longest_s: float) -> None:
-        """Log that the server is waited for, unless that was logged a moment ago."""
         now = self._clock()
         if waited_s < _FIRST_S or now - self._logged < _INTERVAL_S:
             return
@@ -281,7 +278,6 @@ class Rates:
         return admission
 
     def _wait_s(self, now: float, tokens: int) -> float:
-        """How long a request has to wait at most; 0: it need not."""
         while self._admitted and self._admitted[0].at <= now - _MINUTE_S:
             self._admitted.popleft()
         wait_s = max(0.0, self._next_at - now)

@@ -197,7 +197,6 @@ class Judge:
             raise EngineError("the scorer was closed while it scored") from None
 
     def close(self) -> None:
-        """Cancel requests in flight and close connections and cache."""
         self._thread.run(self._end())
         self._thread.close()
         if self._cache is not None:

@@ -138,13 +138,11 @@ class ScoringMapper(ResumableOperator):
         return self.server
 
     def _cache_file(self) -> Path | None:
-        """Where answers are stored; None: nowhere."""
         if self.cache is None:
             return None
         return user_cache() if self.cache == "user" else self.cache.expanduser()
 
     def _scored(self, requests: Iterable[ScoringRequest]) -> Iterator[tuple[int, ScoringOutcome]]:
-        """Yield the outcomes of requests as they finish, each with the index of its request."""
         judge, probe = open_judge(self._server(), self._cache_file()), self._probe().sent[0]
         yield from judge.outcomes(requests, probe, fail=self.on_server_down == "fail")
 
@@ -296,7 +294,6 @@ class JudgedMapper(ChatFields, ScoringMapper):
         return self.default_template if self.template is None else self.template
 
     def _messages(self, shown: Sequence[str], mark: str | None = None) -> list[dict[str, str]]:
-        """The chat that shows it to the scorer."""
         values = dict(zip(self.placeholders, shown, strict=True))
         system = self._system_message() if self.system is None else self.system
         user = filled(self._template(), values, mark=mark)
@@ -330,7 +327,6 @@ class JudgedMapper(ChatFields, ScoringMapper):
         return {**body, **self._response_format()}
 
     def _response_format(self) -> Mapping[str, Any]:
-        """The fields that have the server constrain the answer."""
         if self.answer_format == "text":
             return {}
         if self.answer_format == "json_object":

@@ -219,7 +219,6 @@ class ServerOptions(Options):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All addresses, without slashes at their ends."""
         each = (self.base_url,) if isinstance(self.base_url, str) else self.base_url
         return tuple(address.rstrip("/") for address in each)
 

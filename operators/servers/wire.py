@@ -164,7 +164,6 @@ class RetryClass(Enum):
     """The server refuses the request and will refuse it again. Uses up all attempts."""
 
     def cost(self, attempts: int) -> int:
-        """How many of a request's `attempts` this uses up."""
         return {
             RetryClass.OVERLOADED: 0,
             RetryClass.SERVER_FAILED: 1,
@@ -199,7 +198,6 @@ class AttemptError(Exception):
 
     @property
     def line(self) -> str:
-        """What was wrong, and what to set."""
         return f"{self.detail.rstrip('.')}; {self.right}" if self.right else self.detail
 
 
@@ -335,13 +333,11 @@ def refusal_in(body: bytes) -> ServerRefusal:
 
 
 def _status_in(error: Mapping[str, Any]) -> int | None:
-    """The status that an error has as its code, a number or its digits."""
     code = str(error.get("code"))
     return int(code) if re.fullmatch("[1-9][0-9]{2}", code) else None
 
 
 def _object_in(body: bytes) -> dict[str, Any]:
-    """A body that is a JSON object; empty if it is something else."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
