@@ -42,7 +42,6 @@ def read(mode: Mode) -> Columns:
 
 
 def _texts(mode: Mode) -> tuple[Mode, ...]:
-    """Return what judgements are found by: the same response first, then the same answer."""
     return ("response", "answer") if mode == "response" else ("answer",)
 
 
@@ -139,7 +138,6 @@ def _sums(keys_M: Array, values_M2: Array, wanted_K: Array) -> Array:
 
 
 def _keys(column: pa.ChunkedArray) -> tuple[Array, Array]:
-    """Return keys, uint64[N], and which of them are not null, bool[N]."""
     return np.asarray(pc.fill_null(column, 0)), np.asarray(column.is_valid())
 
 

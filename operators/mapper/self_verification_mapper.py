@@ -168,7 +168,6 @@ class SelfVerificationMapper(Operator):
         return Change(columns, parents=parents, notes=notes)
 
     def _questions(self, table: pa.Table, groups: Groups) -> pa.Array:
-        """Return the question of each group, string[G]; null where there is none."""
         first_rows_G = pa.array(groups.starts_G)
         if self.question is not None:
             return table[self.question].take(first_rows_G).combine_chunks().cast(pa.string())
@@ -281,7 +280,6 @@ class _Candidates(NamedTuple):
         return _Candidates(*(column[at] for column in self))
 
     def over(self, limit: int) -> int:
-        """Return how many right or wrong ones exceed `limit` in their group."""
         known = self.graded != _UNGRADED
         count = np.unique(self.codes[known] * 2 + self.graded[known], return_counts=True)[1]
         return int(np.maximum(count - limit, 0).sum())

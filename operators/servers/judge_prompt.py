@@ -7,17 +7,16 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from itertools import count, pairwise
+from itertools import pairwise
 
 # --- Texts in delimiters that none of them can end ------------------------------------
 # Questions come from datasets, responses from a policy that is paid by the judge. Two things keep
 # them apart from the prompt around them:
 #
 # - The *mark* of a request stands in each of its delimiters: 64 bits of a hash of the template and
-#   of all texts that are shown, and of a counter, the first with which it occurs in none of them.
-#   So no text has a delimiter of its own request, whoever wrote it. A policy that tried to would
-#   have to write the hash of what it writes. It is no random number, because the same request must
-#   have the same bytes again: answers that were paid for are found by them.
+#   of all texts that are shown. A text with a delimiter of its own request would have to have the
+#   hash of what it is part of. It is no random number, because the same request must have the same
+#   bytes again: answers that were paid for are found by them.
 # - What *looks like* a delimiter of the template, or like a special token of a chat template, gets
 #   a backslash: `<\answer>`, `<\|im_end|>`. Servers read such tokens in a message as if they were
 #   their own.
@@ -43,21 +42,13 @@ _SPECIAL = "|".join(
 
 
 def mark_of(*texts: str) -> str:
-    """Return the mark of a request, 16 hexadecimal digits; it occurs in none of the texts.
+    """The mark of a request, 16 hexadecimal digits.
 
-    Example:
-        >>> mark_of("Which city?", "Paris")
-        'aced6bd29b0e5e9f'
+    >>> mark_of("Which city?", "Paris")
+    'aced6bd29b0e5e9f'
     """
-    shown = "\0".join(texts)
-    read = _folded(shown)[0].lower()
-    marks = (_hash(f"{number}\0{shown}") for number in count())
-    return next(mark for mark in marks if mark not in read)
-
-
-def _hash(content: str) -> str:
-    encoded = content.encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(encoded, digest_size=_BYTES, person=b"rejuice-mark").hexdigest()
+    shown = "\0".join(("0", *texts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(shown, digest_size=_BYTES, person=b"rejuice-mark").hexdigest()
 
 
 def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) -> str:

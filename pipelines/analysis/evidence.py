@@ -36,7 +36,7 @@ from ..recipe.steps import Step
 from .stored import IDS
 
 if TYPE_CHECKING:
-    from ...operators.servers.scoring_mapper import RawAnswer
+    from ...operators.servers.judged_mapper import RawAnswer
 
 # --- By which rule an answer was found, and where it stands in the response -----------
 

@@ -205,7 +205,6 @@ class _OpenRows:
             self.computed = Computed(self.computed.rows + lacking, self.computed.retried + retried)
             if lacking:
                 self._before()
-                self._operator.before_apply(chunk.table)
                 self._given[next(given)] = chunk
                 yield RowsOfChunk(chunk.table, sorted(chunk.lacking))
             else:  # Its rows are equal to some that were finished meanwhile.

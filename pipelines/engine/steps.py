@@ -246,7 +246,6 @@ def apply_operator(operator: Operator, table: pa.Table, num_rows: int) -> Change
         RejuiceError: what the operator raised, or an `OperatorError` where it failed otherwise.
     """
     with attribute_operator_errors(operator):
-        operator.before_apply(table)
         change = checked(operator, operator.apply(table), num_rows)
     return without_dictionaries(change)
 

@@ -10,7 +10,7 @@ from command import heavy_after, runner
 from fake_run import PROCESS, write_recipe
 
 from rejuice.operators.agents.tools.http_search import HttpSearch
-from rejuice.operators.servers import client, scoring_mapper
+from rejuice.operators.servers import client, judged_mapper
 from rejuice.pipelines.cli import training as cli
 from rejuice.pipelines.demo.datasets import write_dataset
 from rejuice.pipelines.demo.problems import DemoOptions
@@ -327,7 +327,7 @@ def test_a_replay_does_not_read_the_dataset_and_check_says_so(rejuice, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_our_own_recipes_pass_both(rejuice, monkeypatch, tmp_path, path):
-    for module in (client, scoring_mapper):
+    for module in (client, judged_mapper):
         monkeypatch.setattr(module, "check_server", lambda *_: None)
     monkeypatch.setattr(HttpSearch, "preflight", lambda _: None)
     document = yaml.safe_load(path.read_text())

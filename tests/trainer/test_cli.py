@@ -148,7 +148,7 @@ def test_a_judge_that_is_down_is_known_before_verl_is_launched(rejuice, judged, 
         (line,) = err.splitlines()
         assert line.startswith(
             "rejuice: judged.yaml, line 10, step 4 llm_quality_reward_mapper: "
-            f"{judge.url} could not be reached for 0.1 s: Cannot connect to host "
+            f"{judge.url} could not be reached for 0.1 s: connection refused"
         )
         assert line.endswith("; is the server up?")
         assert not (tmp_path / "outputs").exists(), "nothing was begun"
