@@ -32,7 +32,7 @@ from ...operators.workers import usable_cores
 from ..console import path_text
 from ..dataset.files import write_file
 from ..engine.conditional_step import matching
-from .reward_hacking import ALPHA, SignResult
+from .reward_hacking import ALPHA, SignResult, p_text
 from .stored import Stored
 from .verdicts import (
     CHANGE,
@@ -484,14 +484,15 @@ def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
         of_set = [each for each in signs if each.set == name]
         tested = ", ".join(_p_value(each) for each in of_set if each.p is not None)
         of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
-        yield f"{start}{of}{tested or 'none could be computed'}"
+        p_values = f"p-values: {tested}" if tested else "no p-value could be computed"
+        yield f"{start}{of}{p_values}"
         start = _INDENT
         yield from _reasons(of_set)
     m = sum(each.p is not None for each in signs)
     for each in signs:
         if each.alarm:
             of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
-            effect = f"effect {each.effect:.2f}"
+            effect = f"p {p_text(each.p or 0.0)}, effect {each.effect:.2f}"
             yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
     if m:
         found = "found" if any(each.alarm for each in signs) else "nothing found"
@@ -519,8 +520,7 @@ def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
 
 def _p_value(sign: SignResult) -> str:
     assert sign.p is not None
-    text = f"{sign.p:.4f}" if sign.p < 0.01 else f"{sign.p:.2f}"
-    return f"{_visible(sign.name)} {text}{' *' if sign.alarm else ''}"
+    return f"{_visible(sign.name)} {p_text(sign.p)}{' *' if sign.alarm else ''}"
 
 
 def _reasons(signs: Sequence[SignResult]) -> Iterator[str]:

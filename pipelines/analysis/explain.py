@@ -360,8 +360,8 @@ def end_of(path: RowPath) -> str:
     """Return where a row is, or what dropped it and why."""
     if (last := path.dropped_by) is not None:
         slug = _reason(path)
-        meaning = last.step.operator.reasons.get(slug, "not explained")
-        return f"{last.step.label}: dropped, {slug} ({meaning})"
+        meaning = last.step.operator.reasons.get(slug)
+        return f"{last.step.label}: dropped, {slug}{f' ({meaning})' if meaning else ''}"
     if path.one.training_step is None:
         return f"kept: it is in {path_text(path.one.recipe.head.export_path)}"
     reason = _by_training(path)
@@ -534,7 +534,8 @@ def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
     """Yield what the reasons in the table mean."""
     dropped = {_reason(path): path.dropped_by for path in found if path.dropped_by is not None}
     for slug, last in dropped.items():
-        yield f"{slug}: {last.step.operator.reasons.get(slug, 'not explained')}"
+        if slug in last.step.operator.reasons:
+            yield f"{slug}: {last.step.operator.reasons[slug]}"
 
 
 def _short_ids(found: Sequence[RowPath]) -> list[str]:

@@ -109,13 +109,16 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
         incomplete = f"{folder / 'values.parquet'} has {found}"
     elif None in recorded:
         incomplete = f"a step of {folder / 'recipe.yaml'} made rows, whose values are not kept"
-    names = _names(step_folder, kind, recipe, recorded)
-    steps = tuple(x._replace(name=name) for x, name in zip(recipe.steps, names, strict=True))
-    written = [() if each is None else tuple(each.columns) for each in recorded]
-    recipe = with_written(
-        recipe.replace(steps=steps),
-        written if len(written) == len(steps) else [()] * len(steps),
-    )
+    known = _known_steps(step_folder, kind, recipe, recorded)
+    # Named as the decisions have it, and counted as in the run: those that choose come first.
+    pairs = zip(recipe.steps, known, strict=True)
+    steps = tuple(x._replace(name=each.name, number=each.number) for x, each in pairs)
+    recipe = recipe.replace(steps=steps, step_lines=())
+    if len(recorded) == len(steps):
+        written = [
+            ((), {}) if each is None else (tuple(each.columns), each.reasons) for each in recorded
+        ]
+        recipe = with_written(recipe, written)
     steps = recipe.steps
     files = _Files(folder)
     return StoredSet(
@@ -208,19 +211,18 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read", "train the step again") from error
 
 
-def _names(
+def _known_steps(
     step_folder: Path, kind: SetKind, recipe: Recipe, recorded: list[RecordedStep | None]
-) -> list[str]:
-    """The names that the decisions have: in the recipe of the run, a step may be a second one."""
-    own = [step.name for step in recipe.steps]
-    found = [each.name for each in recorded if each is not None]
-    if len(found) == len(own):
+) -> Sequence[Step | RecordedStep]:
+    """The steps of a set with their names and numbers in the recipe of the run, if it is known."""
+    found = [each for each in recorded if each is not None]
+    if len(found) == len(recipe.steps):
         return found
     of_run = step_folder.parents[1] / "recipe.yaml"
     whole = read_stored(of_run, of_run.parent) if of_run.is_file() else None
     steps = _steps_of(whole, kind) if whole is not None else ()
     same = [step.operator.name() for step in steps] == [x.operator.name() for x in recipe.steps]
-    return [step.name for step in steps] if same else own
+    return steps if same else recipe.steps
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
@@ -253,13 +255,13 @@ def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) ->
 
 def _run_step(files: _Files, recorded: list[RecordedStep | None]) -> RunStep:
     """For `apply_steps`: what a step did, by values.parquet and the decisions."""
-    kept = [name for each in recorded if each is not None for name in each.columns.values()]
+    by_name = {each.name: each for each in recorded if each is not None}
+    kept = [name for each in by_name.values() for name in each.columns.values()]
     values, decisions = files.table("values", needed=kept), files.table("decisions")
     reasons_of = cache(partial(_reasons, flat(values["response_id"]), decisions))
 
     def run(step: Step, frame: Frame) -> StepResult:
-        found = recorded[step.number - 1]
-        assert found is not None  # Otherwise the set is incomplete.
+        found = by_name[step.name]
         rows = pa.array(frame.source_rows)
         columns = {name: values[kept].take(rows) for name, kept in found.columns.items()}
         reasons = reasons_of(step.name)

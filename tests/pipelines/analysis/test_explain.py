@@ -328,6 +328,29 @@ def test_an_operator_adds_lines_of_its_own(recipe_file, tmp_path):
     assert line in explain_row(recipe, "row 2").splitlines()
 
 
+OWN_FILTER = """
+import pyarrow as pa
+from rejuice.operators import Filter
+
+class OddFilter(Filter):
+    reasons = {"odd": "the number is odd"}
+    def reads(self): return ("a",)
+    def decide(self, table):
+        return pa.array(["odd" if a % 2 else None for a in table["a"].to_pylist()], pa.string())
+"""
+
+
+def test_a_drop_of_ones_own_operator_has_its_reason(recipe_file, tmp_path):
+    """Without running its code."""
+    (tmp_path / "odd.py").write_text(OWN_FILTER)
+    rows = [{"a": a} for a in (1, 2, 3)]
+    files = [str(tmp_path / "odd.py")]
+    recipe = load(recipe_file(["odd_filter"], rows, custom_operator_paths=files))
+    engine.run(recipe)
+    end = explain_row(recipe, "row 1").splitlines()[-1]
+    assert end == "01_odd_filter: dropped, odd (the number is odd)"
+
+
 def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
     recipe_file, tmp_path, monkeypatch
 ):

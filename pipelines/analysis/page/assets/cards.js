@@ -187,7 +187,7 @@ function pathOf(set, row, texts) {
     for (const [name, value] of written) item.append(make("div", {}, make("span", { class: "quiet", text: `${name} ` }), make("bdi", { text: value })));
     if (step.number === end) {
       const reason = set.slug("reason", row);
-      item.append(make("div", { class: "dropped", text: `dropped: ${reason} (${step.reasons[reason] || "not explained"})` }));
+      item.append(make("div", { class: "dropped", text: `dropped: ${reason}${step.reasons[reason] ? ` (${step.reasons[reason]})` : ""}` }));
     }
     list.append(item);
   }
