@@ -539,6 +539,7 @@ def view(
 
 def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: bool) -> None:
     """Serve the page of a training run until the run has ended."""
+    from ...trainer.launch.failure import why_ended
     from ...trainer.launch.training import of_run
     from ...trainer.report.live import RunSoFar
     from ..analysis.page.live import serve
@@ -555,7 +556,7 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
         if opened:
             webbrowser.open(address)
 
-    serve(RunSoFar(stored.folder, of_run, most_bytes=most_bytes), port, tell)
+    serve(RunSoFar(stored.folder, of_run, why_ended, most_bytes=most_bytes), port, tell)
     typer.echo(f"{paths[0]} has ended.")
 
 

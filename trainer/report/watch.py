@@ -127,7 +127,7 @@ _SHOWN = re.compile(
     r"|step \d+: warning: .*|a trajectory failed with \w+: .*"
 )
 """What is logged while a server is waited for, warnings, and the first failure of each kind."""
-_RECENT = 20  # steps from which the remaining time is estimated
+RECENT = 20  # steps from which the remaining time is estimated
 _BARS = "▁▂▃▄▅▆▇█"
 _TREND = 32  # characters
 _MOST_FORMULAS = 0.5  # of the right answers of a step
@@ -215,7 +215,7 @@ class Watch:
         self._validated: int | None = None
         self._before = len(self._points)
         self._warned = set[str]()  # of what is reported once
-        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._seconds: deque[float] = deque(maxlen=RECENT)
         self._stage = "starting verl (about a minute)"
         self._spinner = Spinner("dots")
         self._live: Live | None = None

@@ -453,6 +453,7 @@ class _Writer:
             "title": data.title,
             "made_by": "rejuice",
             "sets": sets,
+            "opens_at": _opens_at(data.sets),
             "curves": data.curves,
             "signs": data.signs,
             "recipe": data.recipe,
@@ -526,6 +527,13 @@ class _Writer:
         number = len(self._blocks)
         self._blocks.append(_script(f"b{number}", block))
         return number
+
+
+def _opens_at(sets: Sequence[PageSet]) -> int:
+    """The place of the set that is shown first: the last answers of the first run, if it trains."""
+    own = [at for at, each in enumerate(sets) if each.run == sets[0].run]
+    answers = [at for at in own if sets[at].step is not None and sets[at].kind == "answers"]
+    return answers[-1] if answers else 0
 
 
 def _numbered(sets: Sequence[PageSet]) -> pa.Array:

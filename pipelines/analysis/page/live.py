@@ -33,6 +33,10 @@ class LiveRun(Protocol):
         """
         ...
 
+    def status(self) -> str:
+        """Say how far the run is, and why it has ended."""
+        ...
+
     def is_running(self) -> bool:
         """Return whether the run goes on; a run that was killed does not."""
         ...
@@ -62,7 +66,8 @@ class _PageServer(ThreadingHTTPServer):
         """Return the type and the content of `NAME` in the address after the token, if there is."""
         version = self._run.version()
         if name == "version":
-            state = {"version": version, "running": self.is_running}
+            status = self._run.status()
+            state = {"version": version, "running": self.is_running, "status": status}
             return "application/json", orjson.dumps(state)
         if name:
             return None

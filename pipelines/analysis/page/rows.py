@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -351,6 +351,7 @@ def page_set(
         banner += evidence.banner()
     if tokens is not None and tokens.column is not None:
         row_texts = row_texts.append_column(TOKENS, tokens.column)
+    known = (*_columns(rows), *_map(rows, responses))
     return PageSet(
         name,
         kind,
@@ -360,7 +361,7 @@ def page_set(
             for each in steps
         ),
         figures,
-        (PageColumn("row", numbers_N), *_columns(rows), *_map(rows, responses)),
+        (PageColumn("row", numbers_N), *known, *_own_columns(values, known)),
         rows.components,
         starts_G.astype(np.int32),
         _group_texts(values, rows, starts_G),
@@ -386,6 +387,24 @@ def _columns(rows: RowTable) -> list[PageColumn]:
             PageColumn(f"contribution_{name}", column_values(table, f"contribution_{name}")),
         ]
     return found
+
+
+def _own_columns(
+    values: Sequence[WrittenValues], known: Sequence[PageColumn]
+) -> Iterator[PageColumn]:
+    """Yield what else there is of each row to filter by: numbers, and texts of which few differ."""
+    taken = {"row", *(each.name for each in known), *_NAMED, *_LEFT_OUT} - {"extracted_answer"}
+    for name in dict.fromkeys(name for part in values for name in part.names):
+        if name in taken or name.endswith(_HEAVY):
+            continue
+        column = _of_all(values, name)
+        if column.null_count == len(column) or pa.types.is_nested(column.type):
+            continue
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            numbers_N = pc.fill_null(column.cast(pa.float64(), safe=False), np.nan)
+            yield PageColumn(name, np.array(numbers_N))
+        elif len(pc.unique(column)) < min(_MANY_SLUGS, len(column)):
+            yield slug_column(name, column)
 
 
 def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:

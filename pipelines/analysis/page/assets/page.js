@@ -129,7 +129,7 @@ async function start() {
   document.getElementById("help").addEventListener("click", showKeys);
   document.addEventListener("keydown", onKey);
   fillSets();
-  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : 0, group === undefined ? -1 : Number(group));
+  await showSet(set && Number(set) < HEAD.sets.length ? Number(set) : HEAD.opens_at, group === undefined ? -1 : Number(group));
 }
 
 function replaced(id) {
