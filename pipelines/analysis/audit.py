@@ -350,99 +350,54 @@ class LabelledErrors(NamedTuple):
     false_wrong: ErrorRate  # among the responses graded wrong, those that are right
 
 
-def labelled_errors(path: Path, graded: GradedRows) -> LabelledErrors:
-    """Return the error rates that follow from a labelled file.
+def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> LabelledErrors:
+    """Return the error rates that follow from a labelled file; rows without a line have no label.
 
-    Strata and their sizes are those of the file, as the sample was drawn from them.
+    Args:
+        path: of the file.
+        graded: the rows of the run.
+        strata_N: the stratum of each, as of `strata`.
 
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
     """
-    rows = _RowsByPlace(graded)
-    seen: dict[int, int] = {}
-    labels: Counter[str | None] = Counter()
-    sizes: dict[str, int] = {}
-    known: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
+    names = ("set", "row", "response_id", "verdict")
+    rows = graded.table.select(names).to_pylist()
+    places = {repr((row["set"], row["row"])): at for at, row in enumerate(rows)}
+    found: dict[int, tuple[int, str | None]] = {}  # by row: the line, and the label
     for number, line in _objects(path):
         if line.get("kind") == _FAILING:
             continue
-        where = f"{path}, line {number}"
-        label, stratum = _label(line, where), _stratum(line, where)
-        row = rows.find(line, where)
-        if row in seen:
-            found = f"the row is on line {seen[row]}, too"
-            raise DataError(found, "label it once", where=where)
-        seen[row] = number
-        if sizes.setdefault(stratum, line["stratum_rows"]) != line["stratum_rows"]:
-            raise DataError("stratum_rows is not as above", "leave it as it was", where=where)
-        labels[label] += 1
-        if label in ("right", "wrong"):
-            known[stratum] += 1
-            errors[stratum] += (label == "right") != (stratum in RIGHT_STRATA)
-    if not seen:
+        where, label = f"{path}, line {number}", line.get("label") or None
+        at = places.get(repr((line.get("set"), line.get("row"))), -1)
+        if at < 0 or any(rows[at][name] != line.get(name) for name in names):
+            raise DataError("the row is not in this run", "give its own labels", where=where)
+        if label not in (None, *LABELS):
+            shown = ascii(label)[:40]
+            raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
+        if at in found:
+            first = f"the row is on line {found[at][0]}, too"
+            raise DataError(first, "label it once", where=where)
+        found[at] = number, label
+    if not found:
         raise DataError(f"{path} has no rows to label", "give the file that an audit has written")
-    counted = {name: Counted(size, known[name], errors[name]) for name, size in sizes.items()}
-    right = _with_removed(counted, RIGHT_STRATA, rows.right, path)
-    wrong = _with_removed(counted, WRONG_STRATA, graded.table.num_rows - rows.right, path)
+    labels = Counter(label for _, label in found.values())
+    known, errors = Counter[int](), Counter[int]()
+    for at, (_, label) in found.items():
+        if label in ("right", "wrong"):
+            known[strata_N[at]] += 1
+            errors[strata_N[at]] += (label == "right") != (rows[at]["verdict"] == RIGHT)
+    sizes = np.bincount(strata_N, minlength=len(STRATA)).tolist()
+    counted = {n: Counted(sizes[at], known[at], errors[at]) for at, n in enumerate(STRATA)}
+    right, wrong = ({n: counted[n] for n in names} for names in (RIGHT_STRATA, WRONG_STRATA))
     return LabelledErrors(
         known.total(),
         labels["unsure"],
         labels[None],
-        error_rate({**right, **wrong}),
+        error_rate(counted),
         error_rate(right),
         error_rate(wrong),
     )
-
-
-def _with_removed(
-    counted: Mapping[str, Counted], names: Sequence[str], rows: int, path: Path
-) -> dict[str, Counted]:
-    """Some strata, with those whose lines were removed from the file as one without a label."""
-    there = {name: counted[name] for name in names if name in counted}
-    removed = rows - sum(each.rows for each in there.values())
-    if removed < 0:
-        raise DataError("it is of a run with more rows", "give its own labels", where=str(path))
-    return {**there, f"removed, {names[0]}": Counted(removed, 0, 0)} if removed else there
-
-
-class _RowsByPlace:
-    """The rows of a run by set and place."""
-
-    def __init__(self, graded: GradedRows) -> None:
-        names = ("set", "row", "response_id", "verdict")
-        lists = [graded.table[name].to_pylist() for name in names]
-        self._at = {(a, b): at for at, (a, b) in enumerate(zip(*lists[:2], strict=True))}
-        self._ids, self._verdicts = lists[2], lists[3]
-        self.right = self._verdicts.count("correct")
-
-    def find(self, line: Mapping[str, Any], where: str) -> int:
-        key = (line.get("set"), line.get("row"))
-        at = self._at.get(key) if all(isinstance(each, str | int) for each in key) else None
-        same = at is not None and (
-            self._ids[at] == line.get("response_id") and self._verdicts[at] == line.get("verdict")
-        )
-        if at is None or not same:
-            raise DataError("the row is not in this run", "give its own labels", where=where)
-        return at
-
-
-def _label(line: Mapping[str, Any], where: str) -> str | None:
-    label = line.get("label")
-    if label is None or label == "":
-        return None
-    if label not in LABELS:
-        shown = ascii(label)[:40]
-        raise DataError(f"label is {shown}", "write right, wrong or unsure", where=where)
-    return str(label)
-
-
-def _stratum(line: Mapping[str, Any], where: str) -> str:
-    stratum, size = line.get("stratum"), line.get("stratum_rows")
-    if stratum not in STRATA or not isinstance(size, int) or size < 1:
-        found = "stratum or stratum_rows is not as it was written"
-        raise DataError(found, "change nothing but label", where=where)
-    return str(stratum)
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

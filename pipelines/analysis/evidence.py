@@ -30,7 +30,6 @@ from ...operators.text.embedding import group_grams, usable_texts
 from ...operators.text.minhash import PERMUTATIONS, jaccard
 from ...operators.text.tokens import texts_of
 from ...operators.verifier.answer import FoundAnswer, find_answer
-from ..engine.frame import Frame
 from ..engine.steps import AppliedStep
 from ..recipe.steps import Step
 from .stored import IDS
@@ -227,14 +226,29 @@ def evidence(
     return {}
 
 
-def has_evidence(step: Step, frame: Frame) -> bool:
-    """Return whether a step may have any on such rows: all that it reads is there, and the ids.
+def evidence_of_rows(parts: Sequence[AppliedStep], rows: Sequence[Array]) -> Mapping[str, pa.Array]:
+    """Return the evidence of some rows that a step had, those of each part after another.
 
-    A question of an evaluation set may be in a row of any kind.
+    The rows are those that the step is about, ascending, with whatever they are compared with.
+
+    Raises:
+        RejuiceError: what is on file does not fit the step.
     """
-    ids = set() if isinstance(step.operator, NgramDecontaminationFilter) else {"response_id"}
-    names = {*ids, *step.operator.reads()}
-    return names <= {*frame.column_names} and isinstance(step.operator, _WITH_EVIDENCE)
+    step = parts[0].step
+    # A question of an evaluation set may be in a row of any kind.
+    ids = [] if isinstance(step.operator, NgramDecontaminationFilter) else ["response_id"]
+    needed = {*ids, *step.operator.reads()}
+    there = all(needed <= {*each.before.column_names} for each in parts)
+    if not there or not isinstance(step.operator, _WITH_EVIDENCE):
+        return {}
+    tables, reasons = list[pa.Table](), list[pa.Array]()
+    for each, own in zip(parts, rows, strict=True):
+        tables.append(seen_by(each, own))
+        why = each.result.change.reasons
+        none = pa.nulls(len(own), pa.string())
+        reasons.append(none if why is None else flat(why).take(pa.array(own)).cast(pa.string()))
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return evidence(step, table, pa.concat_arrays(reasons)) if table.num_rows else {}
 
 
 def seen_by(applied: AppliedStep, rows: Array) -> pa.Table:

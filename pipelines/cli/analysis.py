@@ -160,9 +160,9 @@ def _audit_verdicts(
     )
     from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
-    errors = labelled_errors(labels, graded) if labels is not None else None
     recheck_N = _rechecked(graded)
     strata_N = strata(graded, recheck_N)
+    errors = None if labels is None else labelled_errors(labels, graded, strata_N)
     rows = draw(graded, strata_N, sample, seed) if output is not None else []
     operator = graded.by_math_verify_mapper
     checks = metamorphic_checks(graded, operator, seed) if operator is not None else None

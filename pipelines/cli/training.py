@@ -276,7 +276,7 @@ def _train(
     console = Console(stderr=True)
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
-    watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    watch = Watch(run.folder, run.config.steps, console, quiet=quiet)
     least_free = shutil.disk_usage(run.folder).free
 
     def follow() -> None:

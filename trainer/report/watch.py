@@ -1,4 +1,4 @@
-"""Progress of training while it runs: one live panel, or a line per step in a log."""
+"""Progress of training while it runs: a line for each step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
-from rich.console import Console, Group
-from rich.live import Live
-from rich.padding import Padding
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 from typing_extensions import Self
 
 from ...operators import RejuiceError
@@ -113,7 +107,7 @@ def _responses(path: Path) -> int:
     return int(found.read(columns=[RESPONSES])[RESPONSES][0].as_py())
 
 
-# --- Progress of training while it runs: one live panel, or a line per step in a log ---
+# --- Progress of training while it runs: a line for each step --------------------------
 
 _STAGES = {
     "Started a local Ray instance": "starting the trainer",
@@ -128,8 +122,6 @@ _SHOWN = re.compile(
 )
 """What is logged while a server is waited for, warnings, and the first failure of each kind."""
 RECENT = 20  # steps from which the remaining time is estimated
-_BARS = "▁▂▃▄▅▆▇█"
-_TREND = 32  # characters
 _MOST_FORMULAS = 0.5  # of the right answers of a step
 
 
@@ -194,16 +186,13 @@ class Watch:
 
     Args:
         folder: of the run.
-        name: the project's name.
         steps: number of steps of the run.
         console: where to write.
         quiet: write nothing.
     """
 
-    def __init__(
-        self, folder: Path, name: str, steps: int, console: Console, *, quiet: bool = False
-    ) -> None:
-        self._folder, self._name, self._steps = folder, name, steps
+    def __init__(self, folder: Path, steps: int, console: Console, *, quiet: bool = False) -> None:
+        self._folder, self._steps = folder, steps
         self._console, self._quiet = console, quiet
         self._reader = Reader(folder / LOGGED)
         self._log = folder / "verl.log"
@@ -216,23 +205,12 @@ class Watch:
         self._before = len(self._points)
         self._warned = set[str]()  # of what is reported once
         self._seconds: deque[float] = deque(maxlen=RECENT)
-        self._stage = "starting verl (about a minute)"
-        self._spinner = Spinner("dots")
-        self._live: Live | None = None
+        self._stage = ""
 
     def __enter__(self) -> Self:
         for line in left_out_lines(self._folder):  # While it is early enough to stop.
             self._print(line)
-        if not self._quiet and self._console.is_terminal:
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._panel,
-                refresh_per_second=4,
-                transient=True,
-            )
-            self._live.start()
-        else:
-            self._print(f"{self._stage}; its output is in {path_text(self._log)}")
+        self._print(f"starting verl (about a minute); its output is in {path_text(self._log)}")
         return self
 
     def __exit__(
@@ -242,8 +220,6 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         self.poll()
-        if self._live is not None:
-            self._live.stop()
 
     def poll(self) -> None:
         self._look_at_log()
@@ -256,7 +232,7 @@ class Watch:
                 if self.step is not None:  # The first step is slower than the others.
                     self._seconds.append(point.seconds)
                 self._points.append(point)
-            if self._live is None and (validated or point.trained):
+            if validated or point.trained:
                 self._print(self._line(point, validated))
             for line in self._reasons(point, validated=validated):
                 self._print(f"step {point.step}: {line}")
@@ -316,8 +292,9 @@ class Watch:
         whole_lines = text[: text.rfind(b"\n") + 1]
         self._at += len(whole_lines)  # The rest of the last line is yet to come.
         for word, stage in _STAGES.items():
-            if word.encode() in text:
+            if word.encode() in text and stage != self._stage:
                 self._stage = stage
+                self._print(stage)
         for shown in _SHOWN.findall(whole_lines.decode("utf-8", "replace")):
             self._print(shown)
 
@@ -335,54 +312,6 @@ class Watch:
             parts = [*(f"{f.name.strip()} {f.text(point)}" for f in shown), *parts]
         return f"step {point.step}/{self._steps}: {', '.join(parts)}"
 
-    def _panel(self) -> Group | Table:
-        if self.step is None:
-            row = Table.grid(padding=(0, 1))
-            row.add_row(self._spinner, Text(f"{self._name}: {self._stage}"))
-            return row
-        last = self._points[-1]
-        head = Table.grid(padding=(0, 1))
-        per_step = fmean(self._seconds or [last.seconds])
-        head.add_row(
-            self._spinner,
-            Text(f"{self._name}: step {last.step}/{self._steps}"),
-            ProgressBar(self._steps, last.step, width=30),
-            self._left(last),
-            f"{per_step:.1f} s per step",
-        )
-        return Group(head, Padding(self._table(), (0, 0, 0, 2)))
-
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for _ in range(3):
-            table.add_column(justify="right")
-        table.add_column(justify="left")
-        for figure in validation_figures(self._validations):
-            known = [point for point in self._validations if figure.of(point) is not None]
-            first, last = known[0], known[-1]
-            shown = figure.text(last), f"({figure.text(first)})", f"at step {last.step}"
-            table.add_row(Text(figure.name), *map(Text, shown))
-        for figure in figures(self._points):
-            found = [v for p in self._points if (v := figure.of(p)) is not None]
-            values = list(filter(math.isfinite, found))  # Of a loss that is nan there is no bar.
-            if values:
-                first, last = self._points[0], self._points[-1]
-                shown = figure.text(last), f"({figure.text(first)})", trend(values)
-                table.add_row(Text(figure.name), *shown)
-        return table
-
-
-def trend(values: Sequence[float]) -> str:
-    """Return values as a row of bars, each the mean of an equal number of values.
-
-    >>> trend([0.0, 1.0, 2.0, 7.0])
-    '▁▂▃█'
-    """
-    means = [fmean(part) for part in _parts(values, min(_TREND, len(values)))]
-    low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
-
 
 def spell(seconds: float) -> str:
     """Return a time in words.
@@ -398,8 +327,3 @@ def spell(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _parts(values: Sequence[float], parts: int) -> Iterator[Sequence[float]]:
-    for part in range(parts):
-        yield values[part * len(values) // parts : (part + 1) * len(values) // parts]

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
-from ....operators.columns import component_columns, flat, is_text
-from ....operators.groups import Array, hash_each, mix
-from ....operators.text.embedding import hashed_ngram
+from ....operators.columns import component_columns, flat
+from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
 from ...recipe.steps import Step
-from ..evidence import evidence, has_evidence, seen_by
+from ..evidence import evidence_of_rows
 from ..figures import column_values, set_figures
 from ..reward_hacking import audit_signs
 from ..rows import BY_TRAINING, Lines, RowTable, stored_rows
@@ -146,23 +145,9 @@ COLUMN = "evidence of steps"
 """The name among the texts of a row; no column of a dataset is likely to have it."""
 MOST_ROWS, MOST_CHARACTERS = 20_000, 3_000_000
 """The most responses with evidence: finding the rules of answers takes 0.2 us a character."""
+_CHARACTERS_OF_TOKEN = 4
+"""About as many, where lengths are in tokens."""
 _ENTRY = pa.struct([("step", pa.int32()), ("name", pa.string()), ("text", pa.string())])
-
-
-class RowEvidence(NamedTuple):
-    """The evidence of the rows of a set."""
-
-    entries: pa.Array  # of each row a list of `{step, name, text}`; null where there are none
-    rows: int  # so many rows were looked at
-
-    def banner(self) -> str:
-        """Return a sentence for the page, where it does not have the evidence of all rows."""
-        if self.rows == len(self.entries):
-            return ""
-        return (
-            f"Evidence is shown of {self.rows:,} of {len(self.entries):,} rows, whole groups "
-            "that were drawn. "
-        )
 
 
 def evidence_of(
@@ -170,37 +155,47 @@ def evidence_of(
     values: Sequence[WrittenValues],
     rows: RowTable,
     most_rows: int = MOST_ROWS,
-) -> RowEvidence:
-    """Return what the values of the rows of a set rest on.
+) -> tuple[pa.Array, str]:
+    """What the values of the rows of a set rest on, and whose, if not that of all rows.
+
+    Returns:
+        Of each row a list of `{step, name, text}`, null where there are none; and a sentence.
 
     Raises:
         RejuiceError: what is on file does not fit the steps.
     """
-    sampled_N = _rows_with_evidence(rows, _characters(values), most_rows)
-    found: list[list[dict[str, Any]]] = [[] for _ in range(len(sampled_N))]
-    starts = np.cumsum([0, *(part.num_rows for part in values)])
+    sampled_N = _rows_with_evidence(rows, most_rows)
+    found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
+    starts = np.cumsum([0, *(part.num_rows for part in values[:-1])])
     for each in zip(*parts, strict=True):
-        _add(found, each, values, starts, sampled_N)
-    return RowEvidence(pa.array([e or None for e in found], pa.list_(_ENTRY)), int(sampled_N.sum()))
+        number, chosen, places = each[0].step.number, list[Array](), list[Array]()
+        for applied, part, start in zip(each, values, starts, strict=True):
+            places_I = part.inputs[number] + start
+            own = matching_rows(applied.step.operator, applied.before)
+            chosen.append(np.intersect1d(np.flatnonzero(sampled_N[places_I]), own))
+            places.append(places_I[chosen[-1]])
+        for name, column in evidence_of_rows(each, chosen).items():
+            pairs = zip(np.concatenate(places).tolist(), column.to_pylist(), strict=True)
+            for place, value in pairs:
+                if value is not None:
+                    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+                    found[place].append({"step": number, "name": name, "text": text})
+    seen = int(sampled_N.sum())
+    banner = (
+        f"Evidence is shown of {seen:,} of {len(found):,} rows, whole groups that were drawn. "
+        if seen < len(found)
+        else ""
+    )
+    return pa.array([each or None for each in found], pa.list_(_ENTRY)), banner
 
 
-def _characters(values: Sequence[WrittenValues]) -> Array:
-    """int64[N]: the length of each response."""
-    found = []
-    for part in values:
-        column = part.column("response") if "response" in part.names else None
-        known = column is not None and is_text(column.type)
-        lengths = pc.fill_null(pc.utf8_length(column), 0) if known else np.zeros(part.num_rows)
-        found.append(np.asarray(lengths).astype(np.int64))
-    return np.concatenate([np.zeros(0, np.int64), *found])
-
-
-def _rows_with_evidence(rows: RowTable, characters_N: Array, most_rows: int) -> Array:
+def _rows_with_evidence(rows: RowTable, most_rows: int) -> Array:
     """bool[N]: rows of whole groups, in the order in which their texts go into the page."""
     sizes_G = rows.groups.sizes_G
     if not len(sizes_G):
         return np.zeros(0, bool)
-    characters_G = rows.groups.sum(characters_N)
+    of_token = _CHARACTERS_OF_TOKEN if rows.unit == "tokens" else 1
+    characters_G = rows.groups.sum(np.maximum(rows.lengths_N, 0) * of_token)
     ids = rows.table["prompt_id"].take(pa.array(rows.groups.starts_G))
     order = np.argsort(drawn(ids), kind="stable")
     within = np.cumsum(sizes_G[order]) <= most_rows
@@ -209,111 +204,6 @@ def _rows_with_evidence(rows: RowTable, characters_N: Array, most_rows: int) -> 
     sampled_G = np.zeros(len(sizes_G), bool)
     sampled_G[order[within]] = True
     return np.asarray(sampled_G[rows.groups.codes_N])
-
-
-def _add(
-    found: list[list[dict[str, Any]]],
-    parts: Sequence[AppliedStep],
-    values: Sequence[WrittenValues],
-    starts: Array,
-    sampled_N: Array,
-) -> None:
-    """Add what a step has, from its input rows of all parts."""
-    step, tables, reasons, places = parts[0].step, list[pa.Table](), list[Any](), list[Array]()
-    if not all(has_evidence(step, each.before) for each in parts):
-        return
-    for each, part, start in zip(parts, values, starts, strict=False):
-        places_I = part.inputs[step.number] + start
-        own = matching_rows(step.operator, each.before)
-        rows = np.intersect1d(np.flatnonzero(sampled_N[places_I]), own)
-        if not len(rows):
-            continue
-        change = each.result.change
-        tables.append(seen_by(each, rows))
-        none = pa.nulls(len(rows), pa.string())
-        dropped = change.reasons
-        reasons.append(none if dropped is None else flat(dropped).take(pa.array(rows)))
-        places.append(places_I[rows])
-    if tables:
-        table = pa.concat_tables(tables, promote_options="permissive")
-        columns = evidence(step, table, pa.concat_arrays(reasons))
-        _add_entries(found, step.number, columns, np.concatenate(places))
-
-
-def _add_entries(
-    found: list[list[dict[str, Any]]],
-    number: int,
-    columns: Mapping[str, pa.Array],
-    places: Array,
-) -> None:
-    for name, column in columns.items():
-        for place, value in zip(places.tolist(), column.to_pylist(), strict=True):
-            if value is not None:
-                text = f"{value:.3f}" if isinstance(value, float) else str(value)
-                found[place].append({"step": number, "name": name, "text": text})
-
-
-# --- Map of responses -----------------------------------------------------------------
-# Where responses lie: their word n-grams, on the two directions in which they differ most.
-
-MOST_POINTS = 1500
-_AT_LEAST = 50
-"""Points of each verdict, where it has so many."""
-_SUBSPACE, _ITERATIONS = 6, 12
-_CHARACTERS = 4000
-"""The beginning of a response that is looked at."""
-
-
-def map_columns(
-    responses: pa.ChunkedArray, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray
-) -> tuple[PageColumn, ...]:
-    """`map_x` and `map_y` of a seeded sample of the rows, stratified by verdict; NaN elsewhere.
-
-    Principal components of the centred vectors of `hashed_ngram`; of each, the greatest coordinate
-    by absolute value is positive. Empty with fewer than three responses.
-    """
-    present_N = np.asarray(pc.greater(pc.fill_null(pc.utf8_length(responses), 0), 0))
-    rows = _sampled(present_N, ids, verdicts)
-    if len(rows) < 3:
-        return ()
-    texts = [responses[row].as_py()[:_CHARACTERS] for row in rows.tolist()]
-    found = _components(hashed_ngram(texts).astype(np.float64))
-    columns = []
-    for name, values in zip(("map_x", "map_y"), found.T, strict=True):
-        column_N = np.full(len(responses), np.nan)
-        column_N[rows] = values
-        columns.append(PageColumn(name, column_N))
-    return tuple(columns)
-
-
-def _sampled(present_N: Array, ids: pa.ChunkedArray, verdicts: pa.ChunkedArray) -> Array:
-    # Draws that depend on nothing but the id of the row, so that a page made again is the same.
-    drawn_N = mix(hash_each(ids) + np.arange(len(ids), dtype=np.uint64))
-    codes = np.asarray(verdicts.cast(pa.string()).combine_chunks().dictionary_encode().indices)
-    codes_N = np.nan_to_num(codes.astype(float), nan=-1.0)
-    total, chosen = max(1, int(present_N.sum())), list[Array]()
-    for code in np.unique(codes_N[present_N]):
-        own = np.flatnonzero(present_N & (codes_N == code))
-        n = max(_AT_LEAST, round(MOST_POINTS * len(own) / total))
-        chosen.append(own[np.argsort(drawn_N[own], kind="stable")[:n]])
-    return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
-
-
-def _components(vectors_NxD: Array) -> Array:
-    """Return the first two principal components, float64[N, 2], rounded.
-
-    By subspace iteration from a seeded start: the whole spectrum, of which two are wanted, would
-    take seconds on busy cores.
-    """
-    centred = vectors_NxD - vectors_NxD.mean(0)
-    start = np.random.default_rng(0).standard_normal((centred.shape[1], _SUBSPACE))
-    basis = np.linalg.qr(start)[0]
-    for _ in range(_ITERATIONS):
-        basis = np.linalg.qr(centred.T @ (centred @ basis))[0]
-    left, values, _ = np.linalg.svd(centred @ basis, full_matrices=False)
-    found: Array = left[:, :2] * values[:2]
-    peaks = found[np.argmax(np.abs(found), 0), [0, 1]]
-    return np.round(found * np.where(peaks < 0, -1.0, 1.0), 4)
 
 
 # --- A set of a page from the values that steps wrote ---------------------------------
@@ -335,7 +225,7 @@ def page_set(
     kind: str = "answers",
     step: int | None = None,
     banner: str = "",
-    evidence: RowEvidence | None = None,
+    evidence: tuple[pa.Array, str] | None = None,
     tokens: ShadedTokens | None = None,
 ) -> PageSet:
     """Return the set of some parts of a run."""
@@ -346,12 +236,13 @@ def page_set(
         "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
     }
     starts_G = rows.groups.starts_G
-    row_texts = _with_evidence(_row_texts(values, rows, responses), evidence)
-    if evidence is not None and COLUMN in row_texts.column_names:
-        banner += evidence.banner()
+    row_texts = _row_texts(values, rows, responses)
+    if evidence is not None and evidence[0].null_count < len(evidence[0]):
+        row_texts = row_texts.append_column(COLUMN, evidence[0])
+        banner += evidence[1]
     if tokens is not None and tokens.column is not None:
         row_texts = row_texts.append_column(TOKENS, tokens.column)
-    known = (*_columns(rows), *_map(rows, responses))
+    known = _columns(rows)
     return PageSet(
         name,
         kind,
@@ -407,11 +298,6 @@ def _own_columns(
             yield slug_column(name, column)
 
 
-def _map(rows: RowTable, responses: pa.ChunkedArray) -> tuple[PageColumn, ...]:
-    ids = pc.fill_null(rows.table["response_id"].cast(pa.string()), "")
-    return map_columns(responses, ids, rows.table["verdict"].cast(pa.string()))
-
-
 def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
     """Return a column of few different texts; the first slug is "" and stands for null."""
     slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
@@ -450,13 +336,6 @@ def _row_texts(
     if "turns" in written:
         columns["turns"] = _turns(_of_all(values, "turns"))
     return pa.table(columns)
-
-
-def _with_evidence(texts: pa.Table, evidence: RowEvidence | None) -> pa.Table:
-    if evidence is None or evidence.entries.null_count == len(evidence.entries):
-        return texts
-    kept = [name for name in texts.column_names if name != COLUMN]
-    return texts.select(kept).append_column(COLUMN, evidence.entries)
 
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:

@@ -128,7 +128,7 @@ def test_the_report_has_the_lines_after_its_table(made, folder):
 def test_they_are_printed_before_verl_starts(made, folder):
     made(["a", "a"])
     console = Console(file=io.StringIO(), width=200)
-    with Watch(folder, "try", 4, console):
+    with Watch(folder, 4, console):
         assert console.file.getvalue().splitlines() == [
             "dropped before training: 1 of 2 rows (repeated_prompt 1)",
             f"starting verl (about a minute); its output is in {folder}/verl.log",
@@ -152,7 +152,8 @@ def trained(tmp_path):
 
 ALL_WRONG = (
     "No group has a signal: no response is correct (wrong_answer 12): for example, reference '0' "
-    "against extracted answer '7'."
+    "against extracted answer '7': if that reference holds more than an answer, set "
+    "reference_pattern or reference_form of prompt_template_mapper."
 )
 
 
@@ -161,7 +162,7 @@ def test_each_step_without_signal_shows_why(trained, share, shown):
     figures = {"rejuice/groups_without_signal": share}
     (trained / "metrics.jsonl").unlink()
     console = Console(file=io.StringIO(), width=200)
-    with Watch(trained, "try", 2, console):
+    with Watch(trained, 2, console):
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0}) + line(2, 0.0, **figures)
         (trained / "metrics.jsonl").write_text(text)
     seen = console.file.getvalue().splitlines()
@@ -174,7 +175,7 @@ def test_without_rollouts_on_file_training_ends_as_ever(trained):
     shutil.rmtree(trained / "steps")
     (trained / "metrics.jsonl").unlink()
     console = Console(file=io.StringIO(), width=200)
-    with Watch(trained, "try", 1, console):
+    with Watch(trained, 1, console):
         text = line(1, 0.0, **{"rejuice/groups_without_signal": 1.0})
         (trained / "metrics.jsonl").write_text(text)
     assert console.file.getvalue().splitlines()[-1].startswith("step 1/1: reward")

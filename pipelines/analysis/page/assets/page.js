@@ -42,7 +42,7 @@ function recipeSection() {
 /** The sections in their order: what the page is about, samples, and the others. */
 function sectionsOf(set) {
   const [first, ...others] = [pairSection(), trainingSection(), overviewSection(set)].filter(Boolean);
-  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), mapSection(set), timeSection(set),
+  return [first, samplesSection(), ...others, rewardsSection(set), lengthsSection(set), timeSection(set),
     changeSection(), recipeSection()].filter(Boolean);
 }
 

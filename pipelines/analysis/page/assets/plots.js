@@ -28,7 +28,6 @@ async function drawInto(place, traces, layout) {
   const Plotly = await library("plotly");
   drawn.set(place, { traces, layout });
   await Plotly.react(place, traces, layoutOf(layout), { responsive: true, displayModeBar: false });
-  if (!place.dataset.drawn && place.whenDrawn) place.whenDrawn();
   place.dataset.drawn = "1";
 }
 

@@ -32,7 +32,7 @@ function slugOptions(set, name) {
 }
 
 const NAMED_FILTERS = new Set(["verdict", "reason", "finish_reason"]);  // Each has a choice of its own.
-const PLACES = new Set(["row", "fate", "map_x", "map_y"]);
+const PLACES = new Set(["row", "fate"]);
 
 function filterForm(set) {
   const { columns, steps } = set.head;
