@@ -23,7 +23,7 @@ from ...operators.arrow_compute import pc
 from ...operators.columns import RIGHT
 from ...operators.confidence import Interval95, wilson_interval
 from ...operators.errors import RejuiceError
-from ...operators.groups import Array, uniform_N
+from ...operators.groups import Array
 from ...operators.logs import visible
 from ...operators.mapper.unit_test_mapper import UnitTestMapper
 from ...operators.sandbox.grading import AssertCase, Weakness
@@ -57,16 +57,12 @@ from .verdicts import (
 #     interval: Wilson's of p with n_eff = q (1 - q) / Var,  q = sum W_h q_h
 #     its lower end, for x = floor(p n_eff) up to 3: at most chi2(0.05; 2 max(x, 1)) / (2 n_eff)
 #
-# q_h keeps a stratum without an error from having no variance. Nothing is taken off for strata that
-# are drawn whole (no finite population correction), so the interval is rather too wide for these
-# rows.
+# q_h keeps a stratum without an error from having no variance. There is no finite population
+# correction, so the interval is rather too wide for these rows.
 #
-# Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5 (stratified proportions); E. L. Korn
-# and B. I. Graubard, Confidence intervals for proportions with small expected number of positive
-# counts, Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and A.
-# DasGupta, Interval estimation for a binomial proportion, Statistical Science 16, 2001 (the lower
-# end of Wilson's interval for a few errors, which is otherwise too high: one error in a sample is
-# no proof of many).
+# Sources: W. G. Cochran, Sampling Techniques, 1977, chapter 5; E. L. Korn and B. I. Graubard,
+# Survey Methodology 24, 1998 (an effective number of trials); L. D. Brown, T. T. Cai and A.
+# DasGupta, Statistical Science 16, 2001 (the lower end of Wilson's interval for a few errors).
 
 RIGHT_STRATA = ("right, recheck right", "right, recheck wrong", "right, no recheck")
 WRONG_STRATA = ("wrong, recheck wrong", "wrong, recheck right", "wrong, no recheck", "no answer")
@@ -102,33 +98,25 @@ def allocate(sizes_H: Sequence[int], sample: int) -> list[int]:
         [73, 10, 0, 107, 0, 0, 10]
     """
     sizes = np.array(sizes_H)
-    if sample >= sizes.sum():
-        return [int(size) for size in sizes]
     least = np.minimum(sizes, LEAST)
-    if sample < least.sum():
+    if min(sample, sizes.sum()) < least.sum():
         found = f"--sample {sample} is too few for {int((sizes > 0).sum())} strata"
         raise DataError(found, f"give {int(least.sum())} or more")
-    disagree = np.isin(STRATA, DISAGREE)
-    free = sample - int(least[~disagree].sum())
-    wanted = min(int(sizes[disagree].sum()), max(sample // 2, int(least[disagree].sum())), free)
-    drawn = np.zeros_like(sizes)
-    drawn[disagree] = _shared_out(sizes[disagree], least[disagree], wanted)
-    rest = sample - wanted
-    drawn[~disagree] = _shared_out(sizes[~disagree], least[~disagree], rest)
+    drawn, disagree = least, np.isin(STRATA, DISAGREE)
+    _fill(drawn, sizes, disagree, min(sample // 2, sample - int(drawn[~disagree].sum())))
+    _fill(drawn, sizes, ~disagree, sample - int(drawn[disagree].sum()))
     # Strata that agree may be smaller than what is left for them.
-    drawn[disagree] = _shared_out(
-        sizes[disagree], drawn[disagree], sample - int(drawn[~disagree].sum())
-    )
+    _fill(drawn, sizes, disagree, sample - int(drawn[~disagree].sum()))
     return [int(each) for each in drawn]
 
 
-def _shared_out(sizes: Array, least: Array, wanted: int) -> Array:
-    """`wanted` in proportion to sizes, between `least` and the size of each, one by one."""
-    found = least.copy()
-    for _ in range(min(wanted, int(sizes.sum())) - int(least.sum())):
-        lack = np.where(found < sizes, sizes / np.maximum(found, 1), -1.0)
-        found[int(np.argmax(lack))] += 1
-    return found
+def _fill(drawn: Array, sizes: Array, of: Array, wanted: int) -> None:
+    """Draw more of some strata, one by one, in proportion to their sizes."""
+    for _ in range(wanted - int(drawn[of].sum())):
+        lack = np.where(of & (drawn < sizes), sizes / np.maximum(drawn, 1), -1.0)
+        if lack.max() < 0:
+            return
+        drawn[int(np.argmax(lack))] += 1
 
 
 def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[int]:
@@ -137,26 +125,12 @@ def draw(graded: GradedRows, strata_N: Array, sample: int, seed: int) -> list[in
     Raises:
         DataError: the sample is too small, see `allocate`.
     """
-    if not len(strata_N):
-        return []
     sizes_H = np.bincount(strata_N, minlength=len(STRATA))
-    uniform = _uniform(graded, seed)
+    uniform = np.random.default_rng(seed).random(graded.table.num_rows)
     found: list[int] = []
     for stratum, n in enumerate(allocate(sizes_H.tolist(), sample)):
         rows = np.flatnonzero(strata_N == stratum)
-        first = rows[np.argsort(uniform[rows], kind="stable")[:n]]
-        found += np.sort(first).tolist()
-    return found
-
-
-def _uniform(graded: GradedRows, seed: int) -> Array:
-    # A prompt may be in several training steps: each set has numbers of its own.
-    names = graded.table["set"]
-    found = np.empty(graded.table.num_rows)
-    starts = np.flatnonzero(np.append(True, np.asarray(names)[1:] != np.asarray(names)[:-1]))
-    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
-        piece = graded.table.select(["prompt_id"]).slice(start, end - start)
-        found[start:end] = uniform_N(piece, seed=seed, salt=f"audit {names[int(start)]}")
+        found += np.sort(rows[np.argsort(uniform[rows])[:n]]).tolist()
     return found
 
 
@@ -273,14 +247,9 @@ def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness,
 
 
 # --- Labels: the file for a person to label, and reading it back ----------------------
-# One JSON object per line:
-#
-#     {"kind": "sample", "set": "", "row": 3, "stratum": "right, recheck wrong",
-#      "stratum_rows": 11, "response_id": ..., "prompt": ..., "response": ..., "reference": ...,
-#      "extracted_answer": ..., "verdict": "correct", "recheck": "wrong_answer", "label": null}
-#
-# The person sets `label` to `right`, `wrong` or `unsure`: whether the *response* is right. Lines of
-# kind `metamorphic` are pairs that failed a check, to look at; they take no label.
+# One JSON object per line, see `sample_lines`. The person sets `label` to `right`, `wrong` or
+# `unsure`: whether the *response* is right. Lines of kind `metamorphic` are pairs that failed a
+# check, to look at; they take no label.
 
 LABELS = ("right", "wrong", "unsure")
 _SAMPLE, _FAILING = "sample", "metamorphic"
@@ -433,23 +402,30 @@ _INDENT = " " * len(_HEADING)
 
 def sign_lines(signs: Sequence[SignResult]) -> Iterator[str]:
     """Yield the p-values of each set, what was found, and at which false alarm rate."""
-    sets = dict.fromkeys(each.set for each in signs)
-    start = _HEADING
+    sets, start = dict.fromkeys(each.set for each in signs), _HEADING
     for name in sets:
         of_set = [each for each in signs if each.set == name]
-        tested = ", ".join(_p_value(each) for each in of_set if each.p is not None)
         of = f"{_visible(name)}: " if name and len(sets) > 1 else ""
-        p_values = f"p-values: {tested}" if tested else "no p-value could be computed"
-        yield f"{start}{of}{p_values}"
+        known = [
+            f"{_visible(each.name)} {p_text(each.p)}{' *' if each.alarm else ''}"
+            for each in of_set
+            if each.p is not None
+        ]
+        tested = f"p-values: {', '.join(known)}" if known else "no p-value could be computed"
+        yield f"{start}{of}{tested}"
         start = _INDENT
-        yield from _reasons(of_set)
-    m = sum(each.p is not None for each in signs)
+        without = [f"{_visible(each.name)}: {each.reason}" for each in of_set if each.p is None]
+        if without:
+            yield f"{_INDENT}no p-value of {', '.join(without)}"
+        for each in of_set:
+            if each.p is not None and each.reason:
+                yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
     for each in signs:
         if each.alarm:
             of = f" in {_visible(each.set)}" if len(sets) > 1 else ""
             effect = f"p {p_text(each.p or 0.0)}, effect {each.effect:.2f}"
             yield f"{_INDENT}* {_visible(each.name)}{of}: {effect}; rows: add --rows {_slug(each)}"
-    if m:
+    if m := sum(each.p is not None for each in signs):
         found = "found" if any(each.alarm for each in signs) else "nothing found"
         yield (
             f"{_INDENT}{found} at a family-wise false alarm rate of {ALPHA:.0%} (Holm over {m}): "
@@ -473,27 +449,12 @@ def sign_row_lines(signs: Sequence[SignResult], name: str) -> Iterator[str]:
                 yield json.dumps({"response_id": row, "sign": each.name, "set": each.set})
 
 
-def _p_value(sign: SignResult) -> str:
-    assert sign.p is not None
-    return f"{_visible(sign.name)} {p_text(sign.p)}{' *' if sign.alarm else ''}"
-
-
-def _reasons(signs: Sequence[SignResult]) -> Iterator[str]:
-    without = [f"{_visible(each.name)}: {each.reason}" for each in signs if each.p is None]
-    if without:
-        yield f"{_INDENT}no p-value of {', '.join(without)}"
-    for each in signs:
-        if each.p is not None and each.reason:
-            yield f"{_INDENT}{_visible(each.name)}: {each.reason}"
-
-
 def _slug(sign: SignResult) -> str:
     return _visible(sign.name).replace(" ", "_")
 
 
 def _visible(text: str) -> str:
-    """Return a name as it is, or with what a terminal would not print as escapes."""
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return visible(text, one_line=True)
 
 
 # --- Print what an audit of verdicts has found ----------------------------------------

@@ -455,15 +455,18 @@ def _sign_rows(name: str, table: pa.Table) -> SignRows:
         return {each.removeprefix(start): column_values(table, each) for each in names}
 
     return SignRows(
-        name,
-        table["id"].to_pylist(),
-        np.asarray(table["step"]),
-        np.asarray(table["group"]),
-        np.asarray(words.indices).astype(np.int64),
-        *(column_values(table, each) for each in ("right", "advantage", "length")),
-        starting(_COMPONENT),
-        starting(_PART),
-        *(column_values(table, each) for each in ("boxes", "echo")),
+        set=name,
+        response_ids=table["id"].to_pylist(),
+        steps_N=np.asarray(table["step"]),
+        groups_N=np.asarray(table["group"]),
+        verdicts_N=np.asarray(words.indices).astype(np.int64),
+        right_N=column_values(table, "right"),
+        advantages_N=column_values(table, "advantage"),
+        lengths_N=column_values(table, "length"),
+        components=starting(_COMPONENT),
+        parts=starting(_PART),
+        boxes_N=column_values(table, "boxes"),
+        echo_N=column_values(table, "echo"),
     )
 
 

@@ -370,21 +370,6 @@ def test_the_recipe_in_the_folder_of_a_run_is_explained_from_anywhere(
     )
 
 
-def test_a_history_is_a_screen_long_at_most(recipe_file):
-    rows = [
-        {"response": "x", "response_id": "a", **{f"c{n:02d}": f"a text {n}" for n in range(60)}}
-    ]
-    path = recipe_file([{"length_filter": {"min": 1}}], rows)
-    engine.run(load(path))
-    lines, whole = (
-        explain_row(load(path), "a", everything=each).splitlines() for each in (False, True)
-    )
-    assert len(lines) == 40 < len(whole) == 65
-    assert lines[31] == "... 26 more lines: add --all"
-    assert lines[:31] == whole[:31]
-    assert lines[32:] == whole[-8:]
-
-
 def test_values_that_fill_the_screen_are_left_out(recipe_file):
     rows = [{"response": "x " * 200, "response_token_ids": [1, 2], "scores": ["a"]}]
     path = recipe_file([{"length_filter": {"min": 1}}], rows)

@@ -69,4 +69,4 @@ def test_a_name_cannot_write_to_the_terminal():
     hostile = SignResult("\x1b[31m‮ without accuracy", "\x1b", 0.001, 0.5, alarm=True)
     lines = [*sign_lines([hostile, *SIGNS])]
     assert all(line.isprintable() for line in lines)
-    assert "\\x1b[31m\\u202e without accuracy" in lines[0]
+    assert "\\u001b[31m\\u202e without accuracy" in lines[0]

@@ -159,7 +159,6 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
     assert "also in" not in out
 
 
-@pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "all: --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "rejuice explain {…}")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
