@@ -13,7 +13,8 @@ A sign states what the reward goes with. It does not state that the policy means
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -244,19 +245,35 @@ def _of_rows(
     if empty:
         return SignResult(name, rows.set, None, float("nan"), reason=f"no {empty[0]}")
     pairs = StratifiedPairs.of(strata_N, *pair)
-    groups = len(np.unique(rows.groups_N[pairs.rows_N]))
-    if groups < LEAST_GROUPS:
-        return _too_few(rows, name, groups, pairs.correlation)
-    p, reason = pairs.p_value(), ""
-    if adds is not None and p <= ALPHA:
+
+    def hardly_moves() -> str:
         known_N = np.isfinite(rows.advantages_N)
         advantages_N = _centred(rows.groups_N[known_N], rows.advantages_N[known_N])
-        explained = StratifiedPairs.of(strata_N, *adds).explained
+        explained = StratifiedPairs.of(strata_N, *adds).explained if adds else float("inf")
         share = explained / max(float((advantages_N**2).sum()), np.finfo(float).tiny)
-        if share < LEAST_SHARE:
-            reason = f"no alarm: it explains {share:.2%} of the advantages (p {p_text(p)})"
-    shown = _rows_of(rows, pairs.rows_N, pairs.fixed_N * pairs.moved_N)
-    return SignResult(name, rows.set, p, pairs.correlation, reason=reason, rows=shown)
+        return f"it explains {share:.2%} of the advantages" if share < LEAST_SHARE else ""
+
+    groups = len(np.unique(rows.groups_N[pairs.rows_N]))
+    return _tested(rows, name, pairs, groups, pairs.rows_N, hardly_moves)
+
+
+def _tested(
+    rows: SignRows,
+    name: str,
+    pairs: StratifiedPairs,
+    groups: int,
+    places_N: Array,
+    harmless: Callable[[], str] = str,
+) -> SignResult:
+    """Return a sign by its pairs, each for a row at a place; `harmless`: why it is no alarm."""
+    r = pairs.correlation
+    if groups < LEAST_GROUPS:
+        return SignResult(name, rows.set, None, r, reason=f"too few groups ({groups})")
+    p = pairs.p_value()
+    why = harmless() if p <= ALPHA else ""
+    reason = why and f"no alarm: {why} (p {p_text(p)})"
+    shown = _rows_of(rows, places_N, pairs.fixed_N * pairs.moved_N)
+    return SignResult(name, rows.set, p, r, reason=reason, rows=shown)
 
 
 def p_text(p: float) -> str:
@@ -297,20 +314,15 @@ def _length_drift(
     rows: SignRows, groups: _GroupMeans, validation: Sequence[tuple[int, float]]
 ) -> SignResult:
     """Return whether groups with as many right responses get longer from step to step."""
-    name = "length drift"
     known_G = np.flatnonzero((groups.sizes_G > 0) & np.isfinite(groups.lengths_G))
     sizes = groups.sizes_G[known_G]
     right = np.rint(groups.rates_G[known_G] * sizes).astype(np.int64)
     codes = right * (int(sizes.max(initial=0)) + 1) + sizes
     ranks = ranks_within(codes, groups.lengths_G[known_G])
     pairs = StratifiedPairs.of(codes, ranks, groups.steps_G[known_G])
-    if len(pairs.rows_N) < LEAST_GROUPS:
-        return _too_few(rows, name, len(pairs.rows_N), pairs.correlation)
-    p = pairs.p_value()
     longest = groups.longest_G[known_G[pairs.rows_N]]
-    shown = _rows_of(rows, longest, pairs.fixed_N * pairs.moved_N)
-    reason = _risen(groups, validation) if p <= ALPHA else ""
-    return SignResult(name, rows.set, p, pairs.correlation, reason=reason, rows=shown)
+    risen = partial(_risen, groups, validation)
+    return _tested(rows, "length drift", pairs, len(pairs.rows_N), longest, risen)
 
 
 def _risen(groups: _GroupMeans, validation: Sequence[tuple[int, float]]) -> str:
@@ -320,27 +332,21 @@ def _risen(groups: _GroupMeans, validation: Sequence[tuple[int, float]]) -> str:
         what = "validation"
         steps, values = (np.array(each, float) for each in zip(*validation, strict=True))
     pairs = StratifiedPairs.of(np.zeros(len(steps), np.int64), steps, values)
-    p = pairs.p_value()
-    return f"no alarm: {what} has risen (p {p_text(p)})" if p <= RISEN_ALPHA else ""
+    return f"{what} has risen" if pairs.p_value() <= RISEN_ALPHA else ""
 
 
 def _outruns(rows: SignRows, groups: _GroupMeans, component: str) -> SignResult:
     """Whether a component rises over training more than the pass rate, in ranks of groups."""
-    name = f"{component} outruns accuracy"
     known_G = np.isfinite(groups.components[component]) & np.isfinite(groups.rates_G)
     one = np.zeros(int(known_G.sum()), np.int64)
     steps, mean, rate = (
-        _standard(ranks_within(one, values[known_G]))
+        ranks_within(one, values[known_G])
         for values in (groups.steps_G, groups.components[component], groups.rates_G)
     )
-    if len(one) < LEAST_GROUPS or not mean.any():
-        return _too_few(rows, name, len(one) if mean.any() else 0, float("nan"))
     pairs = StratifiedPairs.of(one, mean - rate, steps)
-    p = pairs.p_value()
-    effect = float((mean - rate) @ steps) / 2 / len(one)
     places = groups.longest_G[np.flatnonzero(known_G)[pairs.rows_N]]
-    shown = _rows_of(rows, places, pairs.fixed_N * pairs.moved_N)
-    return SignResult(name, rows.set, p, effect, rows=shown)
+    varied = len(one) if len(np.unique(mean)) > 1 else 0
+    return _tested(rows, f"{component} outruns accuracy", pairs, varied, places)
 
 
 def _carries(rows: SignRows, component: str) -> SignResult:
@@ -357,15 +363,12 @@ def _carries(rows: SignRows, component: str) -> SignResult:
     more_G = np.bincount(rows.groups_N, more_N)[variance_G > 0]
     effect = float(own_N @ full_N / variance_G.sum()) if len(more_G) else float("nan")
     if len(more_G) < LEAST_GROUPS:
-        return _too_few(rows, name, len(more_G), effect)
+        few = f"too few groups ({len(more_G)})"
+        return SignResult(name, rows.set, None, effect, reason=few)
     squares = float((more_G**2).sum())
     p = _beyond(float(more_G.sum()), squares) if squares else 1.0
     shown = _rows_of(rows, np.arange(len(own_N)), more_N)
     return SignResult(name, rows.set, p, effect, rows=shown)
-
-
-def _too_few(rows: SignRows, name: str, groups: int, effect: float) -> SignResult:
-    return SignResult(name, rows.set, None, effect, reason=f"too few groups ({groups})")
 
 
 def _rows_of(rows: SignRows, rows_K: Array, score_K: Array) -> tuple[str, ...]:
@@ -380,12 +383,6 @@ def _mean(codes_N: Array, values_N: Array, n: int) -> Array:
     counts = np.bincount(codes_N[known_N], minlength=n)
     means_G: Array = np.divide(sums, counts, out=np.full(n, np.nan), where=counts > 0)
     return means_G
-
-
-def _standard(values: Array) -> Array:
-    centred: Array = values - values.mean() if len(values) else values
-    spread = float(np.sqrt((centred**2).mean())) if len(values) else 0.0
-    return centred / spread if spread > 1e-12 else np.zeros(len(values))
 
 
 # --- Rows -----------------------------------------------------------------------------

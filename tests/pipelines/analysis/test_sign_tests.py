@@ -143,7 +143,8 @@ def test_a_drift_with_a_rising_pass_rate_is_no_alarm():
     # Length depends on the step alone: it drifts among groups with as many right, too.
     drift = {x.name: x for x in with_alarms([*signs_of(rows)])}["length drift"]
     assert drift.p <= ALPHA
-    assert (drift.alarm, drift.reason) == (False, "no alarm: the pass rate has risen (p <0.0001)")
+    assert not drift.alarm
+    assert drift.reason.startswith("no alarm: the pass rate has risen")
 
 
 @pytest.mark.parametrize("rising", [True, False])
