@@ -151,12 +151,7 @@ class ErrorRate(NamedTuple):
 
 
 def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
-    """Return the rate of errors over some strata, by the formula above.
-
-    Example:
-        >>> error_rate({"no answer": Counted(100, 10, 0)}).rate
-        0.0
-    """
+    """Return the rate of errors over some strata, by the formula above."""
     there = [each for each in counted.values() if each.rows]
     known = [each for each in there if each.labelled]
     rows, rows_known = sum(each.rows for each in there), sum(each.rows for each in known)
@@ -228,7 +223,6 @@ def _cases(stored: Stored) -> Iterator[AssertCase]:
 
 
 def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness, ...]]]:
-    """Tests that could be run, in order, and why they are weak."""
     from ...operators.sandbox.grading import AssertRunner, BadTestsError, shared_sandbox, weaknesses
     from ...operators.sandbox.run import SandboxError, SandboxLimits, check_confinement
 
@@ -370,7 +364,6 @@ def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> Labelled
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a file of JSON lines, with the number of their line."""
     try:
         lines = path.read_bytes().split(b"\n")  # Nothing else ends a line, U+2028 does not.
     except OSError as error:

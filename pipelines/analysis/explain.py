@@ -53,10 +53,6 @@ def evidence_lines(applied: AppliedStep, row: int, *, most: int = 300) -> list[s
 
     Raises:
         RejuiceError: what is on file does not fit the step.
-
-    Example:
-        >>> evidence_lines(applied, 0)
-        ['   found_by: boxed', '   found_at: 7:8']
     """
     own = matching_rows(applied.step.operator, applied.before)
     if row not in own:
@@ -106,12 +102,7 @@ def _cut(text: str, most: int | None) -> str:
 
 
 def sum_lines(applied: AppliedStep, row: int) -> list[str]:
-    """Return the terms of a reward, or the rewards that an advantage compares; else nothing.
-
-    Example:
-        >>> sum_lines(applied, 1)
-        ['   reward: accuracy 1 x 1 + format 1 x -0.1']
-    """
+    """Return the terms of a reward, or the rewards that an advantage compares; else nothing."""
     operator = applied.step.operator
     if row not in matching_rows(operator, applied.before):
         return []
@@ -209,11 +200,6 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
 
     Raises:
         DataError: what the steps did is not on file.
-
-    Example:
-        >>> [path] = row_paths(one, "response_id", "91b58da4")
-        >>> path.number, path.places, path.dropped_by
-        (1, (0, 0, 1, 1, 1, 1, 1, 1, 1), None)
     """
     for part in _parts(one, name, row):
         first_row = sum(one.source(before).num_rows for before in range(part))
@@ -323,7 +309,6 @@ def _choice_lines(path: RowPath, everything: bool) -> list[str]:
 
 
 def _step_lines(path: RowPath, everything: bool) -> list[str]:
-    """What each step wrote to a row, and on what that rests."""
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
     lines = list[str]()
     for each, before, after in zip(path.steps, path.places, path.places[1:], strict=False):
@@ -346,7 +331,6 @@ def _step_lines(path: RowPath, everything: bool) -> list[str]:
 
 
 def _origin(one: StoredSet) -> str:
-    """Return where the rows of a set come from."""
     if one.training_step is not None:
         return f"rollouts of {one.name}"
     return path_text(one.recipe.head.dataset_spec)
@@ -366,7 +350,6 @@ def end_of(path: RowPath) -> str:
 
 
 def _reason(path: RowPath) -> str:
-    """Return why a step dropped a row; empty: none did."""
     reasons = None if path.dropped_by is None else path.dropped_by.result.change.reasons
     return "" if reasons is None else str(reasons[path.places[-1]].as_py())
 
@@ -402,7 +385,6 @@ def _turns(dataset: Frame, row: int) -> list[str]:
 
 
 def _packed(lines: Iterable[str]) -> list[str]:
-    """Return the same lines, with numbers and words that follow one another on one line."""
     found: list[str] = []
     for line in lines:
         if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
@@ -415,7 +397,6 @@ def _packed(lines: Iterable[str]) -> list[str]:
 
 
 def _is_short(line: str) -> bool:
-    """Return whether a value is a number or a word; a text has a line of its own."""
     return bool(_SHORT.fullmatch(line.strip()))
 
 
@@ -456,7 +437,6 @@ _NARROWEST = 20
 
 
 def _table(found: Sequence[RowPath], ids: Sequence[str]) -> Iterator[str]:
-    """Yield a table with a line for each row: its verdict, reward, advantage, fate and response."""
     terminal = Console()
     widen_log(terminal)
     there = {name for path in found for name in path.end.column_names}
@@ -489,7 +469,6 @@ def _cell(value: Any) -> str:
 
 
 def _fate(path: RowPath) -> str:
-    """Return `kept`, or the step that dropped the row and the reason."""
     if path.dropped_by is not None:
         return f"{path.dropped_by.step.name}: {_reason(path)}"
     by_training = "" if path.one.training_step is None else _by_training(path)
@@ -497,13 +476,11 @@ def _fate(path: RowPath) -> str:
 
 
 def _shortened(text: str, room: int) -> str:
-    """Return the beginning of a text on one line."""
     line = visible(" ".join(text.split()), one_line=True)
     return line if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
 
 
 def _prompt_line(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield the first line of the prompt, if all rows are of one."""
     prompt = found[0].value("prompt")
     if prompt is not None and len({path.value("prompt_id") for path in found}) == 1:
         first, *others = last_text(prompt).strip().splitlines() or [""]
@@ -511,7 +488,6 @@ def _prompt_line(found: Sequence[RowPath]) -> Iterator[str]:
 
 
 def _meanings(found: Sequence[RowPath]) -> Iterator[str]:
-    """Yield what the reasons in the table mean."""
     dropped = {_reason(path): path.dropped_by for path in found if path.dropped_by is not None}
     for slug, last in dropped.items():
         if slug in last.step.operator.reasons:
@@ -559,7 +535,6 @@ def _reads(operator: Operator) -> list[str]:
 
 
 def _fields(operator: Operator) -> dict[str, Any]:
-    """Return all fields; of a field with fields of its own, those that differ from the defaults."""
     fields: dict[str, Any] = operator.model_dump(mode="json")
     for name, value in operator:
         if isinstance(value, BaseModel):
@@ -605,14 +580,12 @@ def explain_row(
 
 
 def _not_chosen(one: StoredSet, row: str) -> Iterator[RowPath]:
-    """Yield the prompts of an id that a training step could have sampled."""
     chosen = one.choice()
     if chosen is not None and has_row(chosen, "prompt_id", row):
         yield from row_paths(chosen, "prompt_id", row)
 
 
 def _lines_of_prompt(path: RowPath, everything: bool) -> list[str]:
-    """Return why a training step has no response to a prompt."""
     prompt, taken = path.value("prompt_id"), path.one.final()["prompt_id"].to_pylist()
     lines = [f"prompt_id {prompt}", *_step_lines(path, everything)]
     if path.dropped_by is not None:
@@ -661,7 +634,6 @@ def _command(stored: Stored, path: RowPath, row: str) -> str:
 
 
 def _also_in(others: list[str], one: StoredSet) -> Iterator[str]:
-    """Other training steps with a row of that id."""
     if others:
         listed = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         yield f"this is {one.name}; also in {listed}: add --steps NUMBER\n"

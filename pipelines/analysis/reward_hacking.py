@@ -109,10 +109,6 @@ def holm(p_values: Sequence[float], alpha: float) -> list[bool]:
 
     Source: Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6
     (1979) 65-70.
-
-    Example:
-        >>> holm([0.04, 0.001, 0.03], 0.05)
-        [False, True, False]
     """
     rejected = [False] * len(p_values)
     for rank, at in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -282,8 +278,6 @@ def p_text(p: float) -> str:
 
 
 class _GroupMeans(NamedTuple):
-    """Means of groups; axis _G."""
-
     steps_G: Array
     lengths_G: Array
     rates_G: Array
@@ -416,7 +410,6 @@ def sign_rows(sets: Sequence[StoredSet], name: str, seed: int) -> SignRows:
 
 
 def _table(one: StoredSet, base: Frame, rows: RowTable, drawn: Array, first: int) -> pa.Table:
-    """What is needed of the rows of the drawn groups, which are numbered from `first`."""
     at_N = np.flatnonzero(np.isin(rows.groups.codes_N, drawn))
     codes_N = np.searchsorted(drawn, rows.groups.codes_N[at_N])
     characters_N, boxes_N, echo_N = _of_texts(base, at_N, codes_N)
@@ -546,11 +539,6 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
 
     Raises:
         RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> signs = audit_signs(open_stored(Path("outputs/quickstart/curated.parquet")), seed=0)
-        >>> [each.name for each in signs if each.alarm]
-        []
     """
     found: list[SignResult] = []
     validation = _validation(stored.points)
@@ -563,7 +551,6 @@ def audit_signs(stored: Stored, seed: int) -> tuple[SignResult, ...]:
 
 
 def _validation(points: Sequence[Mapping[str, float]]) -> list[tuple[int, float]]:
-    """Return steps and accuracies on held-out prompts, the mean of all sets."""
     found = []
     for point in points:
         for pattern in (_VALIDATION, _VALIDATION_OF_VERL):

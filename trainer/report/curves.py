@@ -107,7 +107,6 @@ _TURNS: _PointsByName = {"turns": lambda p: p.turns, "tool calls": lambda p: p.t
 
 
 def _panels(groups: Sequence[RunGroup]) -> list[_Panel]:
-    """The panels in which something is drawn, with those of their lines that are."""
     points = [point for runs in groups for run in runs.points for point in run]
     sets = {name: validation(name) for point in points for name in point.validations}
     if max((len(point.validations) for point in points), default=0) <= 1:

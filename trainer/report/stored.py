@@ -88,7 +88,6 @@ def _points(run: Path) -> list[dict[str, Any]]:
 
 
 def _sets(folder: Path) -> tuple[StoredSet, ...]:
-    """Return the answers of a step, its judgements and the replayed groups, if there are any."""
     folder = folder.resolve()
     if not folder.name.isdecimal():
         return ()
@@ -141,7 +140,6 @@ def _set(step_folder: Path, kind: SetKind) -> StoredSet:
 
 
 def _choice(step_folder: Path) -> StoredSet | None:
-    """Return all prompts before a step, and the steps that chose among them; None: none did."""
     if not (step_folder / "choice.parquet").is_file():
         return None
     run_folder, number = step_folder.parents[1], int(step_folder.name)
@@ -226,11 +224,6 @@ def _known_steps(
 
 
 def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
-    """Return the steps that run on answers, judgements or replayed groups.
-
-    Raises:
-        RecipeError: it does not train, or not on these.
-    """
     split = split_recipe(recipe)
     if kind == "answers":
         return split.after
@@ -242,7 +235,6 @@ def _steps_of(recipe: Recipe, kind: SetKind) -> tuple[Step, ...]:
 
 
 def _fit(folder: Path, kind: SetKind, steps: tuple[Step, ...], other: Recipe) -> tuple[Step, ...]:
-    """Another recipe's steps with weights at the progress of this training step."""
     sums = [x.operator for x in steps if isinstance(x.operator, RewardSumMapper)]
     if sums:
         progress = sums[0].progress

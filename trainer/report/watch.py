@@ -36,12 +36,7 @@ _REPEATED = "repeated_prompt"
 
 
 def left_out_lines(folder: Path) -> Iterator[str]:
-    """Yield which rows were left out as the prompts of a run were made; nothing where none was.
-
-    Example:
-        >>> list(left_out_lines(Path("outputs/try")))
-        ['dropped before training: 1 of 20 rows (prompt_too_long 1)']
-    """
+    """Yield which rows were left out as the prompts of a run were made; nothing where none was."""
     for path in sorted((folder / "prompts").glob(f"*{_ENDING}")):
         with suppress(OSError, pa.ArrowInvalid):  # Whatever is damaged: a report is of what is not.
             yield from _of_set(path.parent, path.name.removesuffix(_ENDING))
@@ -69,10 +64,6 @@ def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> st
 
     The number of responses that it is made for is known where every prompt is there as often: AIME's
     sets for verl have each 32 times.
-
-    Example:
-        >>> repeats_line("validation", {"a": 2, "b": 2}, 1, "the first 4")
-        'validation: 2 of the first 4 rows repeat an earlier prompt and are left out; set validation_n: 2 to get 2 responses to each prompt instead of 1'
     """  # noqa: E501
     repeated = sum(counts.values()) - len(counts)
     found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
@@ -88,7 +79,6 @@ def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> st
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
-    """Return the rows that are left of a dataset; of a replayed one they are responses."""
     replayed = folder / "replay.arrow"
     path = replayed if split == _TRAIN and replayed.is_file() else folder / f"{split}.arrow"
     return feather.read_table(path, memory_map=True) if path.is_file() else None
@@ -100,7 +90,6 @@ def shown_set(split: str) -> str:
 
 
 def _responses(path: Path) -> int:
-    """Return how many responses each prompt of a set gets."""
     found = pq.ParquetFile(path)
     if RESPONSES not in found.schema_arrow.names:
         return 1
@@ -243,7 +232,6 @@ class Watch:
         return self._points[-1].step if len(self._points) > self._before else None
 
     def _reasons(self, point: Point, *, validated: bool) -> Iterator[str]:
-        """Yield what is amiss with a step, and why it has trained nothing, where it is known."""
         formulas, highest = point.not_worked_out or 0.0, best(self._validations)
         if formulas > _MOST_FORMULAS and "formulas" not in self._warned:
             self._warned.add("formulas")
@@ -283,7 +271,6 @@ class Watch:
             self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _look_at_log(self) -> None:
-        """Read what verl is doing, and what a step of the recipe waits for."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:

@@ -480,7 +480,6 @@ class _Writer:
         }
 
     def _share(self, left: int) -> float:
-        """The share of the groups whose texts fit into so many bytes."""
         expected = sum(
             packed_size(each.group_texts, each.row_texts, each.groups_at)
             for each in self._data.sets
@@ -488,7 +487,6 @@ class _Writer:
         return left / (_MARGIN * expected) if expected else 1.0
 
     def _add_texts(self, head: dict[str, Any], each: PageSet, share: float) -> None:
-        """Texts of whole groups, in a seeded random order."""
         starts_G = each.groups_at.astype(np.int32)
         included_G = np.asarray(drawn(each.group_texts["prompt_id"]) < share)
         head["texts"] = [
@@ -524,7 +522,6 @@ def _opens_at(sets: Sequence[PageSet]) -> int:
 
 
 def _numbered(sets: Sequence[PageSet]) -> pa.Array:
-    """The prompt_ids of all sets: a prompt has the same place in each."""
     ids = [texts(each.group_texts["prompt_id"]) for each in sets]
     return pc.unique(
         pa.chunked_array([c for column in ids for c in column.chunks], pa.large_string())

@@ -84,19 +84,22 @@ def sign_facts(path: AnyPath | None, sign: SignResult) -> Mapping[str, Any]:
 # --- Two runs side by side ------------------------------------------------------------
 
 
-def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[str, Any] | None:
-    """Return the sets that `rejuice diff` compares, and their figures; None: there are none.
+def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
+    """Return the sets of two runs that `rejuice diff` compares, with figures; None: there are none.
 
     Returns:
         `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
         only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
         prints all of it.
     """
+    if len(runs) != 2:
+        return None
+    (a, former), (b, latter) = runs
     try:
-        one, two = pairs(*runs)[0]
+        one, two = pairs(former, latter)[0]
     except DataError:  # Two training runs without a common step.
         return None
-    first, second = ([each.name for each in run.sets] for run in runs)
+    first, second = ([each.name for each in run.sets] for run in (former, latter))
     places = [first.index(one.name), len(first) + second.index(two.name)]
     both = stored_rows(one), stored_rows(two)
     x, y = map(_answered, both)
@@ -110,5 +113,4 @@ def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[s
 
 
 def _answered(rows: RowTable) -> set[str]:
-    """Return the prompts with a response: steps may add prompts without one."""
     return set(rows.table["prompt_id"].filter(pa.array(rows.lengths_N >= 0)).to_pylist())

@@ -18,7 +18,6 @@ from ...engine.conditional_step import matching_rows
 from ...engine.frame import Frame
 from ...engine.report import StepReport
 from ...engine.steps import AppliedStep
-from ...recipe.steps import Step
 from ..evidence import evidence_of_rows
 from ..figures import column_values, set_figures
 from ..reward_hacking import audit_signs
@@ -57,7 +56,7 @@ class WrittenValues:
 
     @classmethod
     def of(cls, base: Frame, applied: Iterable[AppliedStep]) -> WrittenValues:
-        """Return the values after some steps."""
+        """The values after some steps."""
         values = cls(base)
         for each in applied:
             values.add(each)
@@ -65,7 +64,7 @@ class WrittenValues:
 
     @classmethod
     def of_rows_left(cls, one: StoredSet) -> WrittenValues:
-        """Return the values of a set of which it is not on file what steps did.
+        """The values of a set of which it is not on file what steps did.
 
         Of a training step, all rows have what was sampled, and those that are left also what steps
         wrote; of an export, there are only those that are left.
@@ -100,7 +99,7 @@ class WrittenValues:
         self.written.update(columns)
 
     def numbers(self, first_row: int) -> NDArray[np.int32]:
-        """Return the number of each row in the dataset, from 1; see `PageSet.columns`.
+        """The number of each row in the dataset, from 1; see `PageSet.columns`.
 
         Args:
             first_row: rows of the dataset before those of this part.
@@ -122,7 +121,7 @@ class WrittenValues:
         return self._lines.rows
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return the last value of a column in each row; null where it has none.
+        """The last value of a column in each row; null where it has none.
 
         Raises:
             DataError: neither the base nor a step has it.
@@ -214,54 +213,6 @@ _HEAVY = ("token_ids", "logprobs", "ids_and_logprobs", "token_weight")
 _MANY_SLUGS = 256
 
 
-def page_set(
-    name: str,
-    values: Sequence[WrittenValues],
-    rows: RowTable,
-    steps: Sequence[Step],
-    funnel: Sequence[StepReport],
-    *,
-    numbers_N: Array,
-    kind: str = "answers",
-    step: int | None = None,
-    banner: str = "",
-    evidence: tuple[pa.Array, str] | None = None,
-    tokens: ShadedTokens | None = None,
-) -> PageSet:
-    """Return the set of some parts of a run."""
-    responses = texts(_of_all(values, "response"))
-    figures = {
-        **set_figures(rows, funnel).as_json(),
-        "length_unit": rows.unit,
-        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
-    }
-    starts_G = rows.groups.starts_G
-    row_texts = _row_texts(values, rows, responses)
-    if evidence is not None and evidence[0].null_count < len(evidence[0]):
-        row_texts = row_texts.append_column(COLUMN, evidence[0])
-        banner += evidence[1]
-    if tokens is not None and tokens.column is not None:
-        row_texts = row_texts.append_column(TOKENS, tokens.column)
-    known = _columns(rows)
-    return PageSet(
-        name,
-        kind,
-        step,
-        tuple(
-            PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
-            for each in steps
-        ),
-        figures,
-        (PageColumn("row", numbers_N), *known, *_own_columns(values, known)),
-        rows.components,
-        starts_G.astype(np.int32),
-        _group_texts(values, rows, starts_G),
-        row_texts,
-        banner,
-        note="" if tokens is None else tokens.note,
-    )
-
-
 def _columns(rows: RowTable) -> list[PageColumn]:
     table = rows.table
     found = [
@@ -299,7 +250,7 @@ def _own_columns(
 
 
 def slug_column(name: str, column: pa.ChunkedArray) -> PageColumn:
-    """Return a column of few different texts; the first slug is "" and stands for null."""
+    """A column of few different texts; the first slug is "" and stands for null."""
     slugs = ("", *sorted(pc.unique(column.drop_null().cast(pa.string())).to_pylist()))
     places = pc.index_in(column.cast(pa.string()), pa.array(slugs[1:], pa.string()))
     kind = np.uint8 if len(slugs) < _MANY_SLUGS else np.int32
@@ -317,12 +268,10 @@ def _group_texts(values: Sequence[WrittenValues], rows: RowTable, starts_G: Arra
     )
 
 
-def _row_texts(
-    values: Sequence[WrittenValues], rows: RowTable, responses: pa.ChunkedArray
-) -> pa.Table:
+def _row_texts(values: Sequence[WrittenValues], rows: RowTable) -> pa.Table:
     columns: dict[str, Any] = {
         "response_id": rows.table["response_id"],
-        "response": responses,
+        "response": texts(_of_all(values, "response")),
         "extracted_answer": texts(_of_all(values, "extracted_answer")),
     }
     in_columns = {"verdict", "finish_reason", *chain(*map(component_columns, rows.components))}
@@ -339,7 +288,7 @@ def _row_texts(
 
 
 def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
-    """Return a column of all parts; nulls where a part has none."""
+    """A column of all parts; nulls where a part has none."""
     return joined(
         [
             each.column(name) if name in each.names else pa.chunked_array([pa.nulls(each.num_rows)])
@@ -349,14 +298,12 @@ def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values as they are where JSON has them, else as text."""
     kind = column.type
     plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
     return column if any(of_kind(kind) for of_kind in plain) else texts(column)
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turns without token ids and log-probabilities."""
     lists = column.to_pylist()
     wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
     slim = [_slim(turns, wanted) for turns in lists]
@@ -373,7 +320,7 @@ def _slim(turns: Any, wanted: Sequence[str]) -> Any:
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
-    """Return the page of a stored run.
+    """The page of a stored run.
 
     Args:
         path: as it was given; None: its files are those of a result in memory, which no command is
@@ -395,13 +342,10 @@ def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
 
 
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
-    """Return the page's set of a stored one; `shaded`: the policy whose tokens are shaded."""
-    rows = stored_rows(one)
-    steps, evidence, banner = one.steps, None, ""
+    rows, banner = stored_rows(one), ""
     if one.incomplete:
         values = [WrittenValues.of_rows_left(one)]
         numbers_N = np.zeros(values[0].num_rows, np.int32)
-        steps = steps if rows.with_dropped else ()
         left = "Only rows that are left are here, without their way"
         of_all = "Of the rows that were dropped, only what was sampled is here"
         banner = f"{of_all if rows.with_dropped else left}: {one.incomplete}. "
@@ -409,27 +353,43 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
-        evidence = evidence_of([applied for _, applied in parts], values, rows)
         if funnel is None:
             funnel = set_funnel(rows, [applied for _, applied in parts])
-    found = page_set(
-        one.name,
-        values,
-        rows,
-        steps,
-        funnel or (),
-        numbers_N=numbers_N,
+    row_texts, note = _row_texts(values, rows), ""
+    if not one.incomplete:
+        entries, of_some = evidence_of([applied for _, applied in parts], values, rows)
+        if entries.null_count < len(entries):
+            row_texts, banner = row_texts.append_column(COLUMN, entries), banner + of_some
+    if shaded is not None:
+        column, note = _tokens(values, shaded)
+        row_texts = row_texts if column is None else row_texts.append_column(TOKENS, column)
+    figures = {
+        **set_figures(rows, funnel or ()).as_json(),
+        "length_unit": rows.unit,
+        "sampled": sum(part.sampled for part in values) if rows.with_dropped else None,
+    }
+    steps = [
+        PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
+        for each in (one.steps if rows.with_dropped else ())
+    ]
+    for own in (each for each in funnel or () if each.step == TRAINING):
+        reasons = dict.fromkeys(own.dropped, "training's own")
+        steps.append(PageStep(BY_TRAINING, TRAINING, (), reasons))
+    starts_G, known = rows.groups.starts_G, _columns(rows)
+    return PageSet(
+        name=one.name,
         kind=one.kind,
         step=one.training_step,
+        steps=tuple(steps),
+        figures=figures,
+        columns=(PageColumn("row", numbers_N), *known, *_own_columns(values, known)),
+        components=rows.components,
+        groups_at=starts_G.astype(np.int32),
+        group_texts=_group_texts(values, rows, starts_G),
+        row_texts=row_texts,
         banner=banner,
-        evidence=evidence,
-        tokens=None if shaded is None else _tokens(values, shaded),
+        note=note,
     )
-    own = [step for step in funnel or () if step.step == TRAINING]
-    if not own:
-        return found
-    last = PageStep(BY_TRAINING, TRAINING, (), dict.fromkeys(own[0].dropped, "training's own"))
-    return found._replace(steps=(*found.steps, last))
 
 
 def _tokens(values: Sequence[WrittenValues], policy: str) -> ShadedTokens:
@@ -449,7 +409,7 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """Return one page of one or more stored runs, each with the path that was given for it.
+    """One page of one or more stored runs, each with the path that was given for it.
 
     Only where there is a single one, its path may be None, see `page_of_stored`.
 
@@ -467,19 +427,11 @@ def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
         signs=tuple(each for page in named for each in page.signs),
         recipe="\n".join(page.recipe for page in named),
         runs=tuple(each for page in named for each in page.runs),
-        pair=_pair(runs),
+        pair=pair_facts(runs),
     )
 
 
-def _pair(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, Any] | None:
-    if len(runs) != 2:
-        return None
-    (a, one), (b, two) = runs
-    return None if a is None or b is None else pair_facts(a, b, (one, two))
-
-
 def _named(page: PageData, path: str) -> PageData:
-    """Return one of several pages, with its path wherever more than one may be seen."""
 
     def name(own: str) -> str:
         return f"{path} {own}".rstrip()
