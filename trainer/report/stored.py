@@ -70,11 +70,7 @@ def open_training(path: Path, steps: range | None = None) -> Stored | None:
 
 
 def open_so_far(run: Path) -> Stored:
-    """Return a run that may still go on: the curves of all its steps, and its last whole step.
-
-    Raises:
-        RejuiceError: it is no training run, or what is there cannot be read.
-    """
+    """A run that may still go on: the curves of all its steps, and its last whole step."""
     folders = sorted(each for each in (run / "steps").glob("*") if each.name.isdecimal())
     whole = next((sets for each in reversed(folders) if (sets := _sets(each))), ())
     first = open_training(run, range(0))

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from types import TracebackType
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 from rich.console import Console
@@ -25,7 +23,6 @@ from ...pipelines.analysis.no_signal import no_signal_of_sets
 from ...pipelines.console import path_text
 from ...pipelines.recipe.train import ONE_SET
 from ..metrics import BEST_STEP, LOGGED, Point, Reader, best, collapsed, component, read, validation
-from ..split import RESPONSES
 from .stored import open_training
 
 # --- Left out -------------------------------------------------------------------------
@@ -48,34 +45,20 @@ def _of_set(folder: Path, split: str) -> Iterator[str]:
         return
     rows = prompts.num_rows + decisions.num_rows
     reasons = Counter[str](decisions["reason"].to_pylist())
-    if split != _TRAIN and reasons.pop(_REPEATED, 0):
-        repeated = decisions.filter(pc.equal(decisions["reason"], _REPEATED))["row_id"]
-        counts = Counter[str](prompts["prompt_id"].to_pylist() + repeated.to_pylist())
-        n = _responses(folder / f"{split}.parquet")
-        yield repeats_line(split, counts, n, f"{rows:,}")
+    if split != _TRAIN and (repeated := reasons.pop(_REPEATED, 0)):
+        yield repeats_line(split, repeated, f"{rows:,}")
     if reasons:
         listed = ", ".join(f"{reason} {n:,}" for reason, n in reasons.most_common())
         stage = "training" if split == _TRAIN else shown_set(split)
         yield f"dropped before {stage}: {reasons.total():,} of {rows:,} rows ({listed})"
 
 
-def repeats_line(split: str, counts: Mapping[str, int], n: int, rows: str) -> str:
-    """Return what to do about a validation set in which prompts repeat.
-
-    The number of responses that it is made for is known where every prompt is there as often: AIME's
-    sets for verl have each 32 times.
-    """  # noqa: E501
-    repeated = sum(counts.values()) - len(counts)
-    found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
+def repeats_line(split: str, repeated: int, rows: str) -> str:
+    """What to do about a validation set in which prompts repeat, as in AIME's sets for verl."""
     name = split.removeprefix(f"{ONE_SET}-")
-    field, of = ("validation_n", "") if name == ONE_SET else ("n", f" of train.validation.{name}")
-    times = set(counts.values())
-    often = min(times) if len(times) == 1 else 1
-    if often in (1, n):
-        advice = f"{field}{of} says how many responses each prompt gets, which is {n}"
-    else:
-        advice = f"set {field}: {often}{of} to get {often} responses to each prompt instead of {n}"
-    return f"{shown_set(split)}: {found}; {advice}"
+    field = "validation_n" if name == ONE_SET else f"n of train.validation.{name}"
+    found = f"{repeated:,} of {rows} rows repeat an earlier prompt and are left out"
+    return f"{shown_set(split)}: {found}; {field} says how many responses each prompt gets"
 
 
 def _kept(folder: Path, split: str) -> pa.Table | None:
@@ -87,13 +70,6 @@ def _kept(folder: Path, split: str) -> pa.Table | None:
 def shown_set(split: str) -> str:
     """Return the set of `validation-aime.parquet` is `validation aime`."""
     return split.replace("-", " ", 1)
-
-
-def _responses(path: Path) -> int:
-    found = pq.ParquetFile(path)
-    if RESPONSES not in found.schema_arrow.names:
-        return 1
-    return int(found.read(columns=[RESPONSES])[RESPONSES][0].as_py())
 
 
 # --- Progress of training while it runs: a line for each step --------------------------
@@ -187,11 +163,10 @@ class Watch:
         self._log = folder / "verl.log"
         self._at = self._log.stat().st_size if self._log.exists() else 0
         earlier = read(folder)  # From before a resume.
-        self._points = [point for point in earlier if point.trained]
         self._validations = [point for point in earlier if point.validation is not None]
         # verl logs a validation again, after us: this is the step of the last that was shown.
         self._validated: int | None = None
-        self._before = len(self._points)
+        self.step: int | None = None  # the last one that was trained since the start
         self._warned = set[str]()  # of what is reported once
         self._seconds: deque[float] = deque(maxlen=RECENT)
         self._stage = ""
@@ -202,12 +177,7 @@ class Watch:
         self._print(f"starting verl (about a minute); its output is in {path_text(self._log)}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.poll()
 
     def poll(self) -> None:
@@ -220,16 +190,11 @@ class Watch:
             if point.trained:
                 if self.step is not None:  # The first step is slower than the others.
                     self._seconds.append(point.seconds)
-                self._points.append(point)
+                self.step = point.step
             if validated or point.trained:
                 self._print(self._line(point, validated))
             for line in self._reasons(point, validated=validated):
                 self._print(f"step {point.step}: {line}")
-
-    @property
-    def step(self) -> int | None:
-        """The last step that was trained since the start."""
-        return self._points[-1].step if len(self._points) > self._before else None
 
     def _reasons(self, point: Point, *, validated: bool) -> Iterator[str]:
         formulas, highest = point.not_worked_out or 0.0, best(self._validations)

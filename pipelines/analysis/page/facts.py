@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from ....operators import DataError, RejuiceError
 from ...dataset.remote import AnyPath
-from ...recipe.recipe import Recipe
 from ...recipe.steps import is_sampling
 from ..comparison import set_change
 from ..diff import pairs
@@ -40,24 +39,14 @@ def _models(stored: Stored) -> Sequence[str]:
         recipe = stored.sets[0].recipe if stored.kind == "export" else stored.read_recipe()
     except RejuiceError:  # The sets say what is wrong with the files.
         return ()
-    found = _sampled(recipe)
-    if found or not stored.sets:
-        return found
-    base = stored.sets[0].base(0)
-    if "policy" not in base.column_names:
-        return ()
-    return [
-        str(each) for each in base.select(["policy"])["policy"].drop_null().unique().to_pylist()
-    ]
-
-
-def _sampled(recipe: Recipe) -> Sequence[str]:
-    train = recipe.head.train
-    if train is not None and train.policy:
-        return [train.policy]
+    if recipe.head.train is not None and recipe.head.train.policy:
+        return [recipe.head.train.policy]
     operators = [step.operator for step in recipe.steps if is_sampling(step.operator)]
-    names = (getattr(operator, "model", None) for operator in operators)
-    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+    names = [getattr(operator, "model", None) for operator in operators]
+    base = stored.sets[0].base(0) if stored.sets else None
+    if not names and base is not None and "policy" in base.column_names:
+        names = base.select(["policy"])["policy"].drop_null().unique().to_pylist()
+    return list(dict.fromkeys(str(name) for name in names if name))
 
 
 def _date(stored: Stored) -> str:

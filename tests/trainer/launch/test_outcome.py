@@ -73,27 +73,18 @@ def test_what_training_does_not_have_is_counted_by_reason(made, folder):
 
 def test_a_validation_set_with_every_problem_several_times(made, folder):
     made(["a", "b", "c"] * 4, "validation", 1)
-    found = "validation: 9 of 12 rows repeat an earlier prompt and are left out; "
-    right = "set validation_n: 4 to get 4 responses to each prompt instead of 1"
-    assert lines(folder) == [found + right]
-    made(["a", "b", "c"] * 4, "validation", 4)
-    assert lines(folder) == [f"{found}validation_n says how many responses each prompt gets, which is 4"]  # fmt: skip
-
-
-def test_a_named_set_has_its_own_n(made, folder):
-    made(["a", "b"] * 32, "validation-aime-24", 8)
     assert lines(folder) == [
-        "validation aime-24: 62 of 64 rows repeat an earlier prompt and are left out; set n: 32 of "
-        "train.validation.aime-24 to get 32 responses to each prompt instead of 8"
+        "validation: 9 of 12 rows repeat an earlier prompt and are left out; validation_n says how "
+        "many responses each prompt gets"
     ]
 
 
-def test_where_some_problems_are_there_more_often_no_number_is_given(made, folder):
-    made(["a", "b", "a", "a long question"], "validation", 2)
+def test_a_named_set_has_its_own_n(made, folder):
+    made(["a", "b", "a", "a long question"], "validation-aime-24", 8)
     assert lines(folder) == [
-        "validation: 1 of 4 rows repeat an earlier prompt and are left out; validation_n says how "
-        "many responses each prompt gets, which is 2",
-        "dropped before validation: 1 of 4 rows (prompt_too_long 1)",
+        "validation aime-24: 1 of 4 rows repeat an earlier prompt and are left out; n of "
+        "train.validation.aime-24 says how many responses each prompt gets",
+        "dropped before validation aime-24: 1 of 4 rows (prompt_too_long 1)",
     ]
 
 
