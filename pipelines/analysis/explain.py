@@ -201,7 +201,8 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
     Raises:
         DataError: what the steps did is not on file.
     """
-    for part in _parts(one, name, row):
+    # A row that a step added may be in any part.
+    for part in _parts(one, name, row) or range(one.parts):
         first_row = sum(one.source(before).num_rows for before in range(part))
         source = one.source(part)
         steps = list(iterate_steps(one.recipe.steps, source, one.results(part)))
@@ -223,21 +224,14 @@ def row_paths(one: StoredSet, name: str, row: str) -> Iterator[RowPath]:
 
 def has_row(one: StoredSet, name: str, row: str) -> bool:
     """Whether a set was sampled with a row of that id; rows that steps added do not count."""
-    return name != ROW and any(_starts(one.ids(part), name, row) for part in range(one.parts))
+    return bool(_parts(one, name, row))
 
 
-def _parts(one: StoredSet, name: str, row: str) -> Sequence[int]:
-    """Return those that may have it: all, where it is not among the rows as sampled."""
-    every = range(one.parts)
-    if name == ROW or one.parts == 1:
-        return every
-    return [part for part in every if _starts(one.ids(part), name, row)] or every
-
-
-def _starts(ids: pa.Table, name: str, row: str) -> bool:
-    if name not in ids.column_names:
-        return False
-    return bool(pc.any(pc.starts_with(ids[name].cast(pa.string()), row)).as_py())
+def _parts(one: StoredSet, name: str, row: str) -> list[int]:
+    """Those that were sampled with it; none for a number."""
+    ids = (one.ids(part) if name != ROW else pa.table({}) for part in range(one.parts))
+    columns = (each[name].cast(pa.string()) if name in each.column_names else [] for each in ids)
+    return [at for at, x in enumerate(columns) if len(x) and pc.any(pc.starts_with(x, row)).as_py()]
 
 
 def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.bool_]:
@@ -250,7 +244,7 @@ def _matching(frame: Frame, name: str, row: str, first_row: int) -> NDArray[np.b
 
 
 def _number(row: str) -> int | None:
-    """Return the number in `row 5`; None: it is no such text."""
+    """The number in `row 5`; None: it is no such text."""
     return int(row[4:]) if row.startswith(f"{ROW} ") and row[4:].isdecimal() else None
 
 
@@ -387,34 +381,26 @@ def _turns(dataset: Frame, row: int) -> list[str]:
 def _packed(lines: Iterable[str]) -> list[str]:
     found: list[str] = []
     for line in lines:
-        if found and _is_short(line) and _is_short(found[-1].rpartition(", ")[2]):
-            joined = f"{found[-1]}, {line.strip()}"
-            if len(joined) <= _PACKED:
-                found[-1] = joined
-                continue
-        found.append(line)
+        last = found[-1].rpartition(", ")[2].strip() if found else ""
+        short = _SHORT.fullmatch(line.strip()) and _SHORT.fullmatch(last)
+        if short and len(found[-1]) + len(line.strip()) + 2 <= _PACKED:
+            found[-1] += f", {line.strip()}"
+        else:
+            found.append(line)
     return found
-
-
-def _is_short(line: str) -> bool:
-    return bool(_SHORT.fullmatch(line.strip()))
 
 
 def _values(frame: Frame, row: int, names: Iterable[str], widest: int | None) -> Iterator[str]:
     for name in names:
         if name in IDS or name not in frame.column_names:
             continue
-        if widest is not None and _is_list_of_numbers(frame.schema.field(name).type):
+        kind = frame.schema.field(name).type
+        if widest is not None and is_list(kind) and pa.types.is_primitive(kind.value_type):
             continue  # Token ids say nothing to a reader, and fill the screen.
         value = _value(frame, name, row, widest)
         # A null is not shown: where a reward is missing, the column beside it gives the reason.
         if value != "null":
             yield f"   {visible(name)} = {value}"
-
-
-def _is_list_of_numbers(kind: pa.DataType) -> bool:
-    value = kind.value_type if is_list(kind) else kind
-    return is_list(kind) and (pa.types.is_integer(value) or pa.types.is_floating(value))
 
 
 def _value(frame: Frame, name: str, row: int, widest: int | None) -> str:

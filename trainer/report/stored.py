@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.types import is_null
 
 from ...operators import Change, DataError
-from ...operators.columns import flat, is_text
+from ...operators.columns import flat
 from ...operators.groups import Array
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...pipelines.analysis.stored import IDS, SetKind, Stored, StoredSet, not_on_file, with_written
@@ -33,8 +32,6 @@ from ..verl.choice import PromptChoice, progress_of
 from ..verl.curation import RecordedStep, at_progress, recorded_steps
 
 _NEEDED = {"decisions": ("step", "row_id", "reason"), "values": ("response_id",)}
-_TEXTS = ("prompt_id", "response_id", "row_id", "step", "reason", "verdict")
-"""Columns that are texts wherever they are; so are the reasons for missing rewards."""
 _FOLDERS: dict[SetKind, str] = {"answers": "", "judgements": "verify", "replayed": REPLAYED}
 
 
@@ -182,10 +179,6 @@ class _Files:
             table.validate(full=True)
             # Each file is asked for those by name.
             table.select([*_NEEDED.get(name, ()), *needed])
-            for name, kind in zip(table.schema.names, table.schema.types, strict=True):
-                is_reason = name.startswith("reward_") and name.endswith("_missing")
-                if (is_reason or name in _TEXTS) and not (is_text(kind) or is_null(kind)):
-                    raise TypeError(name)
             return table
 
 
