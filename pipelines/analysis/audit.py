@@ -175,40 +175,34 @@ def error_rate(counted: Mapping[str, Counted]) -> ErrorRate:
 
 MOST_TESTS = 300
 """Tests that are run on made programs; of more, a seeded sample."""
+_MOST_WEAK, _WIDTH = 10, 80
+_WEAK: Mapping[Weakness, str] = {
+    "nan": "passed by NaN",
+    "cleared": "passed by clearing the argument",
+    "object": "the program sees the expected value, where it returns an object of its own",
+}
 
 
-class WeakTest(NamedTuple):
-    """A test, and why it is weak."""
-
-    test: str
-    why: tuple[Weakness, ...]
-
-
-class TestAudit(NamedTuple):
-    """What is known of the tests of a run."""
-
-    distinct: int  # tests that are assertions; equal ones count once
-    examined: int  # of these, those that were run on made programs
-    weak: tuple[WeakTest, ...]  # of these, the weak ones
-    failed: str = ""  # why none could be run; empty if they could
-
-
-def audit_tests(stored: Stored, seed: int) -> TestAudit | None:
-    """Return which of the assertions that graded a run are weak; None where none did.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-    """
+def weak_test_lines(stored: Stored, seed: int) -> Iterator[str]:
+    """Which of the assertions that graded a run are weak; nothing where none did."""
     cases = list(dict.fromkeys(_cases(stored)))
     if not cases:
-        return None
+        return
     drawn = random.Random(seed).sample(range(len(cases)), min(len(cases), MOST_TESTS))
     try:
         found = _examined([cases[at] for at in sorted(drawn)])
     except RejuiceError as error:
-        return TestAudit(len(cases), 0, (), str(error))
-    weak = tuple(WeakTest(case.test, why) for case, why in found if why)
-    return TestAudit(len(cases), len(found), weak)
+        yield f"tests        not run on programs that solve nothing: {error}"
+        return
+    weak = [(case.test, why) for case, why in found if why]
+    of = "" if len(found) == len(cases) else f" of {len(cases):,}"
+    yield f"tests        {len(found):,}{of} distinct assertions, {len(weak):,} weak"
+    for test, why in weak[:_MOST_WEAK]:
+        shown = " ".join(test.split())
+        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
+        yield f"  {'; '.join(map(_WEAK.__getitem__, why))}: {visible(shown, one_line=True)}"
+    if len(weak) > _MOST_WEAK:
+        yield f"  and {len(weak) - _MOST_WEAK:,} more"
 
 
 def _cases(stored: Stored) -> Iterator[AssertCase]:
@@ -315,11 +309,6 @@ class LabelledErrors(NamedTuple):
 
 def labelled_errors(path: Path, graded: GradedRows, strata_N: Array) -> LabelledErrors:
     """Return the error rates that follow from a labelled file; rows without a line have no label.
-
-    Args:
-        path: of the file.
-        graded: the rows of the run.
-        strata_N: the stratum of each, as of `strata`.
 
     Raises:
         DataError: it cannot be read, a label is none of `LABELS`, or a row is not of this run.
@@ -452,13 +441,6 @@ def _visible(text: str) -> str:
 
 # --- Print what an audit of verdicts has found ----------------------------------------
 
-_MOST_WEAK, _WIDTH = 10, 80
-_WEAK: Mapping[Weakness, str] = {
-    "nan": "passed by NaN",
-    "cleared": "passed by clearing the argument",
-    "object": "the program sees the expected value, where it returns an object of its own",
-}
-
 
 def agreement_lines(
     path: Path, graded: GradedRows, found: Agreement, no_answer: int
@@ -540,23 +522,6 @@ def metamorphic_lines(
     yield from _checks(change, "stay right")
     if found.failing and listed:
         yield f"  {len(found.failing):,} failing pairs are at the end of {path_text(listed)}"
-
-
-def weak_test_lines(found: TestAudit | None) -> Iterator[str]:
-    """Tests that a program passes without solving its problem; nothing where there are no tests."""
-    if found is None:
-        return
-    if found.failed:
-        yield f"tests        not run on programs that solve nothing: {found.failed}"
-        return
-    of = "" if found.examined == found.distinct else f" of {found.distinct:,}"
-    yield f"tests        {found.examined:,}{of} distinct assertions, {len(found.weak):,} weak"
-    for each in found.weak[:_MOST_WEAK]:
-        shown = " ".join(each.test.split())
-        shown = shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 3]}..."
-        yield f"  {'; '.join(_WEAK[why] for why in each.why)}: {visible(shown, one_line=True)}"
-    if len(found.weak) > _MOST_WEAK:
-        yield f"  and {len(found.weak) - _MOST_WEAK:,} more"
 
 
 def _checks(rates: Sequence[CheckedRate], failing: str) -> Iterator[str]:

@@ -120,13 +120,8 @@ def repeat_evidence(
     """`repeats`: the `response_id` of the row that stayed, or the `prompt_id` of the prompt.
 
     Of several, it is the most similar one, and of those the first. Null in rows that stayed, and
-    where the row that stayed is not in the table.
-
-    Args:
-        operator: which decided about the rows.
-        table: rows as the step had them, not necessarily all, in order and in whole groups: the
-            ids and the columns that it reads.
-        reasons: string[N], why it dropped each row; null where it stayed.
+    where the row that stayed is not in the table: rows as the step had them, in order and in whole
+    groups.
     """
     name = "response_id" if operator.unit == "response" else "prompt_id"
     digest = operator.digest(table)

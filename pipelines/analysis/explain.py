@@ -268,10 +268,7 @@ _SHORT = re.compile(r"\S+(?: =|:) \S{1,40}")
 def row_lines(path: RowPath, *, everything: bool = False, as_above: bool = False) -> list[str]:
     """Where a row comes from, what each step wrote, on what that rests, and where the row ends.
 
-    Args:
-        path: of the row.
-        everything: all values, whatever their length.
-        as_above: leave out what the dataset has in its row: it was shown for another response.
+    `as_above`: what the dataset has in its row was shown for another response.
     """
     widest, pack = (None, list) if everything else (_WIDEST, _packed)
     ids = ((name, path.value(name)) for name in IDS)

@@ -95,7 +95,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -115,7 +115,7 @@ def audit(
         if not overwrite:
             _check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
-        for line in weak_test_lines(audit_tests(stored, seed)):
+        for line in weak_test_lines(stored, seed):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)

@@ -98,10 +98,10 @@ class Figure(NamedTuple):
     form: str = ".3f"
     interval: Callable[[Point], tuple[float, float] | None] = lambda _: None
 
-    def text(self, point: Point | None) -> str:
+    def text(self, point: Point) -> str:
         """Its value at a point, with its interval if it has one; a dash where there is none."""
-        value = None if point is None else self.of(point)
-        if point is None or value is None:
+        value = self.of(point)
+        if value is None:
             return "-"
         ends = self.interval(point)
         shown = format(value, self.form)
@@ -147,14 +147,7 @@ def figures(points: Sequence[Point]) -> list[Figure]:
 
 
 class Watch:
-    """Shows a run from its files; shows nothing if `quiet`.
-
-    Args:
-        folder: of the run.
-        steps: number of steps of the run.
-        console: where to write.
-        quiet: write nothing.
-    """
+    """Shows a run of so many steps from its files; shows nothing if `quiet`."""
 
     def __init__(self, folder: Path, steps: int, console: Console, *, quiet: bool = False) -> None:
         self._folder, self._steps = folder, steps

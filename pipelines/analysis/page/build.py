@@ -304,11 +304,8 @@ class PageSummary(NamedTuple):
 
 
 # --- Libraries ------------------------------------------------------------------------
-# The libraries inside a page: plotly.js draws, DataTables lists. Both are files of PyPI packages.
-#
-# plotly.js is what the field's notebooks and panels are drawn with, and needs no network; of its
-# traces only those are used that draw SVG, because WebGL traces compile code at run time, which the
-# page's security policy forbids. DataTables comes with `itables`, which bundles it as a module.
+# plotly.js draws, DataTables lists. Of plotly's traces only those are used that draw SVG: WebGL
+# traces compile code at run time, which the page's security policy forbids.
 
 _EXPORT = re.compile(r"export\s*\{([^}]*)\}")
 

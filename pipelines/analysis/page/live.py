@@ -108,13 +108,7 @@ def serve(
     *,
     wait: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Serve the page of a run on 127.0.0.1 until the run has ended.
-
-    Args:
-        run: what is shown.
-        port: of the server; 0: any that is free.
-        tell: called once with the address, when it can be opened.
-        wait: waits for some seconds.
+    """Serve the page of a run on 127.0.0.1 until the run has ended; `tell` gets its address.
 
     Raises:
         RejuiceError: the port is taken.

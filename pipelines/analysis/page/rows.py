@@ -36,10 +36,7 @@ _ORIGIN = "row of the base"
 
 
 class WrittenValues:
-    """Rows of a base, then rows that steps added to it, with all that was written.
-
-    Args:
-        base: rows before the first step.
+    """Rows before the first step, then rows that steps added, with all that was written.
 
     Attributes:
         names: columns, in the order in which they appeared.
@@ -99,11 +96,7 @@ class WrittenValues:
         self.written.update(columns)
 
     def numbers(self, first_row: int) -> NDArray[np.int32]:
-        """The number of each row in the dataset, from 1; see `PageSet.columns`.
-
-        Args:
-            first_row: rows of the dataset before those of this part.
-        """
+        """The number of each row, after `first_row` rows of other parts; see `PageSet.columns`."""
         origin_N = np.asarray(pc.fill_null(self._lines.column(_ORIGIN, pa.int64()), -1))
         source_N = np.append(self._base.source_rows, -1)[origin_N]
         numbers = np.where(source_N < 0, 0, source_N + first_row + 1)
@@ -121,11 +114,7 @@ class WrittenValues:
         return self._lines.rows
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """The last value of a column in each row; null where it has none.
-
-        Raises:
-            DataError: neither the base nor a step has it.
-        """
+        """The last value of a column in each row; null where it has none."""
         return self._lines.joined(name, joined) if name in self.written else self._of_base(name)
 
     def _of_base(self, name: str) -> pa.ChunkedArray:
@@ -155,13 +144,9 @@ def evidence_of(
     rows: RowTable,
     most_rows: int = MOST_ROWS,
 ) -> tuple[pa.Array, str]:
-    """What the values of the rows of a set rest on, and whose, if not that of all rows.
+    """What the values of a set rest on, of each row a list of `{step, name, text}` or null.
 
-    Returns:
-        Of each row a list of `{step, name, text}`, null where there are none; and a sentence.
-
-    Raises:
-        RejuiceError: what is on file does not fit the steps.
+    With it comes a sentence, if it is not that of all rows.
     """
     sampled_N = _rows_with_evidence(rows, most_rows)
     found: list[list[dict[str, Any]]] = [[] for _ in sampled_N]
@@ -298,37 +283,29 @@ def _of_all(values: Sequence[WrittenValues], name: str) -> pa.ChunkedArray:
 
 
 def _shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
     plain = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-    return column if any(of_kind(kind) for of_kind in plain) else texts(column)
+    return column if any(of_kind(column.type) for of_kind in plain) else texts(column)
 
 
 def _turns(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    lists = column.to_pylist()
+    """Turns without token ids and log-probabilities."""
     wanted = ("role", "text", "tool", "arguments", "observation", "status", "finish_reason")
-    slim = [_slim(turns, wanted) for turns in lists]
+    slim = [
+        [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
+        if isinstance(turns, list) and all(isinstance(turn, Mapping) for turn in turns)
+        else None
+        for turns in column.to_pylist()
+    ]
     return pa.chunked_array([pa.array(slim, pa.list_(pa.map_(pa.string(), pa.string())))])
-
-
-def _slim(turns: Any, wanted: Sequence[str]) -> Any:
-    if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
-        return None
-    return [[(k, str(turn[k])) for k in wanted if turn.get(k) is not None] for turn in turns]
 
 
 # --- The page of a stored run ---------------------------------------------------------
 
 
 def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
-    """The page of a stored run.
+    """The page of a stored run, with the path that was given for it.
 
-    Args:
-        path: as it was given; None: its files are those of a result in memory, which no command is
-            to name.
-        stored: what is there.
-
-    Raises:
-        RejuiceError: its files are damaged.
+    Without a path its files are those of a result in memory, which no command is to name.
     """
     funnel = None if stored.report is None else stored.report.steps
     facts = run_facts(path, stored)
@@ -409,9 +386,7 @@ def _numbers(one: StoredSet, values: Sequence[WrittenValues]) -> Array:
 
 
 def page_of(runs: Sequence[tuple[AnyPath | None, Stored]]) -> PageData:
-    """One page of one or more stored runs, each with the path that was given for it.
-
-    Only where there is a single one, its path may be None, see `page_of_stored`.
+    """One page of one or more stored runs, see `page_of_stored`.
 
     Raises:
         RejuiceError: files of a run are damaged.

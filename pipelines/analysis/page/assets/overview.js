@@ -112,7 +112,7 @@ function signsPanel() {
   if (!HEAD.signs.length) return null;
   const headings = ["sign", "set", "p", "effect", "", ""];
   const rows = HEAD.signs.map((sign) => [sign.name, sign.set || "all rows",
-    sign.p === null ? null : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
+    sign.p === null ? null : sign.p < 0.0001 ? "<0.0001" : sign.p.toFixed(4), sign.effect, sign.alarm ? "alarm" : "", sign.reason]);
   const place = figureTable(headings, rows);
   const table = place.firstChild;
   // A result in memory has no file that a command could name.
