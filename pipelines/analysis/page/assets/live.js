@@ -40,7 +40,7 @@ async function follow(version) {
     if (scrollY < TOP_PX && document.visibilityState === "visible") location.reload();
     else note("There are new figures.", "Load them");
   } else if (!news.running) {
-    note(news.status);
+    note("The run has ended: these are its last figures.");
     return;
   }
   setTimeout(follow, ASK_MS, version);

@@ -36,6 +36,8 @@ const PLACES = new Set(["row", "fate"]);
 
 function filterForm(set) {
   const { columns, steps } = set.head;
+  const numbers = columns.filter(({ name, slugs }) => !slugs.length && !PLACES.has(name)).map(({ name }) => name);
+  const figures = [...new Set(["reward", "advantage", "length", ...numbers])];
   const fates = [["", "any"], ["-1", "kept"], ["dropped", "dropped"], ...steps.map(({ number, name }) => [String(number), `dropped by ${number === BY_TRAINING ? "" : `${number} `}${name}`])];
   const form = make("form", { class: "filters", id: "filters" },
     field("Search in texts", make("input", { type: "search", name: "words", id: "search" })),
@@ -45,7 +47,7 @@ function filterForm(set) {
     field("Finish", choiceOf("finish_reason", slugOptions(set, "finish_reason"))),
     field("Column", choiceOf("column", [["", "any"], ...columns.filter(({ name, slugs }) => slugs.length && !NAMED_FILTERS.has(name)).map(({ name }) => [name, name])])),
     field("is", choiceOf("value", [["", "any"]])),
-    field("Figure", choiceOf("figure", columns.filter(({ name, slugs }) => !slugs.length && !PLACES.has(name)).map(({ name }) => [name, name]))),
+    field("Figure", choiceOf("figure", figures.map((name) => [name, name]))),
     field("from", make("input", { type: "number", step: "any", name: "least" })),
     field("to", make("input", { type: "number", step: "any", name: "most" })),
     make("label", { class: "inline" }, make("input", { type: "checkbox", name: "failures", id: "failures" }), "reward missing"),
