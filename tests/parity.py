@@ -55,7 +55,7 @@ NEED_SHARED = {"gsm8k_solutions"}
 CHUNK_ROWS = {"gsm8k_solutions": 200}
 """For `np2` and `ray`: several chunks of each recipe, which has 12 prompts where it is not here."""
 OF_THE_MACHINE = {"recipe", "dataset_path", "export_path", "key", "cache", "chunk_rows"}
-OF_THE_MACHINE |= {"seconds", "cached", "retried"}
+OF_THE_MACHINE |= {"seconds", "cached", "retried", "reasons"}
 """Fields of a report that are left out."""
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 CREDIT = ("rm_scores", "advantages", "response_mask", "loss_mask")

@@ -124,13 +124,15 @@ def not_on_file(why: str, right: str = "run it again") -> Callable[[int], RunSte
     return results
 
 
-def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
-    """Return a recipe whose operators without code know which columns they have written."""
+def with_written(
+    recipe: Recipe, written: Sequence[tuple[Sequence[str], Mapping[str, str]]]
+) -> Recipe:
+    """Return a recipe whose operators without code know what they wrote, and why rows went."""
     steps = tuple(
-        step._replace(operator=step.operator.with_written(names))
+        step._replace(operator=step.operator.with_written(names, reasons))
         if isinstance(step.operator, StoredOperator)
         else step
-        for step, names in zip(recipe.steps, written, strict=True)
+        for step, (names, reasons) in zip(recipe.steps, written, strict=True)
     )
     return recipe.replace(steps=steps)
 
@@ -218,7 +220,7 @@ def _recipe(report: Report, folder: AnyPath) -> Recipe:
     recipe = read_stored(kept, folder if isinstance(folder, Path) else kept.parent)
     if len(recipe.steps) != len(report.steps):
         return recipe
-    return with_written(recipe, [step.written for step in report.steps])
+    return with_written(recipe, [(step.written, step.reasons) for step in report.steps])
 
 
 def _set(

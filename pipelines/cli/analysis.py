@@ -95,7 +95,7 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import sign_lines, sign_row_lines, weak_test_lines
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -115,7 +115,7 @@ def audit(
         if not overwrite:
             _check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
-        for line in weak_test_lines(audit_tests(stored, seed)):
+        for line in weak_test_lines(stored, seed):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
@@ -160,9 +160,9 @@ def _audit_verdicts(
     )
     from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
 
-    errors = labelled_errors(labels, graded) if labels is not None else None
     recheck_N = _rechecked(graded)
     strata_N = strata(graded, recheck_N)
+    errors = None if labels is None else labelled_errors(labels, graded, strata_N)
     rows = draw(graded, strata_N, sample, seed) if output is not None else []
     operator = graded.by_math_verify_mapper
     checks = metamorphic_checks(graded, operator, seed) if operator is not None else None
@@ -539,6 +539,7 @@ def view(
 
 def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: bool) -> None:
     """Serve the page of a training run until the run has ended."""
+    from ...trainer.launch.failure import why_ended
     from ...trainer.launch.training import of_run
     from ...trainer.report.live import RunSoFar
     from ..analysis.page.live import serve
@@ -555,7 +556,7 @@ def _follow(paths: Sequence[AnyPath], port: int, most_bytes: int, *, opened: boo
         if opened:
             webbrowser.open(address)
 
-    serve(RunSoFar(stored.folder, of_run, most_bytes=most_bytes), port, tell)
+    serve(RunSoFar(stored.folder, of_run, why_ended, most_bytes=most_bytes), port, tell)
     typer.echo(f"{paths[0]} has ended.")
 
 

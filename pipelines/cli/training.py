@@ -205,7 +205,6 @@ def simulate(
     """
     from ...operators.workers import usable_cores
     from ...trainer.report.simulate import (
-        Hardware,
         setups,
         show_simulated,
         simulate,
@@ -219,8 +218,14 @@ def simulate(
     if config is None:
         raise RejuiceError(f"{run} trains no policy", "give the folder of a training run")
     steps = stored_steps(run, config)
-    hardware = Hardware(gpus, rollout_gpus, usable_cores())
-    modes = setups(config, max_age or [1, 2, 4], hardware, steps)
+    modes = setups(
+        config,
+        max_age or [1, 2, 4],
+        steps,
+        cores=usable_cores(),
+        gpus=gpus,
+        rollout_gpus=rollout_gpus,
+    )
     show_simulated([simulate(steps, mode) for mode in modes], Console())
 
 
@@ -276,7 +281,7 @@ def _train(
     console = Console(stderr=True)
     log = run.folder / "verl.log"
     begin = log.stat().st_size if log.exists() else 0
-    watch = Watch(run.folder, name, run.config.steps, console, quiet=quiet)
+    watch = Watch(run.folder, run.config.steps, console, quiet=quiet)
     least_free = shutil.disk_usage(run.folder).free
 
     def follow() -> None:

@@ -74,7 +74,9 @@ class StepReport(BaseModel):
     columns: dict[str, ColumnFigures]
     """Figures of the written columns that have any, and of what weights mask; see `masked_by`."""
     written: list[str] = []
-    """All written columns; not recorded by version 0.4 and earlier."""
+    """All written columns."""
+    reasons: dict[str, str] = {}
+    """What each of the reasons in `dropped` means, as the operator says."""
     matched: int | None = None
     """Rows that the `where` of the step matches; None: it has none, or that is not recorded."""
     unmatched: str = ""
@@ -387,6 +389,7 @@ class StepLog:
         summaries: figures of the written columns, one for each part.
         decisions: about dropped rows, one table for each part.
         matches: what the condition of the step matches; None: it has none.
+        reasons: what the reasons of its operator mean.
     """
 
     def __init__(self, step: str) -> None:
@@ -400,9 +403,11 @@ class StepLog:
         self.summaries: list[Summary] = []
         self.decisions: list[pa.Table] = []
         self.matches: MatchLog | None = None
+        self.reasons: Mapping[str, str] = {}
 
     def match(self, operator: Operator, before: Frame) -> None:
-        """Add what the condition of the step's operator matches."""
+        """Add what the step's operator says: which rows it is about, and what reasons mean."""
+        self.reasons = operator.reasons
         self._add_matches(MatchLog.of(operator, before))
 
     def _add_matches(self, found: MatchLog | None) -> None:
@@ -442,6 +447,7 @@ class StepLog:
         self.summaries += other.summaries
         self.decisions += other.decisions
         self._add_matches(other.matches)
+        self.reasons = self.reasons or other.reasons
 
     def take_decisions(self) -> pa.Table:
         """Return the decisions so far, which leave the log; see `DECISIONS`."""
@@ -463,6 +469,7 @@ class StepLog:
             logged=self.logged,
             columns=merge(self.summaries),
             written=sorted(self.written),
+            reasons={slug: self.reasons[slug] for slug in self.dropped if slug in self.reasons},
             matched=None if self.matches is None else self.matches.matched,
             unmatched="" if self.matches is None else self.matches.why_none(),
         )

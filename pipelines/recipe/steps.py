@@ -72,9 +72,12 @@ class StoredOperator(Operator):
         """Return the name in the recipe."""
         return cls.stored_name
 
-    def with_written(self, columns: Sequence[str]) -> StoredOperator:
-        """This operator, with the columns that it has written in a run."""
-        kind = _kind(self.name(), self.samples, tuple(columns))
+    def with_written(
+        self, columns: Sequence[str], reasons: Mapping[str, str] | None = None
+    ) -> StoredOperator:
+        """This operator, with the columns that it has written in a run, and why it dropped rows."""
+        known = tuple((reasons or {}).items())
+        kind = _kind(self.name(), self.samples, tuple(columns), known)
         common = {name: getattr(self, name) for name in COMMON_FIELDS}
         return build(kind, {**(self.model_extra or {}), **common})
 
@@ -104,17 +107,21 @@ def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
     """Return the operator of a stored step; None where no operator can have this name."""
-    return build(_kind(name, samples, ()), fields) if _NAME.fullmatch(name) else None
+    return build(_kind(name, samples, (), ()), fields) if _NAME.fullmatch(name) else None
 
 
 @cache
-def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
+def _kind(
+    name: str, samples: bool, written: Columns, reasons: tuple[tuple[str, str], ...]
+) -> type[StoredOperator]:
     types = {
         "stored_name": "ClassVar[str]",
         "samples": "ClassVar[bool]",
         "written": "ClassVar[Columns]",
+        "reasons": "ClassVar[Mapping[str, str]]",
     }
-    values = {"stored_name": name, "samples": samples, "written": written}
+    known = dict(reasons)
+    values = {"stored_name": name, "samples": samples, "written": written, "reasons": known}
     return type(
         "Stored", (StoredOperator,), {"__module__": __name__, "__annotations__": types, **values}
     )

@@ -263,8 +263,8 @@ def test_a_validation_set_in_which_problems_repeat(rejuice, tmp_path):
         0,
         [
             ADDED,
-            "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; set "
-            "validation_n: 4 to get 4 responses to each prompt instead of 1",
+            "validation: 9 of the first 12 rows repeat an earlier prompt and are left out; "
+            "validation_n says how many responses each prompt gets",
         ],
     )
 

@@ -216,7 +216,7 @@ def test_prompts_have_the_numbers_of_explain(rejuice, runs):
     (one,) = open_stored(runs["tiny"]).sets
     for prompt_id, number in each.row_numbers.items():
         paths = list(row_paths(one, "row", f"row {number}"))
-        assert {path.id("prompt_id") for path in paths} == {prompt_id}
+        assert {path.value("prompt_id") for path in paths} == {prompt_id}
     moved = each.change.moved[0].prompt_id
     lines = lines_of(rejuice("diff", runs["tiny"], runs["weighed"])[1])
     start = f"moved row {each.row_numbers[moved]}, prompt {moved}: "

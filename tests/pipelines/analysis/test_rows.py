@@ -237,7 +237,7 @@ def test_the_numbers_of_groups_are_those_of_explain(tmp_path):
     first = rows.table["prompt_id"].take(rows.groups.starts_G).to_pylist()
     for number, prompt_id in zip(numbers, first, strict=True):
         paths = list(row_paths(one, "row", f"row {number}"))
-        assert {found.id("prompt_id") for found in paths} == ({prompt_id} if number else set())
+        assert {found.value("prompt_id") for found in paths} == ({prompt_id} if number else set())
         assert {found.number for found in paths} == ({number} if number else set())
 
 

@@ -137,6 +137,8 @@ def test_a_row_of_a_step_is_explained(training_run, rollouts, rejuice):
     assert "   reward: accuracy 1 x 1 + format 1 x -0.1" in lines
     assert "   advantage: of 4 rewards, mean 0.5, standard deviation 0.5888" in lines
     assert lines[-1] == "kept: step 1 trains on it"
+    numbers = [int(x[:2]) for x in lines if x.endswith(": kept")]
+    assert numbers == list(range(3, 3 + len(numbers)))  # As the recipe of the run counts them.
     assert rejuice("explain", step, dropped)[1].endswith(
         "pass_rate_filter: dropped, too_easy (the pass rate of the prompt is above `max`)\n"
     )
@@ -157,7 +159,6 @@ def test_of_a_run_the_last_step_that_has_a_row_is_explained(training_run, rollou
     assert "also in" not in out
 
 
-@pytest.mark.recommended("pipelines/analysis/explain.py", "add --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "all: --all")
 @pytest.mark.recommended("pipelines/analysis/explain.py", "rejuice explain {…}")
 def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
@@ -172,7 +173,7 @@ def test_of_a_prompt_each_response_has_a_line(training_run, rollouts, rejuice):
     assert rows == "4 rows"
     assert rejuice(*shlex.split(command))[1].startswith(f"response_id {shlex.split(command)[-1]}")
     whole = rejuice("explain", training_run, prompt, "--all")[1]
-    assert whole.count("04_pass_rate_filter: kept") == 4
+    assert whole.count("06_pass_rate_filter: kept") == 4
 
 
 def test_a_row_of_a_step_without_values_is_not_explained(training_run, rollouts, rejuice):

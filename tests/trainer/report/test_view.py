@@ -35,6 +35,7 @@ def test_a_run_has_a_set_for_each_step_and_its_curves(training_run, rejuice, tmp
     assert [(each["name"], each["step"], each["banner"]) for each in sets] == [
         (f"step {number}", number, "") for number in (1, 2, 3)
     ]
+    assert page.head["opens_at"] == 2  # At the last step.
     assert page.head["recipe"] == (training_run / "recipe.yaml").read_text("utf-8")
     assert [point["step"] for point in page.head["curves"][0]["points"]] == [1, 2, 3]
     assert page.head["curves"][0]["points"][1]["rejuice/pass_rate"] == 0.5

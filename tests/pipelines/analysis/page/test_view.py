@@ -82,6 +82,31 @@ def test_every_number_is_that_of_the_export_to_the_bit(export, rejuice, tmp_path
     assert page.rows()[1]["extracted_answer"] == "7"
 
 
+def test_rows_can_be_filtered_by_any_column(recipe_file, rejuice, tmp_path):
+    """Those of the dataset and of one's own operators: numbers, and texts of which few differ."""
+    (tmp_path / "own.py").write_text(
+        "import pyarrow as pa\n"
+        "from rejuice.operators import Mapper\n"
+        "class HalfMapper(Mapper):\n"
+        "    def writes(self): return ('half', 'side')\n"
+        "    def map(self, table):\n"
+        "        n = table.num_rows\n"
+        "        return {'half': pa.array([i / 2 for i in range(n)]), 'side': pa.array(['a', 'b'] * (n // 2))}\n"
+    )
+    rows = [{**row, "level": at % 3, "hard": at > 5} for at, row in enumerate(recorded())]
+    own = {"custom_operator_paths": [str(tmp_path / "own.py")]}
+    recipe = recipe_file([*STEPS[:1], "half_mapper"], rows, **own)
+    assert rejuice("run", recipe, "-q")[0] == 0
+    assert (
+        rejuice("view", tmp_path / "out" / "curated.parquet", "--no_open", "-o", "p.html")[0] == 0
+    )
+    page = Page(tmp_path / "p.html")
+    assert page.column("level").tolist() == [0.0, 1.0, 2.0] * 4
+    assert page.column("half").tolist() == [at / 2 for at in range(12)]
+    assert page.slugs("side") == ["a", "b"] * 6
+    assert page.slugs("hard") == ["false"] * 6 + ["true"] * 6
+
+
 @pytest.mark.slow
 def test_every_figure_is_that_of_plain_polars(export, rejuice, tmp_path):
     rejuice("view", export, "--no_open", "-o", "p.html")
