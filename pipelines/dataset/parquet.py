@@ -18,7 +18,7 @@ from ...operators import Groups
 from ...operators.arrow_compute import pc
 from .files import DataFile, errors_of_format
 from .remote import RemotePath
-from .schemas import conform, decoded, decoded_schema, unify
+from .schemas import decoded, decoded_schema, together
 
 # --- Where a dataset is cut into chunks: only where a group ends ----------------------
 
@@ -35,11 +35,8 @@ def chunked(
 ) -> Iterator[pa.Table]:
     """Tables of about `chunk_rows` rows that end where a group ends."""
     rest: pa.Table | None = None
-    for batch in batches:
-        table = batch
-        if rest is not None:
-            schema = unify([rest.schema, batch.schema])
-            table = pa.concat_tables([conform(rest, schema), conform(batch, schema)])
+    for found in _collected(batches, chunk_rows):
+        table = found if rest is None else together([rest, found])
         begin = 0
         most = rows_within(chunk_rows, table.num_rows, table.nbytes)
         for at in cuts([_starts(table, group_by)], partial(add, most)):
@@ -48,6 +45,19 @@ def chunked(
         rest = table.slice(begin)
     if rest is not None and rest.num_rows:
         yield rest
+
+
+def _collected(batches: Iterator[pa.Table], chunk_rows: int) -> Iterator[pa.Table]:
+    """The rows of batches, those of small ones together, so that each is looked at once."""
+    held, rows, size = list[pa.Table](), 0, 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= chunk_rows or size >= CHUNK_BYTES:
+            yield together(held).combine_chunks()
+            held, rows, size = [], 0, 0
+    if held:
+        yield together(held).combine_chunks()
 
 
 def rows_within(most: int, rows: int, size: int) -> int:

@@ -39,7 +39,7 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, too_deep, unify, without_marks
+from .schemas import added, conform, decoded, is_too_deep, together, too_deep, unify, without_marks
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
@@ -150,11 +150,9 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
         if begin < end:
             taken.append(table.take(pa.array(sorted_N[begin:end] - first)))
         first += table.num_rows
-    schema = unify([table.schema for table in taken])
-    together = pa.concat_tables([conform(table, schema) for table in taken])
     place = np.empty_like(order)
     place[order] = np.arange(rows)
-    return together.take(pa.array(place))
+    return together(taken).take(pa.array(place))
 
 
 def _drawn(total: int, rows: int) -> NDArray[np.int64]:
@@ -542,8 +540,8 @@ class Dataset:
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        schema = without_marks(unify([table.schema for table in tables]))
-        return pa.concat_tables([conform(table, schema) for table in tables])
+        table = together(tables)
+        return conform(table, without_marks(table.schema))
 
     @cached_property
     def _rows_of_parts(self) -> list[int] | None:

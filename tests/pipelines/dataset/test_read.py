@@ -143,6 +143,18 @@ def test_a_group_goes_on_in_the_next_file(dataset, tmp_path):
     assert [len(chunk) for chunk in read(folder, tmp_path, 1, ("p",))] == [1, 2, 1]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "arrow"])
+def test_many_small_files_are_looked_at_once(dataset, tmp_path, monkeypatch, kind):
+    starts, looked_at = parquet._starts, []
+    monkeypatch.setattr(parquet, "_starts", lambda table, by: looked_at.append(table.num_rows) or starts(table, by))  # fmt: skip
+    for files in (20, 200):
+        looked_at.clear()
+        parts = {f"{at:03d}_{kind}": pa.table({"p": [at, at]}) for at in range(files)}
+        chunks = read(dataset(**parts), tmp_path / str(files), 100, ("p",))
+        assert sum(map(len, chunks)) == 2 * files
+        assert sum(looked_at) <= 4 * files, "each row at most twice"
+
+
 # Formats
 
 
@@ -198,7 +210,7 @@ def test_a_huge_line_and_lines_across_blocks(dataset, tmp_path, monkeypatch):
 def test_a_line_that_would_fill_the_memory(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(json_lines, "_LONGEST_LINE", 1 << 20)
     file = tmp_path / f"a.{suffix}"
-    for size, block in [(1 << 20, 1 << 16), (1 << 20, 64), (1 << 22, 1 << 16)]:
+    for size, block in [(3 << 19, 1 << 16), (3 << 19, 64), (1 << 22, 1 << 16)]:
         text = '\n{"a": 1}\n' + '{"a": "' + size * "x" + '"}\n{"a": 2}\n'
         packed = text.encode() if suffix == "jsonl" else gzip.compress(text.encode())
         file.write_bytes(packed)
