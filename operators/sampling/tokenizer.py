@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from ..errors import EngineError, first_line, needs
-from .protocol import Prompt
+from .protocol import Failure, Prompt
 
 Messages: TypeAlias = tuple[tuple[str, str], ...]
 """A chat, as (role, content) pairs."""
@@ -65,6 +65,18 @@ def prompt_ids(prompt: Prompt, encode: Encode) -> list[int]:
         TemplateRefusedError: the template rejects the chat.
     """
     return list(encode(prompt.messages) if prompt.token_ids is None else prompt.token_ids)
+
+
+def fitting_ids(prompt: Prompt, encode: Encode, context: int) -> list[int] | Failure:
+    """`prompt_ids`, or why they cannot be sampled from: `context` includes the response."""
+    try:
+        ids = prompt_ids(prompt, encode)
+    except TemplateRefusedError as error:
+        return Failure("template_refused", str(error))
+    if len(ids) >= context:
+        detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
+        return Failure("prompt_too_long", detail)
+    return ids
 
 
 def chat_text(

@@ -20,7 +20,7 @@ from transformers.masking_utils import sdpa_mask
 from ..errors import EngineError
 from ..groups import Array, mix
 from .protocol import Failure, Group, Prompt, Sample, Settings, token_listener
-from .tokenizer import NO_KWARGS, TemplateRefusedError, chat_encoder, decoded, prompt_ids
+from .tokenizer import NO_KWARGS, chat_encoder, decoded, fitting_ids
 
 _BLOCKS = 4
 """Prompts are put in order of length in blocks of so many times what is decoded at a time."""
@@ -160,15 +160,10 @@ class TransformersEngine:
         self._model = None
 
     def _request(self, index: int, prompt: Prompt, settings: Settings) -> SamplingRequest | Failure:
-
-        try:
-            ids = prompt_ids(prompt, self._encode)
-        except TemplateRefusedError as error:
-            return Failure("template_refused", str(error))
         context = getattr(self._model.config, "max_position_embeddings", None) or 1 << 30
-        if len(ids) >= context:
-            detail = f"{len(ids)} tokens; the policy's context of {context} includes the response"
-            return Failure("prompt_too_long", detail)
+        ids = fitting_ids(prompt, self._encode, context)
+        if isinstance(ids, Failure):
+            return ids
         max_tokens = min(settings.of(prompt).max_tokens, context - len(ids))
         return SamplingRequest(index, tuple(ids), prompt.seed, max_tokens)
 

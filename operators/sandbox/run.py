@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -65,6 +66,8 @@ class Stop:
         self._lock = threading.Lock()
         self._link: socket.socket | None = None
         self._is_wanted = False
+        self.started = threading.Event()
+        """Set once the program has started, or could not."""
 
     def ends(self, link: socket.socket) -> None:
         """Take this as the link of the program to end."""
@@ -94,8 +97,8 @@ class RunningProgram:
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
 
-    def wait(self) -> Execution:
-        """Return how it has ended."""
+    def wait_until_started(self) -> None:
+        """Wait until it is confined."""
         first = self._receive(time.monotonic() + STARTUP_SECONDS)
         if first != READY:
             if not first:
@@ -104,6 +107,9 @@ class RunningProgram:
             raise SandboxError(
                 f"the program could not be confined: {reason.decode(errors='replace')}"
             )
+
+    def wait(self) -> Execution:
+        """Return how it has ended."""
         for stream in self._printed:
             os.set_blocking(stream, False)
             self._poll.register(stream, select.POLLIN)
@@ -272,21 +278,57 @@ class Sandbox:
             SandboxError: the sandbox has failed; the next call starts it again.
             ValueError: the limits leave nothing to run with.
         """
+        with self._free:
+            return self._run(source, stdin, limits, stop or Stop(), show_last=show_last)
+
+    def run_connected(
+        self, answering: str, asking: str, *, limits: SandboxLimits, asking_limits: SandboxLimits
+    ) -> tuple[Execution, Execution]:
+        """Run two programs whose standard inputs are the ends of one socket.
+
+        The first is ended when the second has ended, and counts from its start on; the second
+        starts then. They count as one of the `workers`, since one waits for the other.
+
+        Raises:
+            SandboxError, ValueError: as `run`.
+        """
+        stop, (ours, theirs) = Stop(), socket.socketpair()
+        with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
+            first = thread.submit(self._run, answering, theirs, limits, stop)
+            try:
+                stop.started.wait()
+                second = self._run(asking, ours, asking_limits, Stop())
+            finally:
+                stop()
+            return first.result(), second
+
+    def _run(
+        self,
+        source: str,
+        stdin: str | socket.socket,
+        limits: SandboxLimits,
+        stop: Stop,
+        *,
+        show_last: bool = False,
+    ) -> Execution:
         if limits.seconds <= 0 or limits.memory < _LEAST_MEMORY or limits.output < 0:
             raise ValueError(f"a program cannot run within {limits}")
         request = REQUEST.pack(limits.seconds, limits.memory, show_last)
-        with self._free, contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as ours:
+            ours.callback(stop.started.set)
             link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.enter_context(link)
-            if stop is not None:
-                stop.ends(link)
+            stop.ends(link)
             try:
                 with contextlib.ExitStack() as handed_over, theirs:
-                    files = [_file(text, handed_over) for text in (source, stdin)]
                     pipes = [_pipe(ours, handed_over) for _ in range(2)]
+                    files = [_file(source, handed_over), _input(stdin, handed_over)]
                     files += [write for _, write in pipes]
                     self._send(request, [*files, theirs.fileno()])
-                return RunningProgram(link, [read for read, _ in pipes], limits).wait()
+                program = RunningProgram(link, [read for read, _ in pipes], limits)
+                program.wait_until_started()
+                stop.started.set()
+                return program.wait()
             except SandboxError:
                 self._end_if_dead()
                 raise
@@ -385,6 +427,11 @@ def _file(text: str, stack: contextlib.ExitStack) -> int:
     seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
     return descriptor
+
+
+def _input(stdin: str | socket.socket, stack: contextlib.ExitStack) -> int:
+    """The file that a program reads; a socket is its own, so that its end is seen."""
+    return _file(stdin, stack) if isinstance(stdin, str) else stack.enter_context(stdin).fileno()
 
 
 def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tuple[int, int]:

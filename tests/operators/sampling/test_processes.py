@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +14,6 @@ from stub_engine import CAPACITY, StubEngine
 
 from rejuice.operators import __version__
 from rejuice.operators.errors import EngineError
-from rejuice.operators.sampling import processes
 from rejuice.operators.sampling.processes import DEFAULT_ENVIRONMENT, EngineProcesses
 from rejuice.operators.sampling.protocol import Prompt, Settings, listening
 from rejuice.operators.workers import usable_cores
@@ -78,16 +76,6 @@ def test_tokens_of_short_calls_are_not_lost(two):
         for _ in range(3):
             assert len(list(two.sample(ask("tokens", "tokens", "tokens", "tokens"), ONE))) == 4
     assert sum(reported) == 3 * 4 * 7
-
-
-def test_tokens_are_reported_once_a_second(monkeypatch):
-    clock = SimpleNamespace(now=50.0)
-    monkeypatch.setattr(processes.time, "monotonic", lambda: clock.now)
-    sent = []
-    report = processes.TokenReports(sent.append)
-    for clock.now in (50.0, 50.2, 50.9, 51.1, 52.0):
-        report(8)
-    assert [each.number for each in sent] == [8, 24]
 
 
 def test_work_is_distributed_by_length(two):

@@ -193,8 +193,8 @@ def test_a_test_that_never_has_enough(verdicts, monkeypatch):
     """The program may keep a test going, but not for ever."""
     code = "class Q:\n    def size(self): return 1\n    def pop(self): pass"
     test = "q = Q()\nwhile q.size() > 0:\n    q.pop()"
-    monkeypatch.setattr(grading, "MOST_ROUNDS", 3)
-    assert verdicts(code, test) == ["timeout"]
+    monkeypatch.setattr(grading, "JUDGE_SECONDS", 0.1)
+    assert verdicts(code, test, seconds=0.4) == ["timeout"]
 
 
 def test_one_test_does_not_spoil_the_next(verdicts):
@@ -205,13 +205,12 @@ def test_one_test_does_not_spoil_the_next(verdicts):
 SPY = """
 import sys
 def words(x):
-    if isinstance(x, str): yield x
+    if isinstance(x, (str, bytes)): yield x if isinstance(x, str) else x.decode()
     for y in x.values() if isinstance(x, dict) else x if isinstance(x, list) else []: yield from words(y)
 def f(*_, **named):
     frame, seen = sys._getframe(), []
     while frame:
-        for each in frame.f_locals.values():
-            if isinstance(each, dict): seen += words(each.get("calls"))
+        for each in frame.f_locals.values(): seen += words(each)
         frame = frame.f_back
     return next((each for each in seen if each.startswith("hello")), "none")
 """
