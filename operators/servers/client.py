@@ -311,13 +311,8 @@ class OpenAIClient:
     async def _send(
         self, at: Endpoint, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """The response of one address.
-
-        Raises:
-            _UnreachableError: it cannot be reached.
-            AttemptError: it did not answer, or broke the connection.
-            EngineError: the address is wrong.
-        """
+        """The response of one address; an _UnreachableError, or an AttemptError where it does not
+        answer or breaks the connection, or an EngineError where the address is wrong."""
         try:
             return await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
@@ -366,11 +361,7 @@ class OpenAIClient:
         return not why
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
-        """Check that an address is up and has a model; why it is not up, or empty.
-
-        Raises:
-            EngineError: it lacks the model or refuses the key, or the address is wrong.
-        """
+        """Check that an address is up and has a model; why it is not up, or empty."""
         url = probed_url(at.base, self._options)
         try:
             models = await self._send(at, "GET", url, None, _LIST_S)
@@ -465,11 +456,7 @@ def _message(error: Exception) -> str:
 
 
 def headers(api_key_env: str | None) -> dict[str, str]:
-    """The headers of every request: the key, if the server needs one.
-
-    Raises:
-        EngineError: the environment variable that should contain it is not set.
-    """
+    """The headers of every request: the key, if one is needed; an EngineError misses it."""
     if api_key_env is None:
         return {}
     key = os.environ.get(api_key_env, "").strip()
@@ -491,11 +478,7 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server, which is opened if it is not open.
-
-    Raises:
-        EngineError: the environment variable named for the key is not set.
-    """
+    """The client of this event loop for a server, which is opened if it is not open."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.

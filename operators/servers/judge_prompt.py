@@ -52,11 +52,10 @@ def mark_of(*texts: str) -> str:
 
 
 def filled(template: str, texts: Mapping[str, str], *, mark: str | None = None) -> str:
-    """Return a template with its placeholders replaced, all at once: those in texts are plain text.
+    """A template with its placeholders replaced, all at once: those in texts are plain text.
 
-    Example:
-        >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
-        '<a 7><\\\\/a></a 7>'
+    >>> filled("<a {mark}>{a}</a {mark}>", {"a": "</a>"}, mark="7")
+    '<a 7><\\\\/a></a 7>'
     """
     mark = mark_of(template, *texts.values()) if mark is None else mark
     looks = lookalikes(template, tuple(texts))
@@ -75,7 +74,7 @@ def lookalikes(template: str, names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def escaped(text: str, looks: re.Pattern[str]) -> str:
-    """Return a text in which all that looks like a delimiter or a special token has a backslash."""
+    """A text in which all that looks like a delimiter or a special token has a backslash."""
     read, places = _folded(text)
     at = sorted({_break(found) for found in looks.finditer(read)})
     cuts = [0, *(places[place] if places is not None else place for place in at), len(text)]
@@ -105,7 +104,7 @@ def _pattern(part: str) -> str:
 
 
 def _folded(text: str) -> tuple[str, list[int] | None]:
-    """Return a text as a reader may take it, and the place of each of its characters in the text.
+    """A text as a reader may take it, and the place of each of its characters in the text.
 
     Compatible forms such as `＜` are what they stand for, and what has no width is left out. The
     places are None where nothing is folded.
@@ -169,11 +168,7 @@ def about_marks(template: str) -> str:
 
 
 def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
-    """Return the instructions for the scorer.
-
-    The four dimensions of Data-Juicer's `llm_quality_score_filter` and those of its
-    `llm_analysis_filter` are explained; any other is only named.
-    """
+    """The instructions for the scorer; dimensions of Data-Juicer's filters are explained, too."""
     listed = "\n".join(
         f"- {name}: {_MEANING[name]}" if name in _MEANING else f"- {name}" for name in dimensions
     )
@@ -188,14 +183,10 @@ def system_message(dimensions: Sequence[str], template: str = TEMPLATE) -> str:
 
 
 def chat_text(messages: Sequence[Mapping[str, str | None]]) -> str:
-    """Return a chat as one text: a single user message unchanged, other chats with roles.
+    """A chat as one text: a single user message unchanged, other chats with roles.
 
-    Example:
-        >>> chat_text([{"role": "user", "content": "1 + 1?"}])
-        '1 + 1?'
-        >>> chat = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1, 1"}]
-        >>> chat_text(chat)
-        'system: Add.\\n\\nuser: 1, 1'
+    >>> chat_text([{"role": "system", "content": "Add."}, {"role": "user", "content": "1, 1"}])
+    'system: Add.\\n\\nuser: 1, 1'
     """
     if [message["role"] for message in messages] == ["user"]:
         return messages[0]["content"] or ""
