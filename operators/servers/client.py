@@ -196,11 +196,11 @@ class OpenAIClient:
 
     async def check(self, model: str | None) -> None:
         start, patience_s = self._clock(), self._options.patience_s
-        longest_s = LONGEST_POLL_INTERVAL_S
+        pauses = wait_random_exponential(self._options.back_off_s, max=LONGEST_POLL_INTERVAL_S)
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(ServerDownError),
             stop=lambda _: self._clock() - start >= patience_s,
-            wait=wait_random_exponential(self._options.back_off_s, max=longest_s),
+            wait=lambda state: min(pauses(state), max(0.0, start + patience_s - self._clock())),
             reraise=True,
         ):
             with attempt:
@@ -209,7 +209,7 @@ class OpenAIClient:
                 bases = (each.base for each in self._endpoints.all)
                 down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
                 if len(down) == len(reasons):
-                    waited_s = self._clock() - start
+                    waited_s = min(self._clock() - start, patience_s)
                     self._endpoints.waits.report(", ".join(down.values()), waited_s, patience_s)
                     raise server_down(down, patience_s)
         for base, why in down.items():

@@ -289,8 +289,7 @@ class Rates:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request uses at most: those of its prompt, where four characters of a text count
-    as one, and of all responses.
+    """Tokens that a request uses at most, with all responses; four characters of a text are one.
 
     >>> estimated_tokens({"prompt": [5, 6, 7], "n": 2, "max_tokens": 10})
     23
