@@ -331,7 +331,17 @@ class OpenAIEngine:
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
-        open_work = partial(self._open_work, settings)
+
+        @asynccontextmanager
+        async def open_work(put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
+            async with OpenAIClient(self.options) as client:
+
+                async def sample(numbered: tuple[int, Prompt]) -> None:
+                    index, prompt = numbered
+                    put((index, await self.sample_one(client, prompt, settings)))
+
+                yield sample
+
         size, capacity, each = self.options.concurrency, self.capacity(settings), enumerate(prompts)
         try:
             for index, found in work_on_demand(self._thread, each, open_work, size, capacity):
@@ -348,16 +358,6 @@ class OpenAIEngine:
         if self._thread is not None:
             self._thread.close()
             self._thread = None
-
-    @asynccontextmanager
-    async def _open_work(self, settings: Settings, put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
-        async with OpenAIClient(self.options) as client:
-
-            async def sample(numbered: tuple[int, Prompt]) -> None:
-                index, prompt = numbered
-                put((index, await self.sample_one(client, prompt, settings)))
-
-            yield sample
 
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings

@@ -131,7 +131,7 @@ class OpenAIClient:
     ) -> None:
         self._options, self._clock = options, clock
         self._lists_models = dialect_of(options).models
-        self._headers = _authorization(key) if key else headers(options.api_key_env)
+        self._headers = headers(options.api_key_env, key)
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
@@ -455,18 +455,14 @@ def _message(error: Exception) -> str:
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
 
 
-def headers(api_key_env: str | None) -> dict[str, str]:
+def headers(api_key_env: str | None, key: str = "") -> dict[str, str]:
     """The headers of every request: the key, if one is needed; an EngineError misses it."""
-    if api_key_env is None:
+    if not key and api_key_env is None:
         return {}
-    key = os.environ.get(api_key_env, "").strip()
+    key = key or os.environ.get(str(api_key_env), "").strip()
     if not key:
         found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
         raise EngineError(found, "set it to the server's key")
-    return _authorization(key)
-
-
-def _authorization(key: str) -> dict[str, str]:
     know(key)
     return {"Authorization": f"Bearer {key}"}
 
