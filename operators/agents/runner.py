@@ -409,7 +409,9 @@ class AgentRunner:
         toolbox = await self._opened()
 
         async def catch_up() -> None:
-            await RefillRequest(put).wait()
+            refill = RefillRequest()
+            put(refill)
+            await refill.wait()
 
         async with turn_sampler(self._engine, self._settings, put, catch_up) as sampler:
 

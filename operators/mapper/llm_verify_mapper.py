@@ -42,10 +42,10 @@ _SCHEMA = {
 }
 _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-# Not where it is part of a number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
-_PUNCTUATION = re.compile(rf"(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
-_SIGNS = re.compile(r"(?<=[^\W_])[+#]+(?![^\W_])|(?<=[^\W_])[-−](?=[\s.,;:!?)]|\Z)")
-"""Behind a name: `c++`, `c#`, `na+`, `cl-`."""
+# Signs behind a name, such as `c++`, `c#`, `na+`, `cl-`, and punctuation, but where it is part of a
+# number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
+_SIGNS = r"(?<=[^\W_])[+#]+(?![^\W_])|(?<=[^\W_])[-−](?=[\s.,;:!?)]|\Z)"
+_PUNCTUATION = re.compile(rf"({_SIGNS})|(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
 
 
 class LlmVerifyMapper(JudgedMapper):
@@ -146,13 +146,8 @@ def _verdict(outcome: ScoringOutcome) -> str | None:
     return "no_answer" if "no_answer" in outcome.notes else _DECIDED[outcome.scores[0]]
 
 
-def _spelled(signs: re.Match[str]) -> str:
-    """Signs as letters that no text has, so that they are no punctuation."""
-    return "".join({"+": "\ue000", "#": "\ue001"}.get(sign, "\ue002") for sign in signs[0])
-
-
 def _normalised(text: str) -> str:
     """As the official evaluation of SQuAD 1.1 compares answers, but for numbers and for signs that
     make another name: C++, C#, Na+."""
-    bare = _PUNCTUATION.sub("", _SIGNS.sub(_spelled, text.lower()))
+    bare = _PUNCTUATION.sub(lambda found: (found[1] or "").replace("−", "-"), text.lower())
     return " ".join(_ARTICLES.sub(" ", bare).split())

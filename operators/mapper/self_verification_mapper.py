@@ -262,19 +262,12 @@ class SelfVerificationMapper(Operator):
 
 
 class _Candidates(NamedTuple):
-    """Responses that could be judged.
+    """Responses that could be judged."""
 
-    Attributes:
-        rows: row in the table, ascending.
-        codes: group.
-        graded: `_RIGHT`, `_WRONG` or `_UNGRADED`.
-        uniform: a random number each.
-    """
-
-    rows: Array
-    codes: Array
-    graded: Array
-    uniform: Array
+    rows: Array  # row in the table, ascending
+    codes: Array  # group
+    graded: Array  # `_RIGHT`, `_WRONG` or `_UNGRADED`
+    uniform: Array  # a random number each
 
     def take(self, at: Array) -> _Candidates:
         return _Candidates(*(column[at] for column in self))

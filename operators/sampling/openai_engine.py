@@ -62,17 +62,11 @@ def request_body(
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
     dialect: Dialect = _PLAIN,
 ) -> dict[str, Any]:
-    """The JSON of one request for all n responses of a prompt.
+    """The JSON of one request for all n responses of a prompt, of which `chat` has no `ids`.
 
-    Args:
-        api, model: which endpoint and model of the server.
-        prompt, settings: what to answer, and how to sample.
-        ids: token ids of the prompt; None for `chat`.
-        exact: request token ids and log-probabilities, and switch off defaults of the server
-            that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and
-            a repetition penalty). Not every server supports these fields.
-        chat_template_kwargs: further arguments of the server's chat template; `chat` only.
-        dialect: what the server takes of it.
+    If it is `exact`, it asks for token ids and log-probabilities, and switches off defaults of the
+    server that change the distribution (Qwen's own `generation_config.json` sets top_k 20 and a
+    repetition penalty). Not every server supports these fields.
     """
     sampling = dialect.sent({**settings._asdict(), "seed": prompt.seed}, chat=api == "chat")
     if exact:
@@ -138,19 +132,12 @@ def read_group(
 ) -> Group:
     """The group in the server's answer to a request with this prompt and these settings.
 
-    Args:
-        body: of the HTTP response.
-        prompt, settings: of the request.
-        ids: token ids of the prompt as they were sent, None if it was sent as text.
-        policy: its name.
-        version: of the weights, if the server reports none. If the weights changed while the group
-            was sampled, and `exact` is false, the group gets the oldest version.
-        exact: require token ids and log-probabilities, all of one weight version.
-        dialect: how the server differs from others.
+    `version` is that of the weights, if the server reports none. If they changed while the group
+    was sampled, it gets the oldest version; `exact` requires one version, token ids and
+    log-probabilities.
 
     Raises:
-        AttemptError: the answer has other than n responses, or responses of several versions, or
-            tokens that cannot be those of its responses.
+        AttemptError: the answer has other than n responses, or tokens that cannot be theirs.
         EngineError: the server cannot give what `exact` needs.
     """
     answer = parse_body(_SampleCompletion, body)
@@ -182,11 +169,7 @@ def _check_one_version(versions: Collection[int]) -> None:
 
 
 def _in_order(choices: list[_SampleChoice], n: int, dialect: Dialect) -> list[_SampleChoice]:
-    """The n choices of an answer, in their order.
-
-    Raises:
-        AttemptError: there are others, or one of them was refused.
-    """
+    """The n choices of an answer, in their order."""
     for choice in choices:
         check_not_refused(choice.message.refusal, choice.finish_reason)
     if len(choices) < n:
@@ -250,11 +233,10 @@ def _sample(
         raise unknown_ending(name, choice.finish_reason, PLACE)
     ids = None if choice.token_ids is None else tuple(choice.token_ids)
     logprobs = _logprobs(choice)
-    fault = _token_fault(text, ids, logprobs, max_tokens)
-    if fault and exact and message.thought and len(ids or ()) != len(logprobs or ()):
-        found = f"the server gives {fault} of a response whose thought it takes out"
-        raise EngineError(found, _WITHOUT_PARSER)
-    if fault:
+    if fault := _token_fault(text, ids, logprobs, max_tokens):
+        if exact and message.thought and len(ids or ()) != len(logprobs or ()):
+            found = f"the server gives {fault} of a response whose thought it takes out"
+            raise EngineError(found, _WITHOUT_PARSER)
         raise bad_response(f"{name} has {fault}")
     return Sample(text, ids, logprobs, ending)
 
@@ -262,10 +244,7 @@ def _sample(
 def _token_fault(
     text: str, ids: tuple[int, ...] | None, logprobs: tuple[float, ...] | None, max_tokens: int
 ) -> str:
-    """Why a response cannot have these tokens; empty: it can.
-
-    What a server says of tokens is trained on and counted, and nothing later would find it wrong.
-    """
+    """Why a response cannot have these tokens, which nothing later would find; empty: it can."""
     if logprobs and max(logprobs) > _ROUNDED_LOGPROB:
         return f"a log-probability of {max(logprobs)}, above 0"
     if ids is None:
@@ -352,7 +331,17 @@ class OpenAIEngine:
         report = token_listener()
         if self._thread is None:
             self._thread = LoopThread(f"engine of {self.policy}")
-        open_work = partial(self._open_work, settings)
+
+        @asynccontextmanager
+        async def open_work(put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
+            async with OpenAIClient(self.options) as client:
+
+                async def sample(numbered: tuple[int, Prompt]) -> None:
+                    index, prompt = numbered
+                    put((index, await self.sample_one(client, prompt, settings)))
+
+                yield sample
+
         size, capacity, each = self.options.concurrency, self.capacity(settings), enumerate(prompts)
         try:
             for index, found in work_on_demand(self._thread, each, open_work, size, capacity):
@@ -370,24 +359,10 @@ class OpenAIEngine:
             self._thread.close()
             self._thread = None
 
-    @asynccontextmanager
-    async def _open_work(self, settings: Settings, put: _PutGroup) -> AsyncIterator[_SamplePrompt]:
-        async with OpenAIClient(self.options) as client:
-
-            async def sample(numbered: tuple[int, Prompt]) -> None:
-                index, prompt = numbered
-                put((index, await self.sample_one(client, prompt, settings)))
-
-            yield sample
-
     async def sample_one(
         self, client: OpenAIClient, prompt: Prompt, settings: Settings
     ) -> Group | Failure:
-        """The samples of one prompt, for asynchronous code with a client of its own.
-
-        Raises:
-            EngineError: the server has failed, or it cannot sample from token ids.
-        """
+        """The samples of one prompt, for asynchronous code with a client of its own."""
         if self.encode is None and prompt.token_ids is not None:
             refused = f"api '{self.options.api}' cannot sample from token ids"
             raise EngineError(refused, "choose api: completions or generate")

@@ -158,12 +158,8 @@ class Engine(Protocol):
     ) -> Iterator[tuple[int, Group | Failure]]:
         """Groups as they finish, each with the index of its prompt; every index exactly once.
 
-        Sampled tokens are reported to `protocol.token_listener()`.
-
-        Args:
-            prompts: the prompts. They are taken while this iterator is advanced, in the same
-                thread, and never more than `capacity` of them are unfinished.
-            settings: how to sample.
+        Prompts are taken while this iterator is advanced, in the same thread, and never more than
+        `capacity` of them are unfinished. Sampled tokens are reported to `token_listener()`.
 
         Raises:
             EngineError: the engine itself has failed and gives no further samples.

@@ -131,7 +131,7 @@ class OpenAIClient:
     ) -> None:
         self._options, self._clock = options, clock
         self._lists_models = dialect_of(options).models
-        self._headers = _authorization(key) if key else headers(options.api_key_env)
+        self._headers = headers(options.api_key_env, key)
         self._slots = asyncio.Semaphore(options.concurrency)
         self._failing_since: float | None = None  # no usable answer since
         self._answered = -inf  # when there was a usable answer last
@@ -196,11 +196,11 @@ class OpenAIClient:
 
     async def check(self, model: str | None) -> None:
         start, patience_s = self._clock(), self._options.patience_s
-        longest_s = LONGEST_POLL_INTERVAL_S
+        pauses = wait_random_exponential(self._options.back_off_s, max=LONGEST_POLL_INTERVAL_S)
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(ServerDownError),
             stop=lambda _: self._clock() - start >= patience_s,
-            wait=wait_random_exponential(self._options.back_off_s, max=longest_s),
+            wait=lambda state: min(pauses(state), max(0.0, start + patience_s - self._clock())),
             reraise=True,
         ):
             with attempt:
@@ -209,7 +209,7 @@ class OpenAIClient:
                 bases = (each.base for each in self._endpoints.all)
                 down = {base: why for base, why in zip(bases, reasons, strict=True) if why}
                 if len(down) == len(reasons):
-                    waited_s = self._clock() - start
+                    waited_s = min(self._clock() - start, patience_s)
                     self._endpoints.waits.report(", ".join(down.values()), waited_s, patience_s)
                     raise server_down(down, patience_s)
         for base, why in down.items():
@@ -311,13 +311,8 @@ class OpenAIClient:
     async def _send(
         self, at: Endpoint, method: str, url: str, body: Mapping[str, Any] | None, timeout_s: float
     ) -> HttpResponse:
-        """The response of one address.
-
-        Raises:
-            _UnreachableError: it cannot be reached.
-            AttemptError: it did not answer, or broke the connection.
-            EngineError: the address is wrong.
-        """
+        """The response of one address; an _UnreachableError, or an AttemptError where it does not
+        answer or breaks the connection, or an EngineError where the address is wrong."""
         try:
             return await self._exchange_http(method, url, body, timeout_s)
         except aiohttp.ClientSSLError as error:
@@ -366,11 +361,7 @@ class OpenAIClient:
         return not why
 
     async def _look_at(self, at: Endpoint, model: str | None) -> str:
-        """Check that an address is up and has a model; why it is not up, or empty.
-
-        Raises:
-            EngineError: it lacks the model or refuses the key, or the address is wrong.
-        """
+        """Check that an address is up and has a model; why it is not up, or empty."""
         url = probed_url(at.base, self._options)
         try:
             models = await self._send(at, "GET", url, None, _LIST_S)
@@ -464,22 +455,14 @@ def _message(error: Exception) -> str:
     return message.replace(" ssl:default", "")  # aiohttp adds it even without TLS.
 
 
-def headers(api_key_env: str | None) -> dict[str, str]:
-    """The headers of every request: the key, if the server needs one.
-
-    Raises:
-        EngineError: the environment variable that should contain it is not set.
-    """
-    if api_key_env is None:
+def headers(api_key_env: str | None, key: str = "") -> dict[str, str]:
+    """The headers of every request: the key, if one is needed; an EngineError misses it."""
+    if not key and api_key_env is None:
         return {}
-    key = os.environ.get(api_key_env, "").strip()
+    key = key or os.environ.get(str(api_key_env), "").strip()
     if not key:
         found = f"api_key_env names the environment variable '{api_key_env}', which is not set"
         raise EngineError(found, "set it to the server's key")
-    return _authorization(key)
-
-
-def _authorization(key: str) -> dict[str, str]:
     know(key)
     return {"Authorization": f"Bearer {key}"}
 
@@ -491,11 +474,7 @@ _open = WeakKeyDictionary()
 
 
 async def shared_client(options: ServerOptions) -> OpenAIClient:
-    """The client of this event loop for a server, which is opened if it is not open.
-
-    Raises:
-        EngineError: the environment variable named for the key is not set.
-    """
+    """The client of this event loop for a server, which is opened if it is not open."""
     own, options = _open.setdefault(asyncio.get_running_loop(), {}), _plain(options)
     if options not in own:
         # Kept before it is open, which takes no time: nobody else can open another meanwhile.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import islice
 from queue import SimpleQueue
 from threading import Thread
@@ -37,16 +37,10 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def put(self, queue: asyncio.Queue[T], items: Iterable[T]) -> None:
-        """Put items into a queue without bounds that only coroutines of this loop read.
-
-        Once the loop is closed nobody reads it, and nothing happens.
-        """
-        try:
-            self._loop.call_soon_threadsafe(_put_all, queue, list(items))
-        except RuntimeError:
-            if not self._loop.is_closed():  # Not looked up before: another thread may close it.
-                raise
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop; nothing happens once that is closed."""
+        with suppress(RuntimeError):  # Another thread may close it meanwhile.
+            self._loop.call_soon_threadsafe(function)
 
     def stream(
         self,
@@ -55,9 +49,8 @@ class LoopThread:
     ) -> Iterator[T]:
         """Yield what `work` passes to `put`, as it comes; then raise what `work` raises.
 
-        Leaving the iteration early cancels the work and waits until it has ended.
-
-        `before_wait` is called in the thread that iterates, each time before it waits.
+        Leaving the iteration early cancels the work and waits until it has ended. `before_wait` is
+        called in the thread that iterates, each time before it waits.
 
         Raises:
             asyncio.CancelledError: the loop was closed meanwhile.
@@ -115,32 +108,17 @@ class LoopThread:
                 raise
 
 
-def _put_all(queue: asyncio.Queue[T], items: Sequence[T]) -> None:
-    for item in items:
-        queue.put_nowait(item)
-
-
 # --- Work on many items at a time, in one event loop ----------------------------------
 
 R = TypeVar("R")
 
 
-class RefillRequest:
-    """What work puts among its results, and awaits, to have all the items that it can have.
+class RefillRequest(asyncio.Event):
+    """What work puts among its results, and waits for, to have all the items that it can have.
 
     By then every result that was put before has been yielded and consumed, and all items that are
     taken in place of those that were finished before wait for a free worker.
     """
-
-    def __init__(self, put: Callable[[RefillRequest], None]) -> None:
-        self._put, self._answers = put, asyncio.Queue[None]()
-
-    async def wait(self) -> None:
-        self._put(self)
-        await self._answers.get()
-
-    def answer(self, thread: LoopThread) -> None:
-        thread.put(self._answers, [None])
 
 
 OpenWork: TypeAlias = Callable[
@@ -179,9 +157,14 @@ def work_on_demand(
             taken = list(islice(left, free))
             under_way, exhausted = under_way + len(taken), len(taken) < free
             ends = [None] * size if exhausted else []  # One for each worker.
-            thread.put(todo, [*taken, *ends])
+
+            def give() -> None:
+                for each in (*taken, *ends):
+                    todo.put_nowait(each)
+
+            thread.call(give)
         while unanswered:
-            unanswered.pop().answer(thread)
+            thread.call(unanswered.pop().set)
 
     async def work_on_all(put: Callable[[R | RefillRequest | None], None]) -> None:
         async with open_work(put) as work:

@@ -196,14 +196,7 @@ _INTERVAL_S = 15.0
 
 
 class WaitLog:
-    """Logs what is waited for, how long already, and how long at most.
-
-    Example:
-        >>> waits = WaitLog("http://localhost:8000/v1", log=print, clock=lambda: 100.0)
-        >>> for waited_s in (0.5, 45.0, 45.5):
-        ...     waits.report("connection refused", waited_s, 600)
-        waiting for http://localhost:8000/v1 (connection refused): 45 s of 600 s
-    """
+    """Logs what is waited for, how long already, and how long at most."""
 
     def __init__(
         self,
@@ -296,9 +289,7 @@ class Rates:
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
-    """Tokens that a request uses at most: those of its prompt, and of all responses.
-
-    Where the prompt is text, four characters count as a token.
+    """Tokens that a request uses at most, with all responses; four characters of a text are one.
 
     >>> estimated_tokens({"prompt": [5, 6, 7], "n": 2, "max_tokens": 10})
     23

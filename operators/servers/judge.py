@@ -61,11 +61,7 @@ REASONS: Mapping[str, str] = {
 
 
 def key_of(body: Mapping[str, Any], revision: str) -> bytes:
-    """The key of an answer: SHA-256 of everything that determines it.
-
-    The cache has the answer as the server gave it, so that it can be interpreted differently
-    without another request.
-    """
+    """The key of an answer, which is kept as it came: SHA-256 of everything that determines it."""
     request = json.dumps([CODE, revision, body], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(request.encode()).digest()
 
@@ -76,11 +72,7 @@ def user_cache() -> Path:
 
 
 def open_cache(path: Path, *, writes: bool = True) -> AnswerCache:
-    """The cache of answers at a path; see `AnswerCache`.
-
-    Raises:
-        EngineError: it cannot be used; all methods of the cache may raise it.
-    """
+    """The cache of answers at a path; see `AnswerCache`."""
     right = "set `cache` to another path, or to null to keep no scores"
     return AnswerCache(path, "scores", right, writes=writes)
 
@@ -118,11 +110,7 @@ _Score: TypeAlias = Callable[[tuple[int, ScoringRequest]], Awaitable[None]]
 
 
 def open_judge(server: ServerOptions, cache: Path | None) -> Judge:
-    """The judge at that server, with that cache; the same one until it is released.
-
-    Raises:
-        EngineError: it cannot be opened.
-    """
+    """The judge at that server, with that cache; the same one until it is released."""
     with _opening:
         if (server, cache) not in _open:
             _open[server, cache] = Judge(server, cache)
@@ -168,13 +156,9 @@ class Judge:
 
         Args:
             requests: taken in the thread that iterates, as slots of `concurrency` become free.
-                Equal requests that wait at the same time are sent once.
             probe: a short request of the same kind.
-            fail: whether a server that is down is an error; otherwise the outcome is
+            fail: whether a server that is down is an EngineError; otherwise the outcome is
                 `scorer_unreachable`.
-
-        Raises:
-            EngineError: the server gives no further outcomes.
         """
 
         @asynccontextmanager

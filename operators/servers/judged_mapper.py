@@ -231,7 +231,7 @@ class JudgedMapper(ChatFields, ScoringMapper):
     """User message. Its placeholders, each once, are those of the default one: `{question}`,
     `{response}` and optionally `{reference}`, or of `llm_verify_mapper` `{question}`, `{reference}`
     and `{answer}`. All other braces are plain text, but for `{mark}`: 16 digits that are others in
-    each request and occur in none of its texts. Put it into what delimits them, such as
+    each request, a hash of its texts. Put it into what delimits them, such as
     `<response {mark}>`, so that no text can end early and go on as if it were the prompt. Null: one
     that delimits them in this way."""
     answer_format: Literal["json_schema", "json_object", "text"] = "json_schema"

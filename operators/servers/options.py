@@ -110,14 +110,10 @@ class Dialect(Config):
         return hash(self.model_dump_json())
 
     def sent(self, fields: Mapping[str, Any], *, chat: bool = True) -> dict[str, Any]:
-        """Return fields of a request as the server takes them.
+        """Fields of a request as the server takes them.
 
-        Example:
-            >>> fields = {"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": (1 << 40) + 5}
-            >>> Dialect(kind="tgi").sent(fields)
-            {'max_tokens': 9, 'seed': 1099511627781}
-            >>> Dialect(seed="32_bit", token_limit="max_completion_tokens").sent(fields)
-            {'n': 1, 'top_p': 1.0, 'max_completion_tokens': 9, 'seed': 5}
+        >>> Dialect(kind="tgi").sent({"n": 1, "top_p": 1.0, "max_tokens": 9, "seed": 1 << 40})
+        {'max_tokens': 9, 'seed': 1099511627776}
         """
         found = {}
         for name, value in fields.items():
@@ -133,7 +129,7 @@ class Dialect(Config):
         return found
 
     def seed_of(self, seed: int) -> int | None:
-        """Return the seed that is sent in place of one in [0, 2**63); None: none is."""
+        """The seed that is sent in place of one in [0, 2**63); None: none is."""
         if self.seed == "none":
             return None
         return seed % _SEEDS_32_BIT if self.seed == "32_bit" else seed
@@ -155,10 +151,9 @@ class Options(Config):
 
 
 def refuse_credentials(field: str, address: str) -> None:
-    """Pass an address without a user: addresses are in logs, reports and caches.
+    """Refuse an address with a user: addresses are in logs, reports and caches.
 
-    Raises:
-        RecipeError: it has one. Pydantic would make a line of a ValueError that shows the password.
+    By a RecipeError: pydantic would make a line of a ValueError that shows the password.
     """
     if re.match(r"(?:[^/]*//)?[^/?#]*@", address):
         found = f"{field} has a user name or a password before an '@'"
@@ -239,14 +234,14 @@ class ScorerOptions(Dialect, ServerOptions):
 
 
 def dialect_of(options: ServerOptions) -> Dialect:
-    """Return how the server of some options differs from others."""
+    """How the server of some options differs from others."""
     if isinstance(options, Dialect):
         return options
     return options.server if isinstance(options, DialectServer) else Dialect()
 
 
 def probed_url(base: str, options: ServerOptions) -> str:
-    """Return what is asked for by GET at an address to see whether anything answers there."""
+    """What is asked for by GET at an address to see whether anything answers there."""
     return f"{base}/models" if dialect_of(options).models else base
 
 
@@ -286,11 +281,7 @@ class ChatFields(Config):
         return body
 
     def check_parameters(self, own: Mapping[str, Any], dialect: Dialect) -> None:
-        """Pass `parameters` that are not among the fields of a request that are set already.
-
-        Raises:
-            ValueError: one of them is.
-        """
+        """Refuse `parameters` that are among the fields of a request that are set already."""
         for name in self.parameters:
             if name == "max_tokens":
                 raise ValueError(

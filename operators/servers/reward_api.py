@@ -54,7 +54,7 @@ class RewardInput(NamedTuple):
 
 
 def reward_url(base: str, api: RewardApi) -> str:
-    """Return the address to post to.
+    """The address to post to.
 
     >>> reward_url("http://localhost:8000/v1", "classify")
     'http://localhost:8000/classify'
@@ -66,7 +66,7 @@ def reward_url(base: str, api: RewardApi) -> str:
 
 
 def reward_body(api: RewardApi, model: str, shown: RewardInput) -> dict[str, Any]:
-    """Return the body of a request."""
+    """The body of a request."""
     ids = shown.token_ids
     if api == "openrlhf":
         asked: dict[str, Any] = {"query": [shown.text], "prompts": [shown.prompt]}
@@ -114,11 +114,8 @@ def read_reward(body: bytes, api: RewardApi, label: int | None = None) -> Scorer
 
 
 def reward_in(answer: ScorerAnswer, label: int | None) -> tuple[float]:
-    """Return the reward in the outputs of a model; nan where the server gave none.
-
-    Raises:
-        MalformedError: they are stored, and another label than this one was meant.
-    """
+    """The reward in the outputs of a model, nan where the server gave none; a MalformedError if
+    they are stored, and another label than this one was meant."""
     outputs = json.loads(answer.text)
     if not (len(outputs) == 1 if label is None else label < len(outputs)):
         raise MalformedError(f"{len(outputs)} outputs, and label is {label}", answer.text)

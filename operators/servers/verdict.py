@@ -72,11 +72,7 @@ class _ScorerCompletion(ChatCompletion[_ScorerChoice]):
 
 
 def read_answer(body: bytes, dialect: Dialect = _PLAIN) -> ScorerAnswer:
-    """The answer in the body of a chat completion.
-
-    Raises:
-        AttemptError: there is no usable answer, or the model refuses to answer.
-    """
+    """The answer in the body of a chat completion; an AttemptError if there is no usable one."""
     completion = parse_body(_ScorerCompletion, body)
     choice, usage = completion.the_choice(dialect), completion.usage or ReportedUsage()
     content = None if choice.logprobs is None else choice.logprobs.content
@@ -186,15 +182,12 @@ def schema(dimensions: Iterable[str]) -> dict[str, Any]:
 def read_verdict(
     answer: ScorerAnswer, names: Sequence[str], form: VerdictForm = SCORE, *, expected: bool = False
 ) -> tuple[float, ...]:
-    """What the last JSON object that has one of the names says of each of them.
+    """What the last JSON object that has one of the names says of each of them, in that form.
 
     Text around it does not matter, nor do further fields. What the scorer thinks before, up to
     `</think>`, is no part of the answer.
 
     Args:
-        answer: of the scorer.
-        names: of the scores, or of the decision.
-        form: of what it says of each.
         expected: return the mean of the scores from 1 to 5, weighted by their probabilities,
             instead of the sampled score.
 
@@ -232,11 +225,7 @@ def read_verdict(
 
 
 def without_thought(text: str) -> str:
-    """What a scorer answers after its thought.
-
-    Raises:
-        MalformedError: it is cut off within its thought.
-    """
+    """What a scorer answers after its thought; a MalformedError if it is cut off within that."""
     after = answer_part(text)
     if after is None:
         raise MalformedError("it ends within its thought", text)

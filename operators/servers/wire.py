@@ -70,12 +70,9 @@ class ChatMessage(BaseModel):
 
         A thought without anything after it is not closed: it may have been cut off.
 
-        Example:
-            >>> message = {"reasoning": "3 * 4 is 12.", "content": "It is 12."}
-            >>> ChatMessage.model_validate(message).whole_text()
-            '<think>\n3 * 4 is 12.\n</think>\n\nIt is 12.'
-            >>> ChatMessage.model_validate({"reasoning": "3 * 4"}).whole_text()
-            '<think>\n3 * 4'
+        >>> message = {"reasoning": "3 * 4 is 12.", "content": "It is 12."}
+        >>> ChatMessage.model_validate(message).whole_text()
+        '<think>\n3 * 4 is 12.\n</think>\n\nIt is 12.'
         """
         parts = [*filter(None, [self.content]), *self.calls]
         text, thought = "\n".join(parts), self.thought
@@ -90,11 +87,8 @@ class ChatMessage(BaseModel):
 
 
 def _texts(parts: list[Any]) -> Iterator[tuple[str, str]]:
-    """The texts of parts, which may have parts themselves, each with the field that it stands in.
-
-    Raises:
-        ValueError: a part is something else than a text, a thought or a refusal.
-    """
+    """The texts of parts, which may have parts themselves, each with the field that it stands in;
+    a ValueError where a part is something else than a text, a thought or a refusal."""
     for part in parts:
         if isinstance(part, str):
             yield "text", part
@@ -175,12 +169,8 @@ class RetryClass(Enum):
 class AttemptError(Exception):
     """An attempt at a request that gave no usable answer.
 
-    Args:
-        reason: a slug.
-        detail: the server's message, or what was wrong.
-        retry_class: why it failed.
-        after: seconds that the server asks to wait before the next attempt.
-        right: what to set so that the server may answer, as an instruction; empty if unknown.
+    `reason` is a slug, `detail` the server's message or what was wrong, `after` the seconds that
+    the server asks to wait, and `right` what to set so that it may answer; empty if unknown.
     """
 
     def __init__(
@@ -245,11 +235,8 @@ def check_status(response: HttpResponse, base: str) -> None:
 
 
 def error_in_answer(body: bytes, base: str) -> AttemptError | None:
-    """The error that an answer with status 200 is, as where a proxy passes on that of a server.
-
-    Raises:
-        EngineError: see `check_status`.
-    """
+    """The error that an answer with status 200 is, as where a proxy passes on that of a server; an
+    EngineError as in `check_status`."""
     found = _object_in(body)
     code = _status_in(found)
     is_error = isinstance(found.get("message"), str) and "choices" not in found
@@ -264,11 +251,8 @@ def error_in_answer(body: bytes, base: str) -> AttemptError | None:
 
 
 def _error(status: int | None, body: bytes, base: str, message: str) -> AttemptError | None:
-    """The error with this status or code, where another attempt or prompt may succeed.
-
-    Raises:
-        EngineError: the server answers only once someone has paid.
-    """
+    """The error with this status or code, where another attempt or prompt may succeed; an
+    EngineError where the server answers only once someone has paid."""
     if status == _PAYMENT_REQUIRED or refusal_in(body).code in _NOT_PAID:
         right = "does the account of the key have credit? see api_key_env"
         raise EngineError(f"{base} answers {message.rstrip('.')}", right)
@@ -368,11 +352,8 @@ class ChatCompletion(BaseModel, Generic[ChoiceT]):
     choices: list[ChoiceT]
 
     def the_choice(self, dialect: Dialect = _PLAIN) -> ChoiceT:
-        """Its only choice, which ended by itself (`stop`) or was cut off (`length`).
-
-        Raises:
-            AttemptError: there is no such choice, or the model refuses to answer.
-        """
+        """Its only choice, which ended by itself (`stop`) or was cut off (`length`); an
+        AttemptError if there is no such choice, or the model refuses to answer."""
         if len(self.choices) != 1:
             raise bad_response(f"{len(self.choices)} choices, not 1")
         (choice,) = self.choices
@@ -420,11 +401,7 @@ def parse_body(kind: type[WireModel], body: bytes) -> WireModel:
 
 
 def check_not_refused(refusal: str | None, finish_reason: str | None) -> None:
-    """Pass an answer that was not refused.
-
-    Raises:
-        AttemptError: the model refuses to answer, or a content filter withholds the answer.
-    """
+    """Raise an AttemptError if the model refuses to answer, or a filter withholds the answer."""
     if refusal or finish_reason == "content_filter":
         detail = refusal or "the server's content filter"
         raise AttemptError("content_refused", detail, RetryClass.REFUSED)
@@ -484,10 +461,8 @@ def advice(body: bytes, sent: Mapping[str, Any], dialect: Dialect, place: str = 
     """What to set so that the server may take a request that it has refused, as an instruction;
     empty if it is unknown, or the prompt that is refused.
 
-    Example:
-        >>> body = b'{"error": {"message": "n must be 1"}}'
-        >>> advice(body, {"n": 4}, Dialect(), "openai")
-        'set openai: {server: {one_sample_per_request: true}}'
+    >>> advice(b'{"error": {"message": "n must be 1"}}', {"n": 4}, Dialect(), "openai")
+    'set openai: {server: {one_sample_per_request: true}}'
     """
     fields = {**sent, **sent.get("sampling_params", {})}
     for name, value in _candidates(refusal_in(body), fields, dialect):
