@@ -16,7 +16,7 @@ import xxhash
 from ...operators import DataError, disk
 from ...operators.config import check_text
 from ...operators.disk import sync, temporary_path, wrong_kind
-from .remote import AnyPath, RemotePath, errors_of_store_alone
+from .remote import AnyPath, RemotePath, store_errors
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
         DataError: it is in a store, which fails while the file is open.
     """
     if isinstance(path, RemotePath):
-        with errors_of_store_alone(path, "read"), path.open_input() as file:
+        with store_errors(path, "read", content=True), path.open_input() as file:
             yield file
         return
     with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as file:
@@ -352,9 +352,16 @@ class DataFile(NamedTuple):
         """Return a file as it is now.
 
         Raises:
-            DataError: it is no file, but a device or a folder, or Arrow opens none of its name.
+            DataError: it is no file, but a device, a folder or a link to nothing, or Arrow opens
+                none of its name.
         """
-        found = path.stat()
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            if isinstance(path, RemotePath) or not path.is_symlink():
+                raise
+            found_there = f"{path} is a link to a file that does not exist"
+            raise DataError(found_there, "restore or remove it") from None
         if isinstance(path, Path):
             if not path.is_file():
                 raise DataError(f"{path} is not a file", "give a file, or a link to one")
