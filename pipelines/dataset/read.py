@@ -556,12 +556,9 @@ class Dataset:
             wanted = dict.fromkeys(chain.from_iterable(parquet.lists_of(group_by)))
             names = [name for name in wanted if name in self.schema.names]
             of_groups = self._columns(names) if names else None
-            bounds = parquet.bounds_of_chunks(
-                layout, of_groups, chunk_rows=chunk_rows, group_by=group_by
-            )
-            if layout.is_read_in_place(bounds):
+            if ranges := layout.chunks(of_groups, chunk_rows, group_by):
                 rows_of_files = np.diff(layout.first_rows).tolist()
-                write_ranges(folder, self.schema, layout.ranges(bounds), rows_of_files)
+                write_ranges(folder, self.schema, ranges, rows_of_files)
                 return
         rows_of_files = []
         chunks = chunked(self._all_batches(rows_of_files), chunk_rows, group_by)
