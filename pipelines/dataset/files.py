@@ -94,9 +94,9 @@ def write_file(path: AnyPath, data: bytes | str) -> None:
     content = data.encode() if isinstance(data, str) else data
     if isinstance(path, RemotePath):
         path.write_bytes(content)
-        return
-    with written(path) as temporary:
-        temporary.write_bytes(content)
+    else:
+        with written(path) as temporary:
+            temporary.write_bytes(content)
 
 
 @contextmanager
@@ -116,17 +116,13 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
 
 
 def check_is_no_folder(path: Path) -> None:
-    """Check that a file may be put at a path.
-
-    Raises:
-        DataError: a folder is there.
-    """
+    """Check that a file may be put at a path."""
     if disk.kind_of(path) == "a folder":
         raise DataError(f"{path} is a folder, where rejuice keeps a file", "move it away")
 
 
 def read_file(path: AnyPath) -> bytes:
-    """Return what a file holds that rejuice has written.
+    """What a file holds that rejuice has written.
 
     Raises:
         FileNotFoundError: there is none.
@@ -174,11 +170,7 @@ def write_arrow(path: AnyPath, table: pa.Table) -> None:
 
 
 def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """Return an Arrow file as a table, over mapped memory or in memory.
-
-    Raises:
-        DataError: the file is damaged.
-    """
+    """An Arrow file as a table, over mapped memory or in memory."""
     try:
         with open_input(path, mapped=mapped) as source:
             return pa.ipc.open_file(source).read_all()
@@ -202,42 +194,23 @@ _verified: dict[Path, tuple[int, int, int]] = {}
 
 
 class DamagedError(DataError):
-    """A file of the cache is not as it was written. Its content can be computed again.
+    """A file of the cache is not as it was written. Its content can be computed again."""
 
-    Attributes:
-        path: of the file.
-    """
-
-    def __init__(
-        self, found: str, right: str = "", *, where: str = "", path: AnyPath | None = None
-    ) -> None:
-        super().__init__(found, right, where=where)
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.found, self.right, self.where, self.path)
+    path: AnyPath | None = None  # of the file
 
     def at(self, where: str) -> DamagedError:
         return self  # The file says where; no step and no recipe is at fault.
 
 
-def _rebuild(
-    kind: type[DamagedError], found: str, right: str, where: str, path: AnyPath | None
-) -> DamagedError:
-    return kind(found, right, where=where, path=path)
-
-
 def damaged(path: AnyPath, found: str = "damaged") -> DamagedError:
-    """Return the error where a file of the cache is not as it was written."""
-    return DamagedError(f"{path} is {found}", "remove it and run again", path=path)
+    """The error where a file of the cache is not as it was written."""
+    error = DamagedError(f"{path} is {found}", "remove it and run again")
+    error.path = path
+    return error
 
 
 def check_own_folder(path: AnyPath) -> None:
-    """Check that a folder of the cache is one, or is not there: no link to one elsewhere.
-
-    Raises:
-        DamagedError: something else is in its place.
-    """
+    """Check that a folder of the cache is one, or is not there: no link to one elsewhere."""
     if isinstance(path, Path) and (kind := wrong_kind(path, "a folder")):
         raise damaged(path, f"{kind}, not a folder")
 
@@ -282,7 +255,7 @@ def _header(path: AnyPath, stream: pa.Buffer) -> bytes:
 
 
 def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
-    """Return what a file of the cache holds, mapped or in memory.
+    """What a file of the cache holds, mapped or in memory.
 
     Raises:
         DamagedError: a link, a FIFO, a device or a folder is in its place.
@@ -299,7 +272,7 @@ def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
 
 
 def _state(path: AnyPath) -> tuple[int, int, int] | None:
-    """Return what changes when a file does; None where it is fetched each time it is read."""
+    """What changes when a file does; None where it is fetched each time it is read."""
     if isinstance(path, RemotePath):
         return None
     found = path.lstat()
@@ -320,7 +293,6 @@ SUFFIXES = (
 """The suffixes of files that are read."""
 
 
-_LINES = "JSON lines"
 _FORMATS = {
     b"\x1f\x8b": ("gzip", ".gz"),
     b"\x28\xb5\x2f\xfd": ("Zstandard", ".zst"),
@@ -349,7 +321,7 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """Return a file as it is now.
+        """A file as it is now.
 
         Raises:
             DataError: it is no file, but a device, a folder or a link to nothing, or Arrow opens
@@ -376,16 +348,12 @@ class DataFile(NamedTuple):
         return open_input(self.path, mapped=False)
 
     def first_bytes(self) -> bytes:
-        """Return those that say of what format it is."""
+        """Those that say of what format it is."""
         with self.open() as source:
             return bytes(source.read(64))
 
     def check_unchanged(self) -> None:
-        """Check that the file is still the one that was opened.
-
-        Raises:
-            DataError: it is another one, or gone.
-        """
+        """Check that the file is still the one that was opened."""
         try:
             same = DataFile.of(self.path) == self
         except FileNotFoundError:
@@ -394,7 +362,7 @@ class DataFile(NamedTuple):
             raise self.changed()
 
     def changed(self) -> DataError:
-        """Return the error for a file that is no longer what it was."""
+        """The error for a file that is no longer what it was."""
         return DataError(
             f"{self} has changed since the run began", "leave it as it is, and run again"
         )
@@ -402,11 +370,7 @@ class DataFile(NamedTuple):
 
 @contextmanager
 def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
-    """What Arrow raises of a file that is not of its format, or damaged, becomes one line.
-
-    Raises:
-        DataError: in place of Arrow's exception. Errors of the disk are left as they are.
-    """
+    """What Arrow raises of a file that is not of its format, or damaged, becomes one line."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
@@ -421,32 +385,23 @@ def errors_of_format(file: DataFile, title: str) -> Iterator[None]:
 
 def misnamed(file: DataFile, first: bytes, *, unpacked: bool = False) -> DataError | None:
     """The error for a file of another format than its name says; None: as far as is known."""
-    title, suffix = _format_of(first)
     own, last = file.suffix, file.path.suffix.lower()
-    is_lines = title == _LINES
-    if not title or (is_lines and (unpacked or own in JSON_SUFFIXES)):
-        return None
-    if suffix == last and not unpacked:
-        return None
-    if unpacked:
+    known = (found for magic, found in _FORMATS.items() if first.startswith(magic))
+    title, suffix = next(known, ("", ""))
+    base = own.removesuffix(last) if last in COMPRESSIONS else own
+    if not title:
+        is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+        if unpacked or own in JSON_SUFFIXES or not is_lines:
+            return None
+        title, new = "JSON lines", base if base in JSON_SUFFIXES else JSON_SUFFIXES[0]
+    elif unpacked:
         return DataError(f"what is packed in {file} is {title}", "unpack it")
-    of_lines = own.removesuffix(last) if last in COMPRESSIONS else own
-    if is_lines and of_lines not in JSON_SUFFIXES:
-        of_lines = JSON_SUFFIXES[0]
-    new = f"{of_lines}{suffix}" if is_lines or suffix in COMPRESSIONS else suffix
-    right = "unpack it"
-    if new in SUFFIXES:
-        right = f"rename it to {file.path.name[: -len(own)]}{new}"
-    return DataError(f"{file} is {title}", right)
-
-
-def _format_of(first: bytes) -> tuple[str, str]:
-    """What the format of a file is called, and its suffix: none of JSON lines, or if not known."""
-    for magic, known in _FORMATS.items():
-        if first.startswith(magic):
-            return known
-    is_lines = first.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-    return (_LINES if is_lines else ""), ""
+    elif suffix == last:
+        return None
+    else:
+        new = f"{base}{suffix}" if suffix in COMPRESSIONS else suffix
+    renamed = f"rename it to {file.path.name[: -len(own)]}{new}"
+    return DataError(f"{file} is {title}", renamed if new in SUFFIXES else "unpack it")
 
 
 def suffix_of(path: AnyPath) -> str:
@@ -476,7 +431,7 @@ def run_folder(export_path: AnyPath) -> AnyPath:
 
 
 def unfinished_run_folder(export_path: AnyPath) -> AnyPath:
-    """Return the run folder under the name that it has until it is complete."""
+    """The run folder under the name that it has until it is complete."""
     final = run_folder(export_path)
     return final.with_name(f".{final.name}")
 
@@ -508,12 +463,12 @@ def is_part(path: AnyPath) -> bool:
 
 
 def is_folder(export_path: AnyPath) -> bool:
-    """Return whether an export is a folder of parts: its path has no suffix."""
+    """Whether an export is a folder of parts: its path has no suffix."""
     return not export_path.suffix
 
 
 def export_name(export: AnyPath) -> str:
-    """Return the name of an export in its run folder on disk, until both are in place."""
+    """The name of an export in its run folder on disk, until both are in place."""
     return f"export{export.suffix}"
 
 

@@ -330,7 +330,7 @@ def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
     if isinstance(own, pa.BaseExtensionType):
         return converted(values.storage, kind)
     if types.is_dictionary(own):
-        return converted(values.dictionary_decode(), kind)
+        return converted(values.dictionary, kind).take(values.indices)
     is_empty = types.is_struct(own) and not own.num_fields
     if types.is_null(kind) and (is_empty or values.null_count == len(values)):
         return pa.nulls(len(values))
