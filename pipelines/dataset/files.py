@@ -105,7 +105,6 @@ def open_input(path: AnyPath, *, mapped: bool = True) -> Iterator[Any]:
 
     Raises:
         FileNotFoundError: there is none.
-        DataError: it is in a store, which fails while the file is open.
     """
     if isinstance(path, RemotePath):
         with store_errors(path, "read", content=True), path.open_input() as file:
@@ -321,12 +320,7 @@ class DataFile(NamedTuple):
 
     @classmethod
     def of(cls, path: AnyPath) -> DataFile:
-        """A file as it is now.
-
-        Raises:
-            DataError: it is no file, but a device, a folder or a link to nothing, or Arrow opens
-                none of its name.
-        """
+        """A file as it is now."""
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -344,7 +338,7 @@ class DataFile(NamedTuple):
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def open(self) -> AbstractContextManager[Any]:
-        """Return its bytes, as a file of Arrow's."""
+        """Its bytes, as a file of Arrow's."""
         return open_input(self.path, mapped=False)
 
     def first_bytes(self) -> bytes:
@@ -473,11 +467,7 @@ def export_name(export: AnyPath) -> str:
 
 
 def check_finished(export: AnyPath) -> None:
-    """Check that no run was stopped while it put an export in place.
-
-    Raises:
-        DataError: one was: what is there may be of two runs, or of a part of one.
-    """
+    """Check that no run was stopped while it put an export in place."""
     if isinstance(export, RemotePath):
         ended = unfinished_made_by(export) is None
     else:  # The working directory has no name.

@@ -19,7 +19,7 @@ ACCEPTED = (
 
 
 def as_table(data: Any) -> pa.Table | None:
-    """Return rows in memory as a table; None: `data` is something else, such as a path.
+    """Rows in memory as a table; None: `data` is something else, such as a path.
 
     No library is imported: an object of one that is not imported cannot be there.
 
@@ -27,9 +27,6 @@ def as_table(data: Any) -> pa.Table | None:
         data: a table, record batches or anything else with an Arrow stream (`__arrow_c_stream__`),
             a DataFrame or LazyFrame, a `datasets.Dataset`, or a list of dicts. An index of pandas
             becomes a column if it has a name.
-
-    Raises:
-        RecipeError: Arrow cannot hold it, or it is several datasets.
     """
     if isinstance(data, pa.Table):
         return data
@@ -58,13 +55,13 @@ def as_table(data: Any) -> pa.Table | None:
 
 
 def _is(data: Any, library: str, name: str) -> bool:
-    """Return whether something is of a class of a library, which may not be installed."""
+    """Whether something is of a class of a library, which may not be installed."""
     kind = getattr(sys.modules.get(library), name, None)
     return isinstance(kind, type) and isinstance(data, kind)
 
 
 def _of_dicts(rows: Sequence[Any]) -> pa.Table:
-    """Return rows as a table of all their keys; a key that a row lacks is null."""
+    """Rows as a table of all their keys; a key that a row lacks is null."""
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             found = f"dataset is a list whose item {number} is a {type(row).__name__}, not a dict"
@@ -96,5 +93,5 @@ def _of_pandas(frame: Any) -> pa.Table:
 
 
 def _line(error: Exception) -> str:
-    """Return what Arrow says in one line; pandas has it in several arguments."""
+    """What Arrow says in one line; pandas has it in several arguments."""
     return first_line(" ".join(map(str, error.args)))

@@ -79,7 +79,7 @@ def _cuts(starts_G: NDArray[np.int64], most: int) -> Iterator[int]:
 
 
 def _starts(table: pa.Table, group_by: GroupColumns) -> NDArray[np.int64]:
-    """Return rows at which a group starts, by the columns that are there; all, if none are."""
+    """Rows at which a group starts, by the columns that are there; all, if none are."""
     starts_N = np.ones(table.num_rows, bool)
     lists = lists_of(group_by)
     for each in lists:
@@ -97,7 +97,7 @@ def _starts(table: pa.Table, group_by: GroupColumns) -> NDArray[np.int64]:
 
 
 def lists_of(group_by: GroupColumns) -> list[Sequence[str]]:
-    """Return the lists of columns, where only one may be given as it is."""
+    """The lists of columns, where only one may be given as it is."""
     plain = [each for each in group_by if isinstance(each, str)]
     return [plain] if plain else [each for each in group_by if not isinstance(each, str)]
 
@@ -175,7 +175,7 @@ class RowGroups(NamedTuple):
 
 
 def read_schema(file: DataFile) -> pa.Schema:
-    """Return the schema of a file's rows as they are read; empty where it has no row."""
+    """The schema of a file's rows as they are read; empty where it has no row."""
     with parquet_file(file) as parquet:
         if not parquet.metadata.num_rows:
             return pa.schema([])
@@ -210,11 +210,7 @@ def _read_together(file: DataFile, parquet: Any) -> Iterator[list[int]]:
 
 
 def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of consecutive rows; columns that the file lacks are left out.
-
-    Raises:
-        DataError: the file has changed since it was opened, or is damaged.
-    """
+    """Some columns of consecutive rows; columns that the file lacks are left out."""
     file.check_unchanged()
     with parquet_file(file) as parquet:
         firsts = _first_rows(file)
@@ -233,11 +229,7 @@ def read_range(file: DataFile, found: RowRange, columns: Sequence[str]) -> pa.Ta
 
 @contextmanager
 def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
-    """A Parquet file that is open; errors of the format name the file.
-
-    Raises:
-        DataError: it is not Parquet, or damaged.
-    """
+    """A Parquet file that is open; errors of the format name the file."""
     import pyarrow.parquet as pq  # It loads clients of object stores, which `check` does not need.
 
     # The parts of a row group are fetched from a store at once, and not one after another.
@@ -255,11 +247,7 @@ def parquet_file(file: DataFile, *, few_rows: bool = False) -> Iterator[Any]:
 
 
 def schema_metadata(file: DataFile) -> Mapping[bytes, bytes]:
-    """Return what its writer has noted in the schema of a file.
-
-    Raises:
-        DataError: it is not Parquet, or damaged.
-    """
+    """What its writer has noted in the schema of a file."""
     with errors_of_format(file, "Parquet"):
         return _footer(file).schema.to_arrow_schema().metadata or {}
 
@@ -270,7 +258,7 @@ def _is_far(file: DataFile) -> bool:
 
 @lru_cache(maxsize=64)
 def _footer(file: DataFile) -> Any:
-    """Return the metadata of a file as it was when it was opened: each column is read by itself."""
+    """The metadata of a file as it was when it was opened: each column is read by itself."""
     import pyarrow.parquet as pq
 
     with file.open() as source:
@@ -279,7 +267,7 @@ def _footer(file: DataFile) -> Any:
 
 @lru_cache(maxsize=16)
 def _first_rows(file: DataFile) -> list[int]:
-    """Return the row at which each row group of a file starts, and the end."""
+    """The row at which each row group of a file starts, and the end."""
     footer = _footer(file)
     rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
     return list(accumulate(rows, initial=0))
@@ -299,7 +287,7 @@ def _picked(file: DataFile, table: pa.Table, columns: Sequence[str] | None) -> p
 
 
 def _size_in_memory(file: DataFile, parquet: Any, number: int) -> float:
-    """Return bytes that the rows of a row group take in memory, about.
+    """Bytes that the rows of a row group take in memory, about.
 
     Parquet stores a text that is repeated once, as are the prompts of many responses, and counts
     it once. So a few rows are read, too.

@@ -94,7 +94,7 @@ def _hash(file: DataFile) -> str:
 
 
 def _kept(cache: AnyPath) -> dict[str, _Known]:
-    """Return the hashes that are kept; none where their file is missing or damaged."""
+    """The hashes that are kept; none where their file is missing or damaged."""
     with suppress(FileNotFoundError, NotAFileError, ValueError, TypeError, AttributeError):
         kept = parse_json(read_file(cache / _NAME))
         return {str(name): _Known(*entry) for name, entry in kept.items()}
@@ -130,7 +130,7 @@ def rows_by_weight(weights: Sequence[float], max_rows: int) -> list[int]:
 
 
 def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | None:
-    """Return rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
+    """Rows of a dataset, drawn with Data-Juicer's seed, in the order that it gives them.
 
     The dataset is read twice: once to count it, once for the rows that are taken. Only these are
     in memory. Where more rows are wanted than there are, some are taken several times.
@@ -186,12 +186,7 @@ def read_batches(
     workers: int = 1,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
-    """Tables of a file, in order; each has its own schema.
-
-    Raises:
-        DataError: it is damaged or not of its format, or a column is nested too deeply; names the
-            line of a file of lines.
-    """
+    """Tables of a file, in order; each has its own schema."""
     for table in _batches(file, block or BLOCK, rows, workers, columns):
         for field in table.schema:
             if is_too_deep(field.type):
@@ -232,7 +227,7 @@ def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa
 
 
 def column_names(file: DataFile) -> list[str]:
-    """Return the names of the columns of a file; of one of JSON lines those of its first lines."""
+    """The names of the columns of a file; of one of JSON lines those of its first lines."""
     if file.suffix == ".parquet":
         return list(parquet.read_schema(file).names)
     if file.suffix == ".arrow":
@@ -256,7 +251,7 @@ class InFiles(NamedTuple):
     selection: Selection  # the columns that are read, under the names that they get
 
     def read(self, chunk: int, schema: pa.Schema) -> pa.Table:
-        """Return some columns of a chunk."""
+        """Some columns of a chunk."""
         tables = []
         for part in self.ranges[chunk]:
             file = self.files[part.file]
@@ -279,7 +274,7 @@ class Source(NamedTuple):
     files: tuple[tuple[str, int], ...] = ()
 
     def first_row(self, chunk: int) -> int:
-        """Return the number, from 0, of the first row of a chunk."""
+        """The number, from 0, of the first row of a chunk."""
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
@@ -292,10 +287,9 @@ class Source(NamedTuple):
         return f"row {row + 1}"
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
-        """Return one chunk, its columns brought to the common schema.
+        """One chunk, its columns brought to the common schema.
 
         Raises:
-            DataError: a Parquet file has changed since the dataset was opened.
             DamagedError: the file of a chunk is damaged.
         """
         schema = self.schema
@@ -306,7 +300,7 @@ class Source(NamedTuple):
         return conform(read_checked(self.folder / chunk_name(index)), schema)
 
     def columns(self, index: int) -> ChunkColumns:
-        """Return the columns of a chunk, each of which is read once it is asked for."""
+        """The columns of a chunk, each of which is read once it is asked for."""
         return ChunkColumns(self, index)
 
 
@@ -365,7 +359,7 @@ def write_ranges(
 
 
 def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
-    """Return the source of a folder; None where a file of it is missing.
+    """The source of a folder; None where a file of it is missing.
 
     Raises:
         DamagedError: the manifest is damaged.
@@ -496,7 +490,7 @@ class Dataset:
         return fingerprint(self.files, self.spec.cache, verify=self.verify)
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
-        """Return its chunks, from the cache or cut now."""
+        """Its chunks, from the cache or cut now."""
         selection = self.spec.selection
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
@@ -527,7 +521,7 @@ class Dataset:
         return found if same else None
 
     def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
-        """Return the name of the folder of chunks, by all that decides what is in it."""
+        """The name of the folder of chunks, by all that decides what is in it."""
         rows = self._rows_of_parts
         columns = sorted(group_by, key=tuple)
         made_of = [FORMAT, self.fingerprint, chunk_rows, columns, self.spec.selection]
@@ -535,7 +529,7 @@ class Dataset:
         return f"source-{xxhash.xxh3_64_hexdigest(json.dumps(made_of).encode())}"
 
     def table(self) -> pa.Table:
-        """Return all its rows, in memory."""
+        """All its rows, in memory."""
         self._check_selection()
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
@@ -599,7 +593,7 @@ class Dataset:
         return read_batches(file, workers=self.workers, columns=columns)
 
     def _first_batch(self, file: DataFile) -> Iterator[pa.Table]:
-        """Return the first table of a file; nothing where it has no rows."""
+        """The first table of a file; nothing where it has no rows."""
         columns = self.spec.selection.columns
         return islice(read_batches(file, block=_FIRST_BYTES, rows=_FIRST_ROWS, columns=columns), 1)
 

@@ -330,11 +330,7 @@ def to_path(text: str | AnyPath) -> AnyPath:
 
 
 def _refuse_credentials(found: re.Match[str]) -> None:
-    """Pass an address without a password or a key: addresses are in logs, reports and caches.
-
-    Raises:
-        RecipeError: it has one.
-    """
+    """Pass an address without a password or a key: addresses are in logs, reports and caches."""
     user, at, bucket = found["key"].partition("/")[0].rpartition("@")
     named = _CREDENTIALS.intersection(parse_qs(found["query"] or ""))
     if (at and ":" in user) or named:
@@ -409,9 +405,6 @@ def leased(path: RemotePath, is_taken: Callable[[], object] = lambda: None) -> I
 
     Yields:
         The claim. Once it does not exist any more, the lease is lost.
-
-    Raises:
-        DataError: the store refuses something.
     """
     claim = path.with_name(f"{path.name}-{uuid.uuid4().hex}")
     try:

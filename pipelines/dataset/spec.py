@@ -148,9 +148,6 @@ def files_that_match(pattern: AnyPath) -> Iterator[AnyPath]:
     """The files that match a pattern, in no order. Each folder is listed once.
 
     `**` is any number of folders; it follows no links. At the end of a pattern it is all files.
-
-    Raises:
-        DataError: a folder cannot be listed, or is the export of a run that has not ended.
     """
     above = folder_of(pattern)
     check_finished(above)
@@ -311,9 +308,6 @@ def files_of(path: AnyPath, suffixes: Sequence[str] = ()) -> list[AnyPath]:
     """The files of a file, a folder or a pattern, by name.
 
     A folder is not searched further down; `**` in a pattern is.
-
-    Raises:
-        DataError: nothing there, or nothing that can be read.
     """
     known = suffixes or SUFFIXES
     needed = f"one of {', '.join(known)} is needed"
@@ -386,11 +380,7 @@ def _convert(path: AnyPath) -> str:
 
 
 def check_unique(found: Sequence[tuple[object, AnyPath]]) -> None:
-    """Check that no file is in two parts, so that no row is read twice by mistake.
-
-    Raises:
-        DataError: one is.
-    """
+    """Check that no file is in two parts, so that no row is read twice by mistake."""
     parts: dict[AnyPath, object] = {}
     for part, file in found:
         same = file.resolve()
@@ -458,11 +448,7 @@ class HubDataset:
         return cls(name, **options)
 
     def file(self, cache: AnyPath) -> AnyPath:
-        """The Parquet file of its rows, which is downloaded where it is missing.
-
-        Raises:
-            DataError: it cannot be downloaded.
-        """
+        """The Parquet file of its rows, which is downloaded where it is missing."""
         key = xxhash.xxh3_64_hexdigest(json.dumps(asdict(self)).encode())
         path = cache / f"hub-{key}.parquet"
         if not path.exists():
@@ -475,10 +461,6 @@ def download(dataset: HubDataset, path: AnyPath) -> int:
 
     Returns:
         The number of rows.
-
-    Raises:
-        DataError: there is no such dataset, configuration or split, its files cannot be read, or
-            the format is unknown.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         raise DataError(f"{path} has no known format", "end it in .parquet or .jsonl")

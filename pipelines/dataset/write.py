@@ -61,13 +61,13 @@ HASHES = ("__dj__hash", "__dj__minhash", "__dj__simhash", "__dj__imagehash", "__
 
 
 def exported(names: Iterable[str], *, keep_stats: bool, keep_hashes: bool) -> list[str]:
-    """Return those of some columns that an export has, in their order."""
+    """Those of some columns that an export has, in their order."""
     dropped = {*(() if keep_stats else KINDS), *(() if keep_hashes else HASHES)}
     return [name for name in names if name not in dropped]
 
 
 def filled(table: pa.Table) -> pa.Table:
-    """Return the table with no statistics and no tags where it has a null instead of them.
+    """The table with no statistics and no tags where it has a null instead of them.
 
     Rows that a later step adds have none yet, and some operators look into all of them.
     """
@@ -88,7 +88,7 @@ def filled(table: pa.Table) -> pa.Table:
 
 
 def with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Return the table with a column in the place of the one of that name, or at the end."""
+    """The table with a column in the place of the one of that name, or at the end."""
     if name not in table.column_names:
         return table.append_column(name, column)
     return table.set_column(table.column_names.index(name), name, column)
@@ -106,7 +106,7 @@ _KEY, _FROM = b"rejuice.written", b"rejuice.computed_from"
 def mark_written(
     schema: pa.Schema, names: Iterable[str], origins: Mapping[str, Iterable[str]] | None = None
 ) -> pa.Schema:
-    """Return the schema, with a mark at those of its columns that steps have written."""
+    """The schema, with a mark at those of its columns that steps have written."""
     marked = sorted(set(names) & set(schema.names))
     metadata = {**(schema.metadata or {}), _KEY: json.dumps(marked)}
     if origins:
@@ -124,12 +124,12 @@ class WrittenByRuns(NamedTuple):
 
 
 def written_columns(dataset: AnyPath | DatasetSpec) -> frozenset[str]:
-    """Return the columns of a dataset that steps have written, see `written_of`."""
+    """The columns of a dataset that steps have written, see `written_of`."""
     return written_of(dataset).columns
 
 
 def written_of(dataset: AnyPath | DatasetSpec) -> WrittenByRuns:
-    """Return what runs have written of a dataset."""
+    """What runs have written of a dataset."""
     spec = DatasetSpec.of(dataset)
     if not spec.paths or len(spec.paths) < len(spec.parts):
         return WrittenByRuns()  # A dataset of the hub is no export.
@@ -209,13 +209,10 @@ def default_cache(export_path: AnyPath) -> Path:
 
 
 def parts_of(export_path: AnyPath) -> list[AnyPath]:
-    """Return the files of an export that is a folder, in the order of their rows.
+    """The files of an export that is a folder, in the order of their rows.
 
     They are those of its list, which is written last: whatever else is in the folder of an object
     store may be of a run that has not ended.
-
-    Raises:
-        DataError: there is no list, so the export is not finished; or it is damaged.
     """
     parts_list = export_path / PARTS_LIST
     try:
@@ -236,11 +233,7 @@ def write_parts_list(folder: AnyPath, rows: Mapping[str, int]) -> None:
 
 
 def check_export_path(recipe: Path, export_path: AnyPath, dataset: AnyPath | DatasetSpec) -> None:
-    """Refuse an unknown format, and an export that would overwrite the dataset or other files.
-
-    Raises:
-        RecipeError: any of them.
-    """
+    """Refuse an unknown format, and an export that would overwrite the dataset or other files."""
     if not export_path.name or not (is_folder(export_path) or export_path.suffix in _WRITERS):
         known = ", ".join(_WRITERS)
         raise RecipeError(
@@ -334,11 +327,7 @@ _WRITERS = {".parquet": _parquet, ".arrow": _arrow, ".jsonl": _jsonl}
 
 
 def exported_rows(export: AnyPath, *, mapped: bool = True) -> pa.Table:
-    """Return the rows of an export.
-
-    Raises:
-        DataError: it is gone, damaged or not finished, or lacks a part.
-    """
+    """The rows of an export."""
     in_parts = is_folder(export)
     parts = parts_of(export) if in_parts else [export]
     for part in parts if in_parts else ():

@@ -133,11 +133,7 @@ class CacheUse(NamedTuple):
 
 
 def cache_entries(cache: Path) -> list[CacheEntry]:
-    """The folders of a cache: datasets, then steps, then samples, by name.
-
-    Raises:
-        DataError: it is no cache.
-    """
+    """The folders of a cache: datasets, then steps, then samples, by name."""
     _check_is_cache(cache)
     runs = runs_of(cache)
     folders = [path for path in cache.iterdir() if kind_of(path) == "a folder"]
@@ -229,23 +225,14 @@ class Removal(NamedTuple):
 
 
 def select_unused(cache: Path, *, samples: bool) -> Removal:
-    """What no finished run uses.
-
-    Raises:
-        DataError: it is no cache, or it is not known of each run which results it uses.
-    """
+    """What no finished run uses."""
     every = cache_entries(cache)
     _check_runs_are_known(cache)
     return Removal([e for e in every if not e.exports and (samples or e.kind != "samples")])
 
 
 def select_matching(cache: Path, wanted: str, *, samples: bool) -> Removal:
-    """What an operator's name, a folder's name or the beginning of a key names.
-
-    Raises:
-        DataError: it is no cache, or nothing in it is called so.
-        RecipeError: only samples and scores are, and they are to stay.
-    """
+    """What an operator's name, a folder's name or the beginning of a key names."""
     entries = cache_entries(cache)
     found = [e for e in entries if wanted in (e.operator, e.path.name)]
     found = found or [e for e in entries if wanted and e.key.startswith(wanted)]
@@ -289,9 +276,6 @@ def remove(cache: Path, select: Callable[[], Removal], *, again: bool) -> Remova
 
     Returns:
         What was removed.
-
-    Raises:
-        RejuiceError: it is no cache, a run uses it, or what `select` raises.
     """
     _check_is_cache(cache)
     with _locked(cache, fcntl.LOCK_EX | fcntl.LOCK_NB):

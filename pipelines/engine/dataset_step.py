@@ -128,11 +128,7 @@ def _digest_path(folder: AnyPath, chunk: int, shard: Shard) -> AnyPath:
 
 
 def write_digest(plan: Plan, step: Step, frame: Frame, chunk: int) -> None:
-    """Write what a step keeps of a chunk, unless it is there.
-
-    Raises:
-        RejuiceError: what the operator raised.
-    """
+    """Write what a step keeps of a chunk, unless it is there."""
     folder = plan.folder(step)
     found = [_DIGEST.fullmatch(path.name) for path in folder.glob(f"digest-{chunk:06d}-*")]
     if any(match and len(found) == int(match[3]) for match in found):
@@ -175,11 +171,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def run_dataset_step(plan: Plan, step: Step, workers: Workers, progress: Progress) -> None:
-    """Decide a step from the digests of all chunks, and commit it.
-
-    Raises:
-        RejuiceError: what the operator raised.
-    """
+    """Decide a step from the digests of all chunks, and commit it."""
     try:
         digests = Digests.of(plan, step)
         shards = digests.all_shards()
@@ -207,7 +199,6 @@ def decide_shard(plan: Plan, step: Step, shard: Shard) -> None:
     """Decide a shard and keep the decision at `decision_path`, unless it is there.
 
     Raises:
-        RejuiceError: what the operator raised.
         FileNotFoundError: a digest is missing.
     """
     path = decision_path(plan, step, shard)

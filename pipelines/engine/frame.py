@@ -58,13 +58,13 @@ class Frame:
 
     @classmethod
     def of(cls, table: pa.Table) -> Frame:
-        """Return the frame of a table, before any step."""
+        """The frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
         return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
 
     @classmethod
     def of_chunk(cls, columns: ChunkColumns) -> Frame:
-        """Return the frame of a chunk of a dataset, of which nothing is read yet."""
+        """The frame of a chunk of a dataset, of which nothing is read yet."""
         return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), columns.num_rows)
 
     @property
@@ -90,7 +90,7 @@ class Frame:
         return np.arange(self.num_rows) if rows is None else rows
 
     def select(self, names: Iterable[str]) -> pa.Table:
-        """Return the current rows of some columns.
+        """The current rows of some columns.
 
         Raises:
             KeyError: a column is not there.
@@ -103,11 +103,11 @@ class Frame:
         return pa.table(columns, names=names)
 
     def table(self) -> pa.Table:
-        """Return all columns of the current rows."""
+        """All columns of the current rows."""
         return self.select(self._home)
 
     def after(self, change: Change) -> Frame:
-        """Return the frame once `change` is carried out. The change must have passed `checked`."""
+        """The frame once `change` is carried out. The change must have passed `checked`."""
         rows = surviving_rows(change, self.num_rows)
         layers = self._layers if rows is None else tuple(x.take(rows) for x in self._layers)
         home = {name: at for name, at in self._home.items() if name not in change.without}
@@ -141,7 +141,7 @@ class GroupStarts(NamedTuple):
 
     @classmethod
     def of(cls, frame: Frame, first_row: int) -> GroupStarts:
-        """Return the groups of a frame whose source has `first_row` rows of the dataset before it.
+        """The groups of a frame whose source has `first_row` rows of the dataset before it.
 
         Groups of rows that an operator made are left out: they have no row in the dataset. So are
         rows without a prompt, which no condition of a step that makes prompts has matched.
@@ -164,11 +164,7 @@ def _plain(row: int) -> str:
 
 
 def check_contiguous(parts: Sequence[GroupStarts], place: Callable[[int], str] = _plain) -> None:
-    """Check that the rows of each prompt are contiguous; else it would be two smaller groups.
-
-    Raises:
-        DataError: a prompt comes up again; the message names both rows, from 1.
-    """
+    """Check that the rows of each prompt are contiguous; else it would be two smaller groups."""
     hashes = np.concatenate([part.hashes_G for part in parts])
     again = EqualHashes.of(hashes).rows_R
     if len(again):

@@ -53,11 +53,7 @@ _WRITTEN = 100
 
 
 def tried(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """Return lines about what the first rows show that is worth a look.
-
-    Raises:
-        RejuiceError: with the line with which the run would end.
-    """
+    """Return lines about what the first rows show that is worth a look."""
     steps = list(takewhile(_is_tried, recipe.steps))
     lines, frame = list[str](), Frame.of(dataset.first_rows)
     try:
@@ -100,7 +96,7 @@ def unmatched_warnings(recipe: Recipe) -> Iterator[str]:
 
 
 def _place(dataset: Dataset, row: int) -> str:
-    """Return what to call a row of the first rows, given its number from 0."""
+    """What to call a row of the first rows, given its number from 0."""
     if len(dataset.files) == 1:
         return f"row {row + 1}"
     sizes = [table.num_rows for _, table in dataset.first_tables]
@@ -167,7 +163,7 @@ def _of_references(recipe: Recipe, step: Step, rows: pa.Table, frame: Frame) -> 
 
 
 def _ungradable(step: Step, frame: Frame, verifier: MathVerifyMapper) -> list[str]:
-    """Return which types the references have, unless all are numbers, and which are no use."""
+    """Which types the references have, unless all are numbers, and which are no use."""
     references = frame.select(["reference"])["reference"].to_pylist()
     # The column of types may be made by a step in between.
     rows = frame.table() if set(verifier.reads()) - {"response"} <= {*frame.column_names} else None
