@@ -329,7 +329,7 @@ def _of_python(file: DataFile, rows: _Rows) -> pa.Table:
     try:
         return marked(_read(_SURROGATE.sub("\ufffd", text).encode()), as_text)
     except pa.ArrowInvalid as error:
-        raise _mixed_types(file, rows) or _arrow_error(file, rows, error) from None
+        raise _arrow_error(file, rows, error) from None
 
 
 def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -383,33 +383,15 @@ def _rewritten(
     return number_text(value) if value is not None and path in as_text else value
 
 
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+) in row (\d+)", re.DOTALL)
+
+
 def _arrow_error(file: DataFile, rows: _Rows, error: Exception) -> DataError:
     """The error for a block that Arrow rejects although each of its lines is JSON."""
-    found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
+    found = _CHANGED.search(str(error))
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
-    where = f"{file}, line {rows[min(int(found[2]), len(rows) - 1)][0]}"
-    return DataError(found[1][0].lower() + found[1][1:], "fix or remove the line", where=where)
-
-
-def _mixed_types(file: DataFile, rows: _Rows) -> DataError | None:
-    """The error for the first row whose column has another type than in those before it."""
-    types = dict[str, tuple[str, int]]()
-    for number, row in rows:
-        for name, value in row.items():
-            kind = _KINDS.get(type(value), "")
-            before, seen = types.setdefault(name, (kind, number)) if kind else (kind, number)
-            if kind != before:
-                found = f"column '{name}' is {kind}, but {before} in line {seen}"
-                return DataError(found, "give the column one type", where=f"{file}, line {number}")
-    return None
-
-
-_KINDS = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
+    path, before, now, row = found.groups()
+    what = f"column '{path.replace('/', '.')}' is {now}, but {before} in earlier rows"
+    where = f"{file}, line {rows[min(int(row), len(rows) - 1)][0]}"
+    return DataError(what, "give the column one type", where=where)

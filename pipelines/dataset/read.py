@@ -187,22 +187,17 @@ def read_batches(
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.Table]:
     """Tables of a file, in order; each has its own schema."""
-    for table in _batches(file, block or BLOCK, rows, workers, columns):
+    if file.suffix == ".parquet":
+        tables = parquet.read_batches(file, rows=rows, columns=columns)
+    elif file.suffix == ".arrow":
+        tables = _arrow_batches(file, columns)
+    else:
+        tables = json_lines.batches(file, block or BLOCK, workers=workers, columns=columns)
+    for table in tables:
         for field in table.schema:
             if is_too_deep(field.type):
                 raise too_deep(field.name, str(file))
         yield table
-
-
-def _batches(
-    file: DataFile, block: int, rows: int, workers: int, columns: Sequence[str] | None
-) -> Iterator[pa.Table]:
-    if file.suffix == ".parquet":
-        yield from parquet.read_batches(file, rows=rows, columns=columns)
-    elif file.suffix == ".arrow":
-        yield from _arrow_batches(file, columns)
-    else:
-        yield from json_lines.batches(file, block, workers=workers, columns=columns)
 
 
 def _arrow_batches(file: DataFile, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -240,7 +235,7 @@ def column_names(file: DataFile) -> list[str]:
 # into a file per chunk. Either way a manifest in the folder of the source says where the cuts are.
 
 _MANIFEST = "schema.arrow"
-_ROWS, _RANGES, _FILES = b"rows", b"ranges", b"files"
+_ROWS, _RANGES, _FILES, _OF = b"rows", b"ranges", b"files", b"of"
 
 
 class InFiles(NamedTuple):
@@ -278,13 +273,8 @@ class Source(NamedTuple):
         return sum(self.rows[:chunk])
 
     def place(self, row: int) -> str:
-        """What to call a row, given its number from 0: with several files, `row 3 of b.jsonl`."""
-        if len(self.files) > 1:
-            for name, rows in self.files:
-                if row < rows:
-                    return f"row {row + 1} of {name}"
-                row -= rows
-        return f"row {row + 1}"
+        """What to call a row, given its number from 0."""
+        return place_of(row, self.files)
 
     def chunk(self, index: int, columns: Iterable[str] | None = None) -> pa.Table:
         """One chunk, its columns brought to the common schema.
@@ -328,6 +318,15 @@ class ChunkColumns(Mapping[str, pa.ChunkedArray]):
         return len(self.schema)
 
 
+def place_of(row: int, files: Sequence[tuple[str, int]]) -> str:
+    """What to call a row of files with so many rows: of several of them, `row 3 of b.jsonl`."""
+    for name, rows in files if len(files) > 1 else ():
+        if row < rows:
+            return f"row {row + 1} of {name}"
+        row -= rows
+    return f"row {row + 1}"
+
+
 def chunk_name(index: int) -> str:
     """File name of a chunk in any step's folder."""
     return f"{index:06d}.arrow"
@@ -341,51 +340,15 @@ def write_chunks(folder: AnyPath, chunks: Iterable[pa.Table], rows_of_files: Seq
         write_checked(folder / chunk_name(len(rows)), chunk)
         rows.append(chunk.num_rows)
     if rows:
-        files = json.dumps(rows_of_files)
-        _write_manifest(folder, without_marks(schema), {_ROWS: json.dumps(rows), _FILES: files})
+        _write_manifest(folder, without_marks(schema), {_ROWS: rows, _FILES: rows_of_files})
     return bool(rows)
 
 
-def write_ranges(
-    folder: AnyPath,
-    schema: pa.Schema,
-    ranges: Sequence[Sequence[RowRange]],
-    rows_of_files: Sequence[int],
-) -> None:
-    """Write the manifest of chunks that are rows of Parquet files."""
-    rows = [sum(part.rows for part in chunk) for chunk in ranges]
-    values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
-    _write_manifest(folder, schema, {key: json.dumps(value) for key, value in values.items()})
-
-
-def read_source(folder: AnyPath, files: Sequence[DataFile], selection: Selection) -> Source | None:
-    """The source of a folder; None where a file of it is missing.
-
-    Raises:
-        DamagedError: the manifest is damaged.
-    """
-    manifest = folder / _MANIFEST
-    if not manifest.exists():
-        return None
-    schema = read_checked(manifest).schema
-    rows = tuple(json.loads(schema.metadata[_ROWS]))
-    ranges = json.loads(schema.metadata.get(_RANGES, b"null"))
-    counts = json.loads(schema.metadata.get(_FILES, b"[]"))
-    names = tuple(zip(map(str, files), counts, strict=True)) if counts else ()
-    schema = schema.remove_metadata()
-    if ranges is not None:
-        of_chunks = tuple(tuple(RowRange(*part) for part in chunk) for chunk in ranges)
-        return Source(folder, rows, schema, InFiles(tuple(files), of_chunks, selection), names)
-    there = {path.name for path in folder.iterdir()}
-    # A chunk that was damaged is removed, wherever that is found: it is read again.
-    complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
-    return Source(folder, rows, schema, files=names) if complete else None
-
-
-def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, str]) -> None:
+def _write_manifest(folder: AnyPath, schema: pa.Schema, values: Mapping[bytes, object]) -> None:
     # It is written last: a folder without one is incomplete. Only an Arrow file keeps a schema
     # exactly, so the manifest is one.
-    write_checked(folder / _MANIFEST, schema.with_metadata(dict(values)).empty_table())
+    metadata = {key: json.dumps(value) for key, value in values.items()}
+    write_checked(folder / _MANIFEST, schema.with_metadata(metadata).empty_table())
 
 
 # --- Open a dataset, and cut it into chunks of whole groups ---------------------------
@@ -491,34 +454,39 @@ class Dataset:
 
     def chunks(self, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns) -> Source:
         """Its chunks, from the cache or cut now."""
-        selection = self.spec.selection
         folder = cache / self._folder_name(chunk_rows, group_by)
         check_own_folder(folder)
-        found = read_source(folder, self.files, selection)
+        found = self.chunks_in(folder)
         if found is None:
             self._check_selection()
             self._cut(folder, chunk_rows, group_by)
-            found = read_source(folder, self.files, selection)
+            found = self.chunks_in(folder)
         assert found is not None
         return found
 
-    def chunks_of_run(
-        self, cache: AnyPath, name: str, *, chunk_rows: int, group_by: Iterable[GroupColumns]
-    ) -> Source | None:
-        """The chunks that a run has read; None where they are gone, or are not of this dataset.
+    def chunks_in(self, folder: AnyPath) -> Source | None:
+        """The chunks of a folder; None where one is missing, or they are not of this dataset.
 
-        Args:
-            cache: the folder in which the folder of chunks is.
-            name: of that folder.
-            chunk_rows: as the run was given.
-            group_by: what `chunks` may have been given. Where none of it gives the folder, only
-                chunks that were parsed into files of their own are those that the run read.
+        Raises:
+            DamagedError: the manifest is damaged.
         """
-        found = read_source(cache / name, self.files, self.spec.selection)
-        if found is None or found.in_files is None:
-            return found
-        same = any(self._folder_name(chunk_rows, each) == name for each in group_by)
-        return found if same else None
+        manifest = folder / _MANIFEST
+        if not manifest.exists():
+            return None
+        schema = read_checked(manifest).schema
+        known = {key: json.loads(value) for key, value in schema.metadata.items()}
+        rows, schema = tuple(known[_ROWS]), schema.remove_metadata()
+        counts = known[_FILES]
+        names = tuple(zip(map(str, self.files), counts, strict=True)) if counts else ()
+        if _RANGES in known:
+            ranges = tuple(tuple(RowRange(*part) for part in chunk) for chunk in known[_RANGES])
+            in_files = InFiles(tuple(self.files), ranges, self.spec.selection)
+            same = known[_OF] == self.fingerprint
+            return Source(folder, rows, schema, in_files, names) if same else None
+        there = {path.name for path in folder.iterdir()}
+        # A chunk that was damaged is removed, wherever that is found: it is read again.
+        complete = all(chunk_name(chunk) in there for chunk in range(len(rows)))
+        return Source(folder, rows, schema, files=names) if complete else None
 
     def _folder_name(self, chunk_rows: int, group_by: GroupColumns) -> str:
         """The name of the folder of chunks, by all that decides what is in it."""
@@ -552,7 +520,9 @@ class Dataset:
             of_groups = self._columns(names) if names else None
             if ranges := layout.chunks(of_groups, chunk_rows, group_by):
                 rows_of_files = np.diff(layout.first_rows).tolist()
-                write_ranges(folder, self.schema, ranges, rows_of_files)
+                rows = [sum(part.rows for part in chunk) for chunk in ranges]
+                values = {_ROWS: rows, _RANGES: ranges, _FILES: rows_of_files}
+                _write_manifest(folder, self.schema, {**values, _OF: self.fingerprint})
                 return
         rows_of_files = []
         chunks = chunked(self._all_batches(rows_of_files), chunk_rows, group_by)
@@ -628,13 +598,6 @@ class Dataset:
         if missing:
             names = {name for file in self.files for name in column_names(file)}
             raise not_there(missing[0], names, self.spec)
-
-
-def prepare(
-    dataset: AnyPath | DatasetSpec, cache: AnyPath, *, chunk_rows: int, group_by: GroupColumns
-) -> Source:
-    """`Dataset(…).chunks(…)`, for those who ask nothing else of the dataset."""
-    return Dataset(dataset).chunks(cache, chunk_rows=chunk_rows, group_by=group_by)
 
 
 def read_all(dataset: AnyPath | DatasetSpec) -> pa.Table:

@@ -140,36 +140,38 @@ class RemotePath:
         return replace(self, key=f"{self.key}/{name}")
 
     @property
-    def pure(self) -> PurePosixPath:
-        """The bucket and what is in it."""
+    def _pure(self) -> PurePosixPath:
         return PurePosixPath(self.key)
 
     @property
     def name(self) -> str:
-        return self.pure.name
+        return self._pure.name
 
     @property
     def stem(self) -> str:
-        return self.pure.stem
+        return self._pure.stem
 
     @property
     def suffix(self) -> str:
-        return self.pure.suffix
+        return self._pure.suffix
 
     @property
     def parent(self) -> RemotePath:
         """The folder that it is in; of a bucket, itself."""
-        return replace(self, key=str(self.pure.parent)) if "/" in self.key else self
+        return replace(self, key=str(self._pure.parent)) if "/" in self.key else self
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
-        return tuple(replace(self, key=str(each)) for each in self.pure.parents[:-1])
+        return tuple(replace(self, key=str(each)) for each in self._pure.parents[:-1])
 
     def with_name(self, name: str) -> RemotePath:
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> RemotePath:
-        return replace(self, key=str(self.pure.with_suffix(suffix)))
+        return replace(self, key=str(self._pure.with_suffix(suffix)))
+
+    def relative_to(self, other: RemotePath) -> PurePosixPath:
+        return self._pure.relative_to(other.key)
 
     def resolve(self) -> RemotePath:
         return self

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlencode
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from ...operators import DataError
-from ...operators.columns import beginnings, column_of, find_path, is_list
+from ...operators.columns import beginnings, column_of, find_path
 from ...operators.errors import needs, shown, suggest
 from ...operators.json_text import parse_json
 from .files import (
@@ -66,8 +66,10 @@ class Selection(NamedTuple):
             found = {}
             for path, name in self.names:
                 values = find_path(table, path)
-                if values is not None:
-                    found[_field_at(table.schema, path).with_name(name)] = values
+                if path in table.column_names:
+                    found[table.schema.field(path).with_name(name)] = values
+                elif values is not None:
+                    found[pa.field(name, values.type)] = values
             if found:
                 table = pa.table(list(found.values()), schema=pa.schema(list(found)))
             else:  # A table without columns would have no rows.
@@ -99,23 +101,6 @@ def not_there(path: str, columns: Collection[str], dataset: object) -> DataError
     if column is not None:
         right = f"name a field of column '{column}'"
     return DataError(f"{dataset} has no column '{path}', which `columns` selects", right)
-
-
-def _field_at(fields: Iterable[pa.Field], path: str) -> pa.Field:
-    """The field of a schema at a path that it has, with its metadata."""
-    there = {field.name: field for field in fields}
-    name = column_of(path, there)
-    assert name is not None
-    return _within(there[name], path[len(name) + 1 :])
-
-
-def _within(field: pa.Field, path: str) -> pa.Field:
-    kind = field.type
-    if not path or pa.types.is_null(kind):
-        return field
-    if is_list(kind):
-        return pa.field(field.name, pa.list_(_within(kind.value_field, path)))
-    return _field_at(kind, path)
 
 
 # --- Patterns such as `data/**/*.parquet`: which files they match, also in object stores ---
@@ -232,16 +217,12 @@ def _fits(name: str, part: str) -> bool:
     return fnmatchcase(name, part)
 
 
-def _pure(path: AnyPath) -> PurePath:
-    return path.pure if isinstance(path, RemotePath) else path
-
-
-def _names(path: AnyPath, above: AnyPath) -> _Parts:
-    return _pure(path).relative_to(_pure(above)).parts
+def _names(path: AnyPath, above: Any) -> _Parts:
+    return path.relative_to(above).parts
 
 
 def _has_wildcards(path: AnyPath) -> bool:
-    return not _WILD.isdisjoint(str(_pure(path)))
+    return not _WILD.isdisjoint(path.key if isinstance(path, RemotePath) else str(path))
 
 
 # --- What is read as one dataset: its parts, and the files of each -------------------

@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple
 import xxhash
 
 from ...operators import DataError, RecipeError, RejuiceError
-from ...operators.disk import NotAFileError, kind_of, open_file, read_file
+from ...operators.disk import NotAFileError, kind_of, open_file
 from ...operators.kept_rows import open_kept_rows
-from ..dataset.files import check_is_folder, remove_file, run_folder, write_file
+from ..dataset.files import check_is_folder, read_file, remove_file, run_folder, write_file
 from ..dataset.remote import AnyPath, RemotePath, to_path
 from .commit import count_retry, counts_retry
 from .finished_export import read_manifest
@@ -89,7 +89,7 @@ def named_exports(cache: Path) -> dict[Path, AnyPath | None]:
 def _content_of(file: AnyPath) -> bytes | None:
     """What is in a small file; None: it is not there, or no file."""
     with suppress(FileNotFoundError, NotADirectoryError, NotAFileError):
-        return file.read_bytes() if isinstance(file, RemotePath) else read_file(file)
+        return read_file(file)
     return None
 
 

@@ -33,7 +33,7 @@ from ...operators.check import check_shard, shard_values
 from ...operators.groups import mix
 from ...operators.operator import interleave, split
 from ..dataset.files import read_checked, write_checked
-from ..dataset.remote import AnyPath, RemotePath
+from ..dataset.remote import AnyPath
 from ..recipe.steps import Step
 from .commit import load, save
 from .frame import Frame
@@ -116,11 +116,8 @@ class Digests(NamedTuple):
 
     def read_all(self, shard: Shard) -> list[pa.Table]:
         """What `read` gives of each chunk; many at a time from a store, where most is waiting."""
-        chunks = range(len(self.shards))
-        if not isinstance(self.folder, RemotePath):
-            return [self.read(chunk, shard) for chunk in chunks]
         with ThreadPoolExecutor(_REQUESTS) as pool:
-            return list(pool.map(partial(self.read, shard=shard), chunks))
+            return list(pool.map(partial(self.read, shard=shard), range(len(self.shards))))
 
 
 def _digest_path(folder: AnyPath, chunk: int, shard: Shard) -> AnyPath:

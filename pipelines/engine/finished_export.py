@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -324,15 +323,9 @@ def read_manifest(folder: AnyPath) -> Manifest | None:
         return None
 
 
-def _states(root: AnyPath, files: Iterable[AnyPath]) -> dict[str, FileState]:
+def _states(root: Any, files: Iterable[AnyPath]) -> dict[str, FileState]:
     """What files hold, by their path in the folder `root`."""
-    return {_name_in(root, file): _state(file) for file in files}
-
-
-def _name_in(root: AnyPath, file: AnyPath) -> str:
-    parents: Iterable[AnyPath] = file.parents
-    between = [path.name for path in takewhile(lambda path: path != root, parents)]
-    return "/".join([*reversed(between), file.name])
+    return {file.relative_to(root).as_posix(): _state(file) for file in files}
 
 
 def _is_whole(export: AnyPath, files: Mapping[str, FileState], verify: bool) -> bool:

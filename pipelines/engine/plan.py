@@ -122,15 +122,12 @@ class Plan(NamedTuple):
         return cls.of(recipe, source, cache)
 
     @classmethod
-    def of_run(
-        cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
-    ) -> Plan | None:
+    def of_run(cls, recipe: Recipe, cache: AnyPath, uses: Sequence[str]) -> Plan | None:
         """The plan of a finished run, without the code of its operators.
 
         Args:
             recipe: as it ran; of some operators, the code may be missing.
             cache: the folder of commits.
-            chunk_rows: rows per chunk, as the run was given.
             uses: the folders in there that the run uses, as its manifest lists them: that of the
                 source, and those of the steps in order.
 
@@ -140,11 +137,7 @@ class Plan(NamedTuple):
         source_name, *keys = uses[: len(recipe.steps) + 1]
         if len(keys) < len(recipe.steps) or not all(map(_FOLDER.fullmatch, (source_name, *keys))):
             return None
-        dataset = recipe.opened(cache)
-        groups = group_columns(recipe, dataset.first_schema)
-        source = dataset.chunks_of_run(
-            cache, source_name, chunk_rows=chunk_rows, group_by=[groups, ("prompt_id",), ()]
-        )
+        source = recipe.opened(cache).chunks_in(cache / source_name)
         return None if source is None else cls(recipe, source, cache, tuple(keys))
 
     @classmethod
