@@ -188,7 +188,7 @@ def read_arrow(path: AnyPath, *, mapped: bool = True) -> pa.Table:
 _HEADER_BYTES = 64
 """The checksum, and zeros after it, so that Arrow's buffers stay aligned."""
 
-_verified: dict[Path, tuple[int, int, int]] = {}
+_verified: dict[AnyPath, tuple[int, int, int]] = {}
 """Files whose checksum this process has computed: inode, time of the last change in ns, size."""
 
 
@@ -236,14 +236,23 @@ def read_checked(path: AnyPath, *, mapped: bool = True) -> pa.Table:
         DamagedError: it is not as it was written.
         FileNotFoundError: there is none.
     """
-    content = read_content(path, mapped=mapped)
+    state = None  # What changes when a file does; one in a store is fetched each time.
+    if isinstance(path, Path):
+        if kind := wrong_kind(path, "a file"):
+            raise damaged(path, f"{kind}, not a file")
+        found = path.lstat()
+        state = found.st_ino, found.st_mtime_ns, found.st_size
+        if not found.st_size:  # Nothing can be mapped.
+            raise damaged(path)
+    # Of a mapped file, no descriptor stays open: there may be thousands.
+    with open_input(path, mapped=mapped) as source:
+        content = source.read_buffer()
     header, stream = content[:_HEADER_BYTES], content[_HEADER_BYTES:]
-    state = _state(path)
-    if state is None or _verified.get(Path(str(path))) != state:
+    if state is None or _verified.get(path) != state:
         if header.to_pybytes() != _header(path, stream):
             raise damaged(path)
         if state is not None:
-            _verified[Path(str(path))] = state
+            _verified[path] = state
     return pa.ipc.open_stream(stream).read_all()
 
 
@@ -251,31 +260,6 @@ def _header(path: AnyPath, stream: pa.Buffer) -> bytes:
     checksum = xxhash.xxh3_128(f"{path.parent.name}/{path.name}\n".encode())
     checksum.update(stream)
     return checksum.digest().ljust(_HEADER_BYTES, b"\0")
-
-
-def read_content(path: AnyPath, *, mapped: bool = True) -> pa.Buffer:
-    """What a file of the cache holds, mapped or in memory.
-
-    Raises:
-        DamagedError: a link, a FIFO, a device or a folder is in its place.
-        FileNotFoundError: there is none.
-    """
-    if not isinstance(path, RemotePath):
-        if kind := wrong_kind(path, "a file"):
-            raise damaged(path, f"{kind}, not a file")
-        if not path.stat().st_size:  # Nothing can be mapped.
-            return pa.py_buffer(b"")
-    # Of a mapped file, no descriptor stays open: there may be thousands.
-    with open_input(path, mapped=mapped) as source:
-        return source.read_buffer()
-
-
-def _state(path: AnyPath) -> tuple[int, int, int] | None:
-    """What changes when a file does; None where it is fetched each time it is read."""
-    if isinstance(path, RemotePath):
-        return None
-    found = path.lstat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 # --- A file of a dataset, as it was when the dataset was opened -----------------------

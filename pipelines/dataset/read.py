@@ -13,7 +13,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -289,33 +289,12 @@ class Source(NamedTuple):
             return self.in_files.read(index, schema)
         return conform(read_checked(self.folder / chunk_name(index)), schema)
 
-    def columns(self, index: int) -> ChunkColumns:
-        """The columns of a chunk, each of which is read once it is asked for."""
-        return ChunkColumns(self, index)
-
-
-class ChunkColumns(Mapping[str, pa.ChunkedArray]):
-    """The columns of a chunk by name, each read when it is asked for."""
-
-    def __init__(self, source: Source, chunk: int) -> None:
-        self.schema, self.num_rows = source.schema, source.rows[chunk]
-        self._source, self._chunk = source, chunk
-        self._read: dict[str, pa.ChunkedArray] = {}
-
-    def __getitem__(self, name: str) -> pa.ChunkedArray:
-        if name not in self._read:
-            if self._source.in_files is None:  # Mapped from disk: all cost no more than one.
-                table = self._source.chunk(self._chunk)
-            else:
-                table = self._source.chunk(self._chunk, [name])
-            self._read.update(zip(table.column_names, table.columns, strict=True))
-        return self._read[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.schema.names)
-
-    def __len__(self) -> int:
-        return len(self.schema)
+    def columns(self, index: int) -> Callable[[str], pa.ChunkedArray]:
+        """What gives a column of a chunk by name, each of which is read once it is asked for."""
+        if self.in_files is None:  # Mapped from disk: all cost no more than one.
+            whole = cache(lambda: self.chunk(index))
+            return lambda name: whole()[name]
+        return cache(lambda name: self.chunk(index, [name])[name])
 
 
 def place_of(row: int, files: Sequence[tuple[str, int]]) -> str:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...operators import Change, DataError, Groups
 from ...operators.groups import EqualHashes, hash_each
 from ...operators.operator import surviving_rows
-from ..dataset.read import ChunkColumns
+from ..dataset.read import Source
 
 Index = NDArray[np.int64]
 
@@ -29,21 +29,22 @@ class _Layer(NamedTuple):
     Row -1 is one that was not there when the columns were written: a null.
     """
 
-    columns: Mapping[str, pa.ChunkedArray]
+    types: Mapping[str, pa.DataType]
+    read: Callable[[str], pa.ChunkedArray]  # the column of a name
     rows: Index | None
+
+    @classmethod
+    def of(cls, columns: Mapping[str, pa.ChunkedArray], rows: Index | None = None) -> _Layer:
+        types = {name: column.type for name, column in columns.items()}
+        return cls(types, columns.__getitem__, rows)
 
     def take(self, rows: Index) -> _Layer:
         if self.rows is not None:
             rows = np.append(self.rows, -1)[rows]  # -1 stays -1, with no rows here too.
-        return _Layer(self.columns, rows)
-
-    def type_of(self, name: str) -> pa.DataType:
-        if isinstance(self.columns, ChunkColumns):  # It is known without reading the column.
-            return self.columns.schema.field(name).type
-        return self.columns[name].type
+        return self._replace(rows=rows)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        column = self.columns[name]
+        column = self.read(name)
         if self.rows is None:
             return column
         return column.take(pa.array(self.rows, mask=self.rows < 0))
@@ -60,12 +61,14 @@ class Frame:
     def of(cls, table: pa.Table) -> Frame:
         """The frame of a table, before any step."""
         columns = dict(zip(table.column_names, table.columns, strict=True))
-        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), table.num_rows)
+        return cls((_Layer.of(columns),), dict.fromkeys(columns, 0), table.num_rows)
 
     @classmethod
-    def of_chunk(cls, columns: ChunkColumns) -> Frame:
+    def of_chunk(cls, source: Source, chunk: int) -> Frame:
         """The frame of a chunk of a dataset, of which nothing is read yet."""
-        return cls((_Layer(columns, None),), dict.fromkeys(columns, 0), columns.num_rows)
+        types = dict(zip(source.schema.names, source.schema.types, strict=True))
+        layer = _Layer(types, source.columns(chunk), None)
+        return cls((layer,), dict.fromkeys(types, 0), source.rows[chunk])
 
     @property
     def column_names(self) -> list[str]:
@@ -81,7 +84,7 @@ class Frame:
     def schema(self) -> pa.Schema:
         """Names and types of the columns."""
         homes = self._home.items()
-        return pa.schema([(name, self._layers[at].type_of(name)) for name, at in homes])
+        return pa.schema([(name, self._layers[at].types[name]) for name, at in homes])
 
     @property
     def source_rows(self) -> Index:
@@ -115,7 +118,7 @@ class Frame:
             columns = {name: _chunked(column) for name, column in change.columns.items()}
             kept = rows if change.parents is None else None
             home.update(dict.fromkeys(columns, len(layers)))
-            layers = (*layers, _Layer(columns, kept))
+            layers = (*layers, _Layer.of(columns, kept))
         return Frame(layers, home, self.num_rows if rows is None else len(rows))
 
     def _column(self, name: str) -> pa.ChunkedArray:

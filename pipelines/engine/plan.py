@@ -234,7 +234,7 @@ class Plan(NamedTuple):
 
     def source_frame(self, chunk: int) -> Frame:
         """A chunk before the first step."""
-        return Frame.of_chunk(self.source.columns(chunk))
+        return Frame.of_chunk(self.source, chunk)
 
     def committed(self, chunk: int) -> RunStep:
         """For `apply_steps`: what a step did to a chunk, as it was committed."""

@@ -91,7 +91,7 @@ def test_the_columns_of_groups_are_read_to_cut_and_others_when_they_are_needed(
     rows = [count for count, names in read if names == ["prompt_id"]]
     assert sum(rows) == 20
     read.clear()
-    frame = Frame.of_chunk(found.columns(0))
+    frame = Frame.of_chunk(found, 0)
     assert frame.schema == found.schema
     assert frame.num_rows == 4
     assert read == []
