@@ -38,7 +38,7 @@ def chunked(
         table = found if rest is None else together([rest, found])
         begin = 0
         most = rows_within(chunk_rows, table.num_rows, table.nbytes)
-        for at in _cuts(_starts(table, group_by), most):
+        for at in cuts(_starts(table, group_by), most):
             yield table.slice(begin, at - begin)
             begin = at
         rest = table.slice(begin)
@@ -64,7 +64,7 @@ def rows_within(most: int, rows: int, size: int) -> int:
     return min(most, max(1, rows * CHUNK_BYTES // max(1, size)))
 
 
-def _cuts(starts_G: NDArray[np.int64], most: int) -> Iterator[int]:
+def cuts(starts_G: NDArray[np.int64], most: int) -> Iterator[int]:
     """Rows to cut at: the last group start within `most` rows, else the first after them.
 
     The last group may go on in further rows, so no cut comes after its start.

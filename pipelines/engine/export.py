@@ -36,6 +36,7 @@ from ..dataset.files import (
     unfinished_made_by,
     unfinished_run_folder,
 )
+from ..dataset.parquet import cuts
 from ..dataset.remote import AnyPath, to_path
 from ..dataset.schemas import conform
 from ..dataset.write import filled, mark_written, write_parts_list, writer, written_of
@@ -96,17 +97,13 @@ def cut_parts(sizes: Sequence[NDArray[np.int64]], most: int) -> list[ExportPart]
     starts = np.concatenate([[0], np.cumsum(rows)])
     ends_G = np.cumsum(np.concatenate([np.zeros(0, np.int64), *sizes]))
     ends_G = ends_G[np.diff(ends_G, prepend=0) > 0]
-    cuts = [0]
-    while cuts[-1] < starts[-1]:
-        last = int(np.searchsorted(ends_G, cuts[-1] + most, side="right")) - 1
-        first = int(np.searchsorted(ends_G, cuts[-1], side="right"))
-        cuts.append(int(ends_G[max(first, last)]))
-    if len(cuts) == 1:
-        cuts.append(0)
+    bounds = [0, *cuts(np.append(0, ends_G), most)]
+    if bounds[-1] < starts[-1] or len(bounds) == 1:
+        bounds.append(int(starts[-1]))
     # Chunks without a row belong to the part of the row before them.
-    owners = np.searchsorted(cuts[1:], starts[:-1], side="right").clip(max=len(cuts) - 2)
+    owners = np.searchsorted(bounds[1:], starts[:-1], side="right").clip(max=len(bounds) - 2)
     parts = []
-    for number, (begin, end) in enumerate(pairwise(cuts)):
+    for number, (begin, end) in enumerate(pairwise(bounds)):
         holds_rows = (starts[:-1] < end) & (starts[1:] > begin)
         chunks = np.flatnonzero(holds_rows | (owners == number))
         slices = (
