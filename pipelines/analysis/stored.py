@@ -194,7 +194,7 @@ def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
     plan: Plan | None
     if any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
         manifest = read_manifest(folder)
-        plan = manifest and Plan.of_run(recipe, cache, chunk_rows, manifest.uses)
+        plan = manifest and Plan.of_run(recipe, cache, manifest.uses)
     else:
         plan = Plan.open(recipe, cache, chunk_rows)
     if plan is None or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):

@@ -57,13 +57,7 @@ _MANY_KEYS = 300
 def batches(
     file: DataFile, size: int, *, workers: int = 1, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Tables of about `size` bytes of a file each; each has its own schema.
-
-    Raises:
-        DataError: a line is too long or not an object, or its types differ from those before, or an
-            object has too many keys, or the file is compressed and cut off; names the line. The
-            first such error of the file, however many threads there are.
-    """
+    """Tables of about `size` bytes of a file each; each has its own schema."""
     blocks = _blocks(file, size)
     if workers == 1:
         for line, block in blocks:
@@ -144,11 +138,7 @@ def _pieces(file: DataFile, size: int) -> Iterator[bytes]:
 
 
 def _beginning(file: DataFile, block: bytes) -> bytes:
-    """The first lines of a file, without a byte order mark.
-
-    Raises:
-        DataError: they are not JSON lines, but something that is taken for them.
-    """
+    """The first lines of a file, without a byte order mark."""
     if other := misnamed(file, block, unpacked=file.suffix not in JSON_SUFFIXES):
         raise other
     if block.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in block[:4]:
@@ -204,11 +194,7 @@ def _distinct_keys(text: bytes) -> int:
 
 
 def _read(text: bytes) -> pa.Table:
-    """Lines as Arrow parses them.
-
-    Raises:
-        pyarrow.ArrowInvalid: it cannot.
-    """
+    """Lines as Arrow parses them."""
     table = _read_as(text, None)
     if any(map(is_too_deep, table.schema.types)):
         raise pa.ArrowInvalid("values are nested too deeply")
@@ -263,11 +249,7 @@ _Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
 
 
 def _rows(file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None) -> _Rows:
-    """The rows as Python reads them, whole numbers exactly.
-
-    Raises:
-        DataError: a line is not an object, or what no file can hold.
-    """
+    """The rows as Python reads them, whole numbers exactly."""
     rows, keys = _Rows(), defaultdict[Path, set[str]](set)
     last = first_line + block.count(b"\n")
     for number, raw in enumerate(block.split(b"\n"), first_line):
@@ -321,11 +303,7 @@ def _finite(digits: str) -> float:
 def _check(
     value: Any, path: Path, lists: int, keys: defaultdict[Path, set[str]], where: str
 ) -> None:
-    """Check the depth of a value, and count the different keys of objects: each is a column.
-
-    Raises:
-        DataError: it is too deep, or there are more keys than are read.
-    """
+    """Check the depth of a value, and count the different keys of objects: each is a column."""
     if not isinstance(value, list | dict):
         return
     if path and are_too_many(lists + isinstance(value, list), len(path) - isinstance(value, list)):
@@ -343,11 +321,7 @@ def _check(
 
 
 def _of_python(file: DataFile, rows: _Rows) -> pa.Table:
-    """Rows that Python has read as a table.
-
-    Raises:
-        DataError: no type of Arrow holds the values of a column.
-    """
+    """Rows that Python has read as a table."""
     values = [each for _, row in rows for each in _values(row, ())]
     as_text, as_parts = _lossy_paths(values), _mixed_contents(values)
     rewritten = (_rewritten(row, (), as_text, as_parts) for _, row in rows)
@@ -355,7 +329,7 @@ def _of_python(file: DataFile, rows: _Rows) -> pa.Table:
     try:
         return marked(_read(_SURROGATE.sub("\ufffd", text).encode()), as_text)
     except pa.ArrowInvalid as error:
-        raise _mixed_types(file, rows) or _arrow_error(file, rows, error) from None
+        raise _arrow_error(file, rows, error) from None
 
 
 def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -409,33 +383,15 @@ def _rewritten(
     return number_text(value) if value is not None and path in as_text else value
 
 
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+) in row (\d+)", re.DOTALL)
+
+
 def _arrow_error(file: DataFile, rows: _Rows, error: Exception) -> DataError:
     """The error for a block that Arrow rejects although each of its lines is JSON."""
-    found = re.fullmatch(r"JSON parse error: (.*?)\.? in row (\d+)", str(error), re.DOTALL)
+    found = _CHANGED.search(str(error))
     if found is None:
         return DataError(f"{file} is not JSON lines: {error}", "give one object per line")
-    where = f"{file}, line {rows[min(int(found[2]), len(rows) - 1)][0]}"
-    return DataError(found[1][0].lower() + found[1][1:], "fix or remove the line", where=where)
-
-
-def _mixed_types(file: DataFile, rows: _Rows) -> DataError | None:
-    """The error for the first row whose column has another type than in those before it."""
-    types = dict[str, tuple[str, int]]()
-    for number, row in rows:
-        for name, value in row.items():
-            kind = _KINDS.get(type(value), "")
-            before, seen = types.setdefault(name, (kind, number)) if kind else (kind, number)
-            if kind != before:
-                found = f"column '{name}' is {kind}, but {before} in line {seen}"
-                return DataError(found, "give the column one type", where=f"{file}, line {number}")
-    return None
-
-
-_KINDS = {
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
+    path, before, now, row = found.groups()
+    what = f"column '{path.replace('/', '.')}' is {now}, but {before} in earlier rows"
+    where = f"{file}, line {rows[min(int(row), len(rows) - 1)][0]}"
+    return DataError(what, "give the column one type", where=where)

@@ -236,12 +236,7 @@ def _is_parts(kind: pa.DataType) -> bool:
 
 
 def added(schema: pa.Schema, other: pa.Schema, file: object) -> pa.Schema:
-    """The schema of rows so far, with the columns of further rows.
-
-    Raises:
-        DataError: a column has types that do not go together, or objects with too many keys;
-            `file` is that of the further rows.
-    """
+    """The schema of rows so far, with the columns of further rows."""
     if schema.equals(other, check_metadata=True):
         return schema
     try:
@@ -287,11 +282,7 @@ def _differing(before: pa.Field, field: pa.Field, path: str) -> tuple[str, objec
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with the columns and types of `schema`; columns that it lacks are null.
-
-    Raises:
-        DataError: whole numbers beyond 2**53 would be rounded, beside the fractions of other rows.
-    """
+    """The table with the columns and types of `schema`; columns that it lacks are null."""
     if table.schema.equals(schema, check_metadata=True):
         return table
     columns = []
@@ -330,7 +321,7 @@ def converted(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array
     if isinstance(own, pa.BaseExtensionType):
         return converted(values.storage, kind)
     if types.is_dictionary(own):
-        return converted(values.dictionary_decode(), kind)
+        return converted(values.dictionary, kind).take(values.indices)
     is_empty = types.is_struct(own) and not own.num_fields
     if types.is_null(kind) and (is_empty or values.null_count == len(values)):
         return pa.nulls(len(values))
@@ -368,11 +359,7 @@ def text_part(text: str) -> dict[str, str]:
 
 
 def decoded(file: object, table: pa.Table) -> pa.Table:
-    """The table with columns of plain types, so that batches have one type.
-
-    Raises:
-        DataError: two columns have one name; `file` names the file in the message.
-    """
+    """The table with columns of plain types, so that batches have one type."""
     schema = decoded_schema(file, table.schema)
     columns = [
         converted(column, field.type) for column, field in zip(table.columns, schema, strict=True)

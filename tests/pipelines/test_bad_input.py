@@ -174,7 +174,7 @@ def test_reference_without_an_answer(recipe_file):
 def test_mixed_schemas_in_one_file(recipe_file):
     rows = [*ROWS, {"question": 7, "answer": "#### 7"}]
     assert message(recipe_file([PROMPTS], rows)) == (
-        "/data.jsonl, line 7: column 'question' is a number, but a string in line 1; "
+        "/data.jsonl, line 7: column 'question' is number, but string in earlier rows; "
         "give the column one type"
     )
 

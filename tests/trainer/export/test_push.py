@@ -217,11 +217,10 @@ def test_an_export_that_is_written_again_during_the_upload_is_reported(export, h
 def test_a_copy_that_does_not_fit_is_one_line(in_store, hub, monkeypatch):
     engine.run(in_store)
 
-    def blocks(file, size):
-        yield b"PAR1"
+    def copy(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rejuice.pipelines.dataset.remote.RemotePath.blocks", blocks)
+    monkeypatch.setattr("rejuice.trainer.export.huggingface.copyfileobj", copy)
     with pytest.raises(DataError) as error:
         push(in_store.head.export_path, "user/curated")
     assert str(error.value).endswith(
