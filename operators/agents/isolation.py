@@ -17,13 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import json
 import math
 import os
 import pickle
 import resource
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -37,7 +35,7 @@ from pydantic import PrivateAttr
 
 from ..errors import RejuiceError
 from ..functions.process import described
-from ..process_pool import SIZE, STARTUP_SECONDS, send
+from ..process_pool import SIZE, STARTUP_SECONDS, CommandProcess, python_path
 from ..registry import registered
 from ..sampling.tokenizer import Encode
 from ..workers import usable_cores
@@ -53,12 +51,6 @@ SHORT_S = 0.2
 """How long the others wait for one that is at work, see `any_at_work`."""
 _ENDED = "its process ended (a crash, an exit, or out of memory)"
 _CLOSE_SECONDS = 4.0
-_START = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from {} import main
-main({}, {})
-"""
 _P = TypeVar("_P", Flow, Tool)
 
 
@@ -197,8 +189,7 @@ class PartProcesses:
         installed = kind.name() in registered(f"rejuice.{kind.noun}s")
         files = [] if installed else [inspect.getfile(kind)]
         self._setup = pickle.dumps(PartSetup(kind.noun, entry, files, kind.__module__))
-        self._control: socket.socket | None = None
-        self._forking: subprocess.Popen[bytes] | None = None
+        self._forking: CommandProcess | None = None
         self._idle = list[PartProcess]()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = min(_PER_CORE * usable_cores(), _MOST, descriptors // 8)
@@ -237,14 +228,13 @@ class PartProcesses:
         for each in self._idle:
             each.close()
         self._idle.clear()
-        if self._control is not None and self._forking is not None:
-            self._control.close()  # Its process ends, and kills those that have not.
-            self._control = None
+        if self._forking is not None:
+            forking, self._forking = self._forking, None
+            forking.link.close()  # It ends, and kills those that have not.
             late = time.monotonic() + _CLOSE_SECONDS
-            while self._forking.poll() is None and time.monotonic() < late:
+            while forking.process.poll() is None and time.monotonic() < late:
                 await asyncio.sleep(0.01)
-            self._forking.kill()  # It may still import.
-            self._forking.wait()
+            forking.close()  # It may still import.
 
     async def _taken(self) -> PartProcess:
         while self._idle:
@@ -281,29 +271,23 @@ class PartProcesses:
 
     def _started(self) -> socket.socket:
         """The control of the process that forks."""
-        if self._control is None:
-            self._control, theirs = socket.socketpair()
-            module = f"{__name__.rpartition('.')[0]}.isolated_process"
-            start = _START.format(module, theirs.fileno(), os.getpid())
-            # An editable installation has entries that are no paths.
-            path = [os.path.abspath(each) if os.path.exists(each) else each for each in sys.path]
-            with theirs:
-                self._forking = subprocess.Popen(
-                    [sys.executable, "-u", "-c", start, json.dumps(path)],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,  # Ctrl-C is for the run, which ends its processes.
-                    # A file that looks for a GPU when it is imported leaves it to the forks.
-                    env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
-                )
-            send(self._control, self._setup)
-        return self._control
+        if self._forking is None:
+            self._forking = CommandProcess(
+                "agents.isolated_process",
+                self._setup,
+                path=python_path(),
+                command=(sys.executable, "-u"),
+                stdout=None,
+                # A file that looks for a GPU when it is imported leaves it to the forks.
+                env={**os.environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
+            )
+        return self._forking.link
 
     def _kill(self, process: PartProcess) -> None:
         process.close()
-        if self._control is not None and process.pid:
+        if self._forking is not None and process.pid:
             with contextlib.suppress(OSError):
-                self._control.send(SIZE.pack(process.pid))
+                self._forking.link.send(SIZE.pack(process.pid))
 
 
 # --- Flows and tools ------------------------------------------------------------------

@@ -59,7 +59,7 @@ class FunctionProcess(CommandProcess):
             found = f"{setup.target} or a file that it imports was edited since the run began"
             raise NotReadyError(found, "start it again")
         # A function may print responses, which may steer a terminal.
-        super().__init__("functions.process", setup.as_json(), stderr=subprocess.DEVNULL)
+        super().__init__("functions.process", setup.as_json().encode(), stderr=subprocess.DEVNULL)
         self._target = setup.target
         self.is_ready = self.has_answered = False
         self.parameters = list[tuple[str, str]]()

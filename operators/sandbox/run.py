@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -25,12 +24,12 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from ..errors import RecipeError
+from ..process_pool import STARTUP_SECONDS, CommandProcess
 from .confine import ARCHITECTURES
 from .server import ENDED, FAILED, READY, REQUEST
 
 # --- One program, from its start to its end -------------------------------------------
 
-STARTUP_SECONDS = 120.0  # for the process of a program, on a busy machine; usually milliseconds
 _KILL_SECONDS = 30.0  # that the fork server may take to kill a process and reap it
 _READ = 1 << 16  # bytes at a time
 
@@ -184,17 +183,6 @@ class RunningProgram:
 __all__ = ["Execution", "Sandbox", "SandboxError", "SandboxLimits", "Stop", "check_confinement"]
 
 _LEAST_MEMORY = 16 << 20  # bytes; with less, Python cannot even say that memory is short
-# The fork server imports only this package, under another name: the packages above it import much
-# that no program shall find.
-_FORK_SERVER = """
-import sys, types
-del sys.path[0]
-package = types.ModuleType("_sandbox")
-package.__path__ = [sys.argv[1]]
-sys.modules["_sandbox"] = package
-from _sandbox.server import main
-main(int(sys.argv[2]), int(sys.argv[3]))
-"""
 # Sets of strings print in the same order again, and times are those of UTC.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 
@@ -233,9 +221,8 @@ print(end="confined")
 """
 
 
-class _ServerProcess(NamedTuple):
-    process: subprocess.Popen[bytes]
-    control: socket.socket
+# Nothing of the site, and text that does not depend on it.
+_PYTHON = (sys.executable, "-s", "-S", "-X", "utf8")
 
 
 class Sandbox:
@@ -354,8 +341,8 @@ class Sandbox:
     def _reset(self) -> None:
         self._free = threading.BoundedSemaphore(self._workers)
         self._lock = threading.Lock()
-        self._server: _ServerProcess | None = None
-        self._finalizer: weakref.finalize[[_ServerProcess], Sandbox] | None = None
+        self._server: CommandProcess | None = None
+        self._finalizer: weakref.finalize[[], Sandbox] | None = None
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
         """Hand a program to the fork server; one that has died is replaced once."""
@@ -363,38 +350,19 @@ class Sandbox:
             for attempt in range(2):
                 try:
                     server = self._server or self._start()
-                    socket.send_fds(server.control, [request], descriptors)
+                    socket.send_fds(server.link, [request], descriptors)
                     return
                 except OSError as error:  # no program has run
                     self._end()
                     if attempt:
                         raise SandboxError(f"the fork server does not start: {error}") from error
 
-    def _start(self) -> _ServerProcess:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        caller = os.pidfd_open(os.getpid())
+    def _start(self) -> CommandProcess:
         # Where Python's own library is found by it, the path is needed; it is no secret.
         libraries = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
-        arguments = [os.path.dirname(os.path.abspath(__file__)), str(theirs.fileno()), str(caller)]
-        try:
-            with theirs:
-                process = subprocess.Popen(
-                    [sys.executable, "-s", "-S", "-X", "utf8", "-c", _FORK_SERVER, *arguments],
-                    env={**_ENVIRONMENT, **libraries},
-                    pass_fds=[theirs.fileno(), caller],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # errors still show
-                    cwd="/",
-                    start_new_session=True,
-                )
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            os.close(caller)
-        ours.settimeout(STARTUP_SECONDS)
-        self._server = _ServerProcess(process, ours)
-        self._finalizer = weakref.finalize(self, _end, self._server)
+        env = {**_ENVIRONMENT, **libraries}
+        self._server = CommandProcess("sandbox.server", command=_PYTHON, env=env, cwd="/")
+        self._finalizer = weakref.finalize(self, self._server.close)
         return self._server
 
     def _end(self) -> None:
@@ -411,8 +379,7 @@ class Sandbox:
         """Drop the fork server in a forked child: it is the parent's."""
         if self._server and self._finalizer:
             self._finalizer.detach()
-            self._server.control.close()
-            self._server.process.returncode = 0  # not this process's child: never wait for it
+            self._server.forget()
         self._reset()
 
 
@@ -439,17 +406,6 @@ def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tupl
     ours.callback(os.close, read)
     handed_over.callback(os.close, write)
     return read, write
-
-
-def _end(server: _ServerProcess) -> None:
-    """End a fork server, which ends its programs."""
-    with contextlib.suppress(OSError), server.control:
-        server.control.shutdown(socket.SHUT_RDWR)
-    try:
-        server.process.wait(2.0)
-    except subprocess.TimeoutExpired:
-        server.process.kill()
-        server.process.wait()
 
 
 # --- Forks of this process ------------------------------------------------------------

@@ -123,10 +123,15 @@ def test_another_interpreter_has_its_own_path(tmp_path):
 
 
 def test_another_version_is_an_error(tmp_path):
-    """Even one that knows nothing of engines."""
-    package = tmp_path / "rejuice" / "operators"
+    package = tmp_path / "rejuice" / "operators" / "sampling"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("__version__ = '0.1.0'")
+    (package.parent / "__init__.py").touch()
+    (package / "processes.py").write_text(
+        "import pickle, socket, struct\n"
+        "def main(descriptor, parent):\n"
+        "    said = pickle.dumps('0.1.0')\n"
+        "    socket.socket(fileno=descriptor).sendall(struct.pack('!Q', len(said)) + said)\n"
+    )
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
