@@ -23,7 +23,6 @@ NO_KWARGS: Mapping[str, Any] = MappingProxyType({})
 
 _HUB_TIMEOUT_S = 5.0
 _CONFIG = "tokenizer_config.json"
-_PROBES = ("", " a  b\n\n\tC ", "It's 1,234.5\u00a0€ – naïve e\u0301 \U0001f600 漢字", "x" * 5_000)
 
 
 class TokenizerNotFoundError(EngineError):
@@ -48,11 +47,8 @@ def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: boo
     """
     tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
-    tokens_of = _quick(tokenizer)
 
     def encode(messages: Messages) -> list[int]:
-        if tokens_of is not None:
-            return tokens_of(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
         return list(map(int, _apply(tokenizer, messages, kwargs, tokenize=True, opens=opens)))
 
     return encode
@@ -117,20 +113,16 @@ def decoded(name: str, token_ids: Sequence[int]) -> str:
 
 
 def displayed(name: str, token_ids: Sequence[int]) -> str:
-    """As `decoded`, without transformers where the tokenizer's own file is there.
-
-    It takes seconds to import, and this text is for a reader who waits.
+    """As `decoded`, without transformers, whose import takes seconds, where its file is there.
 
     Raises:
         EngineError: there is no such tokenizer, or it has no chat template.
     """
-    file = Path(name) / "tokenizer.json"
-    if file.is_file():
-        with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
-            from tokenizers import Tokenizer
+    with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
+        from tokenizers import Tokenizer
 
-            tokenizer = Tokenizer.from_file(str(file))
-            return str(tokenizer.decode(list(token_ids), skip_special_tokens=False))
+        tokenizer = Tokenizer.from_file(str(Path(name) / "tokenizer.json"))
+        return str(tokenizer.decode(list(token_ids), skip_special_tokens=False))
     return decoded(name, token_ids)
 
 
@@ -188,34 +180,6 @@ def _load(name: str) -> Any:
         reason = str(error).strip().partition("\n")[0]
         raise EngineError(f"cannot load the tokenizer '{name}'", reason) from error
     return tokenizer
-
-
-def _quick(tokenizer: Any) -> Callable[[str], list[int]] | None:
-    """Return what `apply_chat_template` does with the text of a chat, in half the time.
-
-    The other half goes into arguments and results of transformers that are not needed here.
-
-    Returns:
-        None where it cannot be left out: for a tokenizer of another kind, or one that gives other
-        tokens of the probes, so that it seems to do more.
-    """
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    kind = type(tokenizer)
-    is_fast = isinstance(tokenizer, PreTrainedTokenizerFast)
-    if not is_fast or kind.apply_chat_template is not PreTrainedTokenizerBase.apply_chat_template:
-        return None
-    backend: Any = tokenizer.backend_tokenizer
-
-    def tokens_of(text: str) -> list[int]:
-        found: list[int] = backend.encode(text, add_special_tokens=False).ids
-        return found
-
-    for probe in (*_PROBES, "a".join(tokenizer.all_special_tokens)):
-        # The tokenizer's own call comes first: it switches off what cuts or pads.
-        if tokenizer(probe, add_special_tokens=False)["input_ids"] != tokens_of(probe):
-            return None
-    return tokens_of if backend.truncation is None and backend.padding is None else None
 
 
 def _is_not_on_hub(name: str) -> bool:
