@@ -46,11 +46,7 @@ def send(link: socket.socket, body: bytes) -> None:
 
 
 def receive(link: socket.socket) -> bytes:
-    """Receive one message.
-
-    Raises:
-        EOFError: the other side has closed the connection.
-    """
+    """Receive one message; an EOFError if the other side has closed the connection."""
     return _exactly(link, SIZE.unpack(_exactly(link, SIZE.size))[0])
 
 
@@ -116,11 +112,7 @@ class WorkerProcess(ABC):
     """When it is late, by the wall."""
 
     def prepare(self) -> None:
-        """Read what it says once it is ready.
-
-        Raises:
-            Exception: it will not be.
-        """
+        """Read what it says once it is ready; raises whatever is wrong."""
         self.is_ready = True
 
     @abstractmethod
@@ -266,7 +258,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
                 self._free.wait()
 
     def give_back(self, process: _P) -> None:
-        """Let others have a process that was taken."""
         with self._free:
             is_wanted = len(self._busy) + len(self._idle) <= self.size
             if is_wanted:
@@ -277,7 +268,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             self.discard(process)
 
     def discard(self, process: _P) -> None:
-        """End a process that was taken."""
         with self._free:
             self._busy.discard(process)
             self._free.notify()
@@ -292,7 +282,6 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             self._free.notify_all()
 
     def raise_if_stopped(self) -> None:
-        """Raise an `InterruptedError` after `stop`."""
         if self._is_stopped:
             raise InterruptedError(f"{self._calls} were stopped")
 
@@ -324,7 +313,6 @@ class _Work(Generic[_P, _Answer]):
         self._selector = selectors.DefaultSelector()
 
     def done(self, workers: int) -> list[_Answer]:
-        """Ask until all is answered."""
         with self._selector:
             try:
                 while len(self._answers) < self._count:

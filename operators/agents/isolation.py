@@ -55,12 +55,7 @@ _P = TypeVar("_P", Flow, Tool)
 
 
 def isolated(part: _P, entry: Mapping[str, Any]) -> _P:
-    """Return a flow or a tool that runs in processes of its own, or the part itself if it is ours.
-
-    Args:
-        part: the flow or tool.
-        entry: of the recipe: its name with its fields.
-    """
+    """A flow or a tool that runs in processes of its own, or the part itself if it is ours."""
     kind = type(part)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return part
@@ -116,14 +111,9 @@ class PartProcess:
     async def work(
         self, *work: Any, answer: Callable[..., Awaitable[Any]] = _nothing
     ) -> tuple[str, Any]:
-        """Return what becomes of a piece of work: `result`, `end` or `failed`, and its value.
+        """What becomes of a piece of work: `result`, `end` or `failed`, and its value.
 
-        Args:
-            work: its name and arguments.
-            answer: what the process asks for meanwhile, by name and arguments.
-
-        Raises:
-            EOFError: the process has ended.
+        `answer` is what the process asks for meanwhile. An EOFError: the process has ended.
         """
         under_way = dict[int, asyncio.Task[None]]()
         self._tell("work", 0, work)
@@ -141,11 +131,7 @@ class PartProcess:
                 task.cancel()
 
     async def next(self) -> tuple[str, int, Any]:
-        """The next message.
-
-        Raises:
-            EOFError: there is none, as the process has ended.
-        """
+        """The next message; an EOFError if the process has ended."""
         try:
             (size,) = SIZE.unpack(await self._reader.readexactly(SIZE.size))
             body = await self._reader.readexactly(size)
@@ -156,7 +142,6 @@ class PartProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, as far as is known."""
         return self._reader.at_eof()
 
     def close(self) -> None:
@@ -201,11 +186,8 @@ class PartProcesses:
     ) -> AsyncIterator[PartProcess]:
         """A process for one piece of work; whatever is raised meanwhile ends it.
 
-        Args:
-            waiting: entered until there is one.
-
-        Raises:
-            EOFError: its code does not import there, or its process has ended.
+        `waiting` is entered until there is one. An EOFError: its code does not import there, or its
+        process has ended.
         """
         with waiting or nullcontext():
             await self._free.acquire()
@@ -270,7 +252,6 @@ class PartProcesses:
         return process
 
     def _started(self) -> socket.socket:
-        """The control of the process that forks."""
         if self._forking is None:
             self._forking = CommandProcess(
                 "agents.isolated_process",

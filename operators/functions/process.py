@@ -54,17 +54,7 @@ class NoSuchFunctionError(Exception):
 
 
 def load_function(file: str | None, module: str, name: str) -> Any:
-    """Import a function.
-
-    Args:
-        file: the Python file that it is in; None: it is in an installed module.
-        module: the name of the module.
-        name: its own.
-
-    Raises:
-        Exception: whatever the import raises.
-        NoSuchFunctionError: there is no such function.
-    """
+    """Import a function from a file, or without one from an installed module."""
     there = _imported(file, module) if file else importlib.import_module(module)
     try:
         found = getattr(there, name)
@@ -110,12 +100,10 @@ def is_async(function: Any) -> bool:
 
 
 def graded(result: Any, keys: Sequence[str], *, listed: bool) -> RowOutcome:
-    """Return the values in what a function has returned for one row, and what is wrong with it.
+    """The values in what a function has returned for one row, and what is wrong with it.
 
-    Args:
-        result: a number, a bool, None, or a dict with `score` and perhaps `keys`.
-        keys: what is wanted of a dict beside its `score`.
-        listed: whether the result is in a list of one.
+    It is a number, a bool, None, or a dict with `score` and perhaps `keys`; `listed`, in a list of
+    one.
     """
     if listed:
         try:
@@ -167,12 +155,10 @@ def _shown(value: Any) -> str:
 
 
 def described(error: BaseException, own: str | None = None) -> str:
-    """Return an error of a function in one line, with its place.
+    """An error of a function in one line, with its place.
 
-    Args:
-        error: that was raised.
-        own: the file of the function: of the lines that led to the error, the last one of that
-            file or one beside it is named, and the line of a library that raised it after it.
+    Of the lines that led to it, the last one of the file `own` or one beside it is named, and the
+    line of a library that raised it after it.
     """
     text = f"{type(error).__name__}: {error}"[:_MOST_TEXT]
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
@@ -213,7 +199,6 @@ class _RowServer:
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
-        """Answer batches until the parent closes the connection."""
         for rows in batches(self._link):
             if self._is_async:
                 self._loop.run_until_complete(self._all(rows))

@@ -100,10 +100,7 @@ def _definition(
 
 
 def _imported_from(tree: ast.Module, package: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield from which modules a name is imported, and its name there.
-
-    Imports for type checkers count: lazy modules give what these say.
-    """
+    """From which modules a name is imported, for type checkers too, and its name there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = node.module or ""
@@ -136,10 +133,7 @@ def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef, file: Path) -> Functi
 
 
 def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function returns or yields anything, or says with `...` that it is not here.
-
-    What functions inside it return is not what it returns.
-    """
+    """Whether a function returns or yields anything, or says with `...` that it is not here."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
     left = list[ast.AST](function.body)
     while left:

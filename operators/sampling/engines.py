@@ -49,15 +49,7 @@ _HASHED_SUFFIXES |= {".jsonl"}
 
 
 class EngineSpec(NamedTuple):
-    """What determines an engine; `RolloutMapper` documents the fields.
-
-    Attributes:
-        model: the policy.
-        version: of its weights, if the engine does not know it.
-        exact: require token ids and log-probabilities.
-        chat_template_kwargs: further arguments of the chat template.
-        options: of the engine; their type determines which engine it is.
-    """
+    """What determines an engine; `RolloutMapper` documents the fields."""
 
     model: str
     version: int
@@ -67,11 +59,7 @@ class EngineSpec(NamedTuple):
 
 
 def open_engine(spec: EngineSpec) -> Engine:
-    """Return the engine of a spec; within a thread, the same one until it is released.
-
-    Raises:
-        EngineError: it cannot be opened.
-    """
+    """The engine of a spec; within a thread, the same one until it is released."""
     key = _key(spec)
     if key not in _open:
         _open[key] = _build_engine(spec)
@@ -137,9 +125,6 @@ def encoder(spec: EngineSpec) -> Encode | None:
     """From a chat to the token ids that the engine of a spec samples from.
 
     None: a server applies the chat template, or nothing is sampled.
-
-    Raises:
-        EngineError: the tokenizer cannot be loaded, or it has no chat template.
     """
     from .tokenizer import TokenizerNotFoundError, chat_encoder
 
@@ -260,14 +245,12 @@ def _transformers_engine(policy: str, **options: Any) -> Engine:
 
 
 def process_count(policy: str, dtype: str, cores: int) -> int:
-    """Return how many processes, each with its own copy of the weights, sample on these cores.
+    """How many processes, each with its own copy of the weights, sample on these cores.
 
     A process for each core beats one with many threads, which wait for each other in every layer:
     the more, the busier the machine. But large weights come from memory for every token, and two
-    threads read them once: as fast, with half the memory.
-
-    Returns:
-        As many as memory allows, at least 1; 1 if the weights are not here yet.
+    threads read them once: as fast, with half the memory. As many as memory allows; 1 if the
+    weights are not here yet.
     """
     import psutil
 

@@ -18,7 +18,6 @@ from itertools import islice
 from multiprocessing.connection import wait
 from pathlib import Path
 from queue import SimpleQueue
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from .._version import __version__
@@ -75,7 +74,6 @@ class _Process(CommandProcess):
 
     @property
     def free(self) -> int:
-        """How many prompts more it may have."""
         return self.capacity - len(self.prompts)
 
     def begin(self, settings: Settings) -> None:
@@ -129,9 +127,8 @@ class EngineProcesses:
     call after `close`. The error of the last one ends the call.
 
     The processes end with this process, however it ends, and when the iteration over `sample` is
-    left early; the next call starts them again. One call at a time.
-
-    Their output goes to a log file of their own; its end is shown if a process dies unexpectedly.
+    left early; the next call starts them again. One call at a time. The end of what one has printed
+    is shown if it dies.
 
     Args:
         build: makes the engine; it is sent to the process, so it must be picklable.
@@ -140,12 +137,10 @@ class EngineProcesses:
         python: interpreter of another environment, with the same version of rejuice and what the
             engine needs; None: the current one, with the same `sys.path`.
         launcher: command that does what the current interpreter does; None: the interpreter itself.
-        environment: further environment variables for the processes.
-        own_environment: and further ones for each of them.
+        own_environment: further environment variables, for each process.
 
     Raises:
-        EngineError: a process does not start or has another version of rejuice, or `build` raised
-            it.
+        EngineError: one does not start or has another version of rejuice, or `build` raised it.
     """
 
     def __init__(
@@ -156,7 +151,6 @@ class EngineProcesses:
         threads: int | None = 1,
         python: str | None = None,
         launcher: Sequence[str] | None = None,
-        environment: Mapping[str, str] = MappingProxyType({}),
         own_environment: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._build = build
@@ -164,7 +158,7 @@ class EngineProcesses:
         self._path = [] if python else python_path()
         omp = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         own = own_environment or [{}] * workers
-        self._environments = [{**omp, **environment, **each} for each in own]
+        self._environments = [{**omp, **each} for each in own]
         self._weights: tuple[str, int] | None = None
         self._processes = list[_Process]()
         self._lost = list[tuple[int, Prompt]]()  # prompts of processes that have died
@@ -184,15 +178,10 @@ class EngineProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the running processes."""
         return [process.process.pid for process in self._processes]
 
     def load_weights(self, path: str | Path, version: int) -> None:
-        """Sample from the weights at `path` from now on; the old ones stay if it raises.
-
-        Raises:
-            EngineError: there are no such weights, or all processes have died.
-        """
+        """Sample from the weights at `path` from now on; the old ones stay if it raises."""
         self._start()
         self._call("load_weights", str(path), version)
         self._weights = str(path), version
@@ -239,11 +228,7 @@ class EngineProcesses:
     def _each(
         self, work: Callable[[_Process], T], processes: Sequence[_Process] | None = None
     ) -> Iterator[tuple[_Process, T]]:
-        """What `work` returns for each process; those that have died are lost.
-
-        Raises:
-            EngineError: all have died, and some prompts have no result.
-        """
+        """What `work` returns for each process; those that have died are lost, not the last."""
         for process in list(self._processes if processes is None else processes):
             try:
                 found = work(process)
@@ -295,10 +280,7 @@ class EngineProcesses:
         """Send the next prompts, first those of processes that have died.
 
         The next one goes to the process with the fewest, in order of length, so that the work is
-        even.
-
-        Returns:
-            Whether they were the last ones, which each process is told, also one that gets none.
+        even. Returns whether they were the last ones, which all processes are told.
         """
         free = sum(process.free for process in self._processes)
         taken, self._lost = self._lost[:free], self._lost[free:]

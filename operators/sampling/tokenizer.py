@@ -55,11 +55,7 @@ def chat_encoder(name: str, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: boo
 
 
 def prompt_ids(prompt: Prompt, encode: Encode) -> list[int]:
-    """int[P], the tokens that a prompt is sampled from: its own, or else those of its chat.
-
-    Raises:
-        TemplateRefusedError: the template rejects the chat.
-    """
+    """int[P], the tokens that a prompt is sampled from: its own, or else those of its chat."""
     return list(encode(prompt.messages) if prompt.token_ids is None else prompt.token_ids)
 
 
@@ -78,46 +74,25 @@ def fitting_ids(prompt: Prompt, encode: Encode, context: int) -> list[int] | Fai
 def chat_text(
     name: str, messages: Messages, kwargs: Mapping[str, Any] = NO_KWARGS, *, opens: bool = True
 ) -> str:
-    """Return the text that the policy continues: for display, not for encoding.
-
-    Args:
-        name, kwargs, opens: as of `chat_encoder`.
-        messages: the chat.
-
-    Raises:
-        EngineError: as `chat_encoder`.
-        TemplateRefusedError: the template rejects this chat.
-    """
+    """The text that the policy continues, for display; arguments are those of `chat_encoder`."""
     tokenizer = _with_template(name)
     _check(tokenizer, kwargs)
     return str(_apply(tokenizer, messages, kwargs, tokenize=False, opens=opens))
 
 
 def text_encoder(name: str) -> Callable[[str], list[int]]:
-    """Token ids of texts that are no chats, with the special tokens that the tokenizer adds.
-
-    Raises:
-        EngineError: there is no such tokenizer.
-    """
+    """Token ids of texts that are no chats, with the special tokens that the tokenizer adds."""
     tokenizer = _load(name)
     return lambda text: list(map(int, tokenizer(text)["input_ids"]))
 
 
 def decoded(name: str, token_ids: Sequence[int]) -> str:
-    """Tokens as text, special ones included: for display.
-
-    Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
-    """
+    """Tokens as text, special ones included: for display."""
     return str(_with_template(name).decode(list(token_ids), clean_up_tokenization_spaces=False))
 
 
 def displayed(name: str, token_ids: Sequence[int]) -> str:
-    """As `decoded`, without transformers, whose import takes seconds, where its file is there.
-
-    Raises:
-        EngineError: there is no such tokenizer, or it has no chat template.
-    """
+    """As `decoded`, without transformers, whose import takes seconds, where its file is there."""
     with suppress(Exception):  # Its errors have no class of their own; `decoded` reports them.
         from tokenizers import Tokenizer
 
@@ -130,9 +105,6 @@ def content_encoder(name: str) -> Encode:
     """Token ids of what the messages of chats say, without a template and without transformers.
 
     They are none where the tokenizer has no file of its own on this machine.
-
-    Raises:
-        EngineError: the file cannot be read.
     """
     file = Path(name) / "tokenizer.json"
     if not file.is_file():
@@ -183,12 +155,9 @@ def _load(name: str) -> Any:
 
 
 def _is_not_on_hub(name: str) -> bool:
-    """Return whether only the hub's cache on this machine has a tokenizer of that name.
+    """Whether only the hub's cache on this machine has a tokenizer of that name.
 
     One request tells: transformers would retry each of a tokenizer's files for many seconds.
-
-    Raises:
-        TokenizerNotFoundError: the cache has none either.
     """
     from httpx import HTTPError
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache

@@ -67,13 +67,8 @@ class TransformersEngine:
     def load_weights(self, path: str | Path, version: int) -> None:
         """Sample from the weights at `path` from now on; the tokenizer stays.
 
-        Args:
-            path: a policy, or a `.safetensors` file with new weights for the loaded policy, which
-                is fast; of weights that are tied it has one or all.
-            version: of the weights.
-
-        Raises:
-            EngineError: there are no such weights, or they do not fit.
+        They are a policy, or a `.safetensors` file with new weights for the loaded one, which is
+        fast; of weights that are tied it has one or all.
         """
         if str(path).endswith(".safetensors"):
             self._replace_weights(path, version)
@@ -278,15 +273,9 @@ def decode(
     settings: Settings,
     stop_ids: Sequence[int],
 ) -> Iterator[tuple[SamplingRequest, list[SampledResponse]]]:
-    """Yield the responses to each prompt, as groups finish.
+    """The responses to each prompt, as groups finish.
 
-    Args:
-        model: the policy, of transformers.
-        store: its keys and values.
-        first: the first prompts.
-        next_block: gives further prompts, each time that none waits; it may give none.
-        settings: how to sample.
-        stop_ids: tokens that end a response.
+    `next_block` gives further prompts, each time that none waits; it may give none.
     """
     waiting = _by_length(first)
     batch = _DecodingBatch(model, store, settings, stop_ids)
@@ -339,7 +328,6 @@ class _DecodingBatch:
 
     @property
     def rows(self) -> int:
-        """Unfinished responses; a step samples one token for each."""
         return len(self._group_R)
 
     def admit(self, new: list[SamplingRequest]) -> None:
@@ -456,18 +444,15 @@ class OneGroup:
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; return the logits of the next token, float32[1, V]."""
         self._cache = DynamicCache(config=self._model.config)
         logits = self._run(torch.tensor([list(prompts[0])]))
         self._cache.reorder_cache(torch.zeros(self._n, dtype=torch.long))
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; return the logits of the next, float32[R, V]."""
         return self._run(torch.from_numpy(token_R)[:, None])
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
-        """Keep only open rows, in their order."""
         self._cache.reorder_cache(torch.from_numpy(np.flatnonzero(open_R)))
 
     def _run(self, ids: Tensor) -> Tensor:
@@ -485,20 +470,17 @@ class Recomputed:
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Compute a prompt; return the logits of the next token, float32[1, V]."""
         self._ids_R = torch.tensor([list(prompts[0])], device=self._model.device)
         logits = self._run()
         self._ids_R = self._ids_R.expand(self._n, -1)
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        """Append a token to each response; return the logits of the next, float32[R, V]."""
         token = torch.from_numpy(token_R)[:, None].to(self._model.device)
         self._ids_R = torch.cat((self._ids_R, token), 1)
         return self._run()
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
-        """Keep only open rows, in their order."""
         self._ids_R = self._ids_R[torch.from_numpy(open_R).to(self._model.device)]
 
     def _run(self) -> Tensor:

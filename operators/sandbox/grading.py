@@ -171,7 +171,6 @@ def _parsed(cell: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return an input or output: text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(f"{line}\n" for line in value)
     if not isinstance(value, str):
@@ -222,11 +221,10 @@ class AssertRunner:
         self._longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
 
     def run(self, written: Program, case: AssertCase) -> CaseVerdict:
-        """Return what comes of a test.
+        """What comes of a test.
 
         Raises:
             BadTestsError: the test makes no call, or cannot be run.
-            SandboxError: the sandbox has failed.
         """
         limits = self._limits
         done, judged = self._sandbox.run_connected(

@@ -78,7 +78,6 @@ class _Talk:
         self.ended: TestOutcome | None = None
 
     def ask(self, verb: str, *values: Any) -> Any:
-        """Return the program's result of a call."""
         call = [verb, *(encode(value, _item) for value in values)]
         if self.ended is not None:  # Whatever the test has caught.
             raise ProgramEndedError(self.ended)
@@ -188,13 +187,7 @@ class _Names(dict[str, Any]):
 
 
 def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOutcome:
-    """Run a test.
-
-    Args:
-        setup: code to run before it.
-        test: its own code.
-        program: answers a call, or raises a ProgramEndedError.
-    """
+    """Run a test; `program` answers a call, or raises a ProgramEndedError."""
     random.seed(0)
     talk = _Talk(program)
     names = _Names(talk)

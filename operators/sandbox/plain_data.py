@@ -27,11 +27,7 @@ _DICT_VIEWS: tuple[type, ...] = (KeysView, ValuesView, ItemsView)
 
 
 def encode(value: Any, other: Callable[[Any], Any]) -> Any:
-    """Return a value as JSON.
-
-    Raises:
-        RecursionError: the value is nested too deeply, or contains itself.
-    """
+    """A value as JSON; a RecursionError if it is nested too deeply, or contains itself."""
     kind = type(value)
     if kind is float and value != value:
         return {"t": "float", "v": "nan"}  # Which is equal to itself, as a call of a test must be.
@@ -88,11 +84,7 @@ def _as_base(value: Any, base: type) -> Any:
 
 
 def decode(item: Any, other: Callable[[str, Any], Any]) -> Any:
-    """Return the value that `encode` was given.
-
-    Raises:
-        ValueError, TypeError, LookupError: nothing that `encode` gives.
-    """
+    """What `encode` was given; a ValueError, TypeError or LookupError for anything else."""
     if isinstance(item, list):
         return [decode(inner, other) for inner in item]
     if not isinstance(item, dict):

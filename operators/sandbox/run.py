@@ -84,10 +84,7 @@ class Stop:
 
 
 class RunningProgram:
-    """Follows one program until it has ended, by its stdout and stderr and by its link.
-
-    The link is to the fork server and, until the process is confined, to that.
-    """
+    """Follows one program until it has ended, by its output and by its link to the fork server."""
 
     def __init__(self, link: socket.socket, streams: list[int], limits: SandboxLimits) -> None:
         self._link, self._limits = link, limits
@@ -108,7 +105,6 @@ class RunningProgram:
             )
 
     def wait(self) -> Execution:
-        """Return how it has ended."""
         for stream in self._printed:
             os.set_blocking(stream, False)
             self._poll.register(stream, select.POLLIN)
@@ -189,11 +185,7 @@ _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
 
 @cache
 def check_confinement() -> None:
-    """Check, by trying it, that programs can be confined on this machine.
-
-    Raises:
-        RecipeError: they cannot, and why.
-    """
+    """Check, by trying it, that programs can be confined on this machine."""
     right = "run it on Linux 5.13 or newer with Landlock (`lsm=landlock,...`), on x86_64 or aarch64"
     found = "this machine cannot confine the Python programs of a policy"
     if sys.platform != "linux" or os.uname().machine not in ARCHITECTURES:
@@ -251,12 +243,9 @@ class Sandbox:
         show_last: bool = False,
         stop: Stop | None = None,
     ) -> Execution:
-        """Run a program and wait for its end.
+        """Run a program, which reads `stdin`, and wait for its end.
 
         Args:
-            source: Python.
-            stdin: what it can read.
-            limits: what it may use.
             show_last: print the value of the last statement, if it is an expression, as a notebook
                 does.
             stop: ends it early.
@@ -273,11 +262,8 @@ class Sandbox:
     ) -> tuple[Execution, Execution]:
         """Run two programs whose standard inputs are the ends of one socket.
 
-        The first is ended when the second has ended, and counts from its start on; the second
-        starts then. They count as one of the `workers`, since one waits for the other.
-
-        Raises:
-            SandboxError, ValueError: as `run`.
+        The first is ended when the second has ended, which starts once the first has. They count as
+        one of the `workers`, since one waits for the other.
         """
         stop, (ours, theirs) = Stop(), socket.socketpair()
         with self._free, ours, theirs, ThreadPoolExecutor(1) as thread:
@@ -329,7 +315,6 @@ class Sandbox:
 
     @property
     def pid(self) -> int | None:
-        """Id of the fork server; None: it does not run."""
         return self._server.process.pid if self._server else None
 
     def __enter__(self) -> Sandbox:
@@ -376,7 +361,6 @@ class Sandbox:
                 self._end()
 
     def forget(self) -> None:
-        """Drop the fork server in a forked child: it is the parent's."""
         if self._server and self._finalizer:
             self._finalizer.detach()
             self._server.forget()
