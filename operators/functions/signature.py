@@ -139,18 +139,14 @@ def _gives(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     while left:
         node = left.pop()
         if isinstance(node, ast.Return):
-            none = node.value is None or (
-                isinstance(node.value, ast.Constant) and node.value.value is None
-            )
-            if not none:
-                return True
-            continue
-        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise):
+            is_none = isinstance(node.value, ast.Constant) and node.value.value is None
+            gives = node.value is not None and not is_none
+        else:
+            is_elsewhere = isinstance(node, ast.Constant) and node.value is ...
+            gives = is_elsewhere or isinstance(node, ast.Yield | ast.YieldFrom | ast.Raise)
+        if gives:
             return True
-        if isinstance(node, ast.Constant) and node.value is ...:
-            return True
-        if not isinstance(node, inner):
-            left.extend(ast.iter_child_nodes(node))
+        left.extend([] if isinstance(node, (*inner, ast.Return)) else ast.iter_child_nodes(node))
     return False
 
 

@@ -280,7 +280,7 @@ class EngineProcesses:
         """Send the next prompts, first those of processes that have died.
 
         The next one goes to the process with the fewest, in order of length, so that the work is
-        even. Returns whether they were the last ones, which all processes are told.
+        even. Returns whether they were the last ones, as all processes learn.
         """
         free = sum(process.free for process in self._processes)
         taken, self._lost = self._lost[:free], self._lost[free:]

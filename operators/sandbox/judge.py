@@ -38,7 +38,7 @@ class ProgramEndedError(BaseException):
     """The program has ended, or does not answer any more; its argument is the outcome."""
 
 
-class _Program:
+class _Link:
     """The program, at the other end of standard input: a line for each call, and for its answer."""
 
     def __init__(self, seconds: float, output: int) -> None:
@@ -209,5 +209,5 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
 def main(setup: str, test: str, seconds: float, output: int) -> None:
     """Run a test and print what came of it, within the time and output of the program."""
     stdout, sys.stdin = sys.stdout, io.StringIO()  # The test may replace it.
-    found = judge(setup, test, _Program(seconds, output))
+    found = judge(setup, test, _Link(seconds, output))
     print("\n" + found, file=stdout)

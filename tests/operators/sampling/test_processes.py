@@ -129,8 +129,8 @@ def test_another_version_is_an_error(tmp_path):
     (package / "processes.py").write_text(
         "import pickle, socket, struct\n"
         "def main(descriptor, parent):\n"
-        "    said = pickle.dumps('0.1.0')\n"
-        "    socket.socket(fileno=descriptor).sendall(struct.pack('!Q', len(said)) + said)\n"
+        "    version = pickle.dumps('0.1.0')\n"
+        "    socket.socket(fileno=descriptor).sendall(struct.pack('!Q', len(version)) + version)\n"
     )
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
