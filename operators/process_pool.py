@@ -27,7 +27,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
 STARTUP_SECONDS = 300.0
@@ -201,7 +201,7 @@ class ProcessPool(ABC, Generic[_P, _Answer]):
             raise ValueError(f"a pool needs at least one process, got {size}")
         self._calls, self.size, self._spare = calls, size, spare
         self._reset()
-        _pools.add(self)
+        end_with_process(self)
 
     def _reset(self) -> None:
         self._idle, self._busy = list[_P](), set[_P]()
@@ -413,17 +413,27 @@ class _Work(Generic[_P, _Answer]):
 
 # --- The end of this process, and its forks -------------------------------------------
 
-_pools = WeakSet[ProcessPool[Any, Any]]()
+_owners = WeakSet["_Owner"]()
+
+
+class _Owner(Protocol):
+    def close(self) -> None: ...
+    def forget(self) -> None: ...
+
+
+def end_with_process(owner: _Owner) -> None:
+    """Close what has processes at the end of this one; a fork of this one forgets it."""
+    _owners.add(owner)
 
 
 def _close_all() -> None:
-    for pool in list(_pools):
-        pool.close()
+    for owner in list(_owners):
+        owner.close()
 
 
 def _after_fork() -> None:
-    for pool in list(_pools):
-        pool.forget()
+    for owner in list(_owners):
+        owner.forget()
 
 
 atexit.register(_close_all)

@@ -18,13 +18,12 @@ import socket
 import sys
 import threading
 import time
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Literal, NamedTuple
 
 from ..errors import RecipeError
-from ..process_pool import STARTUP_SECONDS, CommandProcess
+from ..process_pool import STARTUP_SECONDS, CommandProcess, end_with_process
 from .confine import ARCHITECTURES
 from .server import ENDED, FAILED, READY, REQUEST
 
@@ -176,8 +175,6 @@ class RunningProgram:
 
 # --- The fork server, as its caller sees it -------------------------------------------
 
-__all__ = ["Execution", "Sandbox", "SandboxError", "SandboxLimits", "Stop", "check_confinement"]
-
 _LEAST_MEMORY = 16 << 20  # bytes; with less, Python cannot even say that memory is short
 # Sets of strings print in the same order again, and times are those of UTC.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "TZ": "UTC"}
@@ -228,11 +225,9 @@ class Sandbox:
     """
 
     def __init__(self, *, workers: int = 1) -> None:
-        if workers < 1:
-            raise ValueError(f"a sandbox needs at least one worker, got {workers}")
         self._workers = workers
         self._reset()
-        _sandboxes.add(self)
+        end_with_process(self)
 
     def run(
         self,
@@ -323,11 +318,13 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     def _reset(self) -> None:
         self._free = threading.BoundedSemaphore(self._workers)
         self._lock = threading.Lock()
         self._server: CommandProcess | None = None
-        self._finalizer: weakref.finalize[[], Sandbox] | None = None
 
     def _send(self, request: bytes, descriptors: list[int]) -> None:
         """Hand a program to the fork server; one that has died is replaced once."""
@@ -347,13 +344,12 @@ class Sandbox:
         libraries = {k: v for k, v in os.environ.items() if k == "LD_LIBRARY_PATH"}
         env = {**_ENVIRONMENT, **libraries}
         self._server = CommandProcess("sandbox.server", command=_PYTHON, env=env, cwd="/")
-        self._finalizer = weakref.finalize(self, self._server.close)
         return self._server
 
     def _end(self) -> None:
-        if self._finalizer:
-            self._finalizer()
-        self._server = self._finalizer = None
+        if self._server:
+            self._server.close()
+        self._server = None
 
     def _end_if_dead(self) -> None:
         with self._lock:
@@ -361,8 +357,7 @@ class Sandbox:
                 self._end()
 
     def forget(self) -> None:
-        if self._server and self._finalizer:
-            self._finalizer.detach()
+        if self._server:
             self._server.forget()
         self._reset()
 
@@ -390,17 +385,3 @@ def _pipe(ours: contextlib.ExitStack, handed_over: contextlib.ExitStack) -> tupl
     ours.callback(os.close, read)
     handed_over.callback(os.close, write)
     return read, write
-
-
-# --- Forks of this process ------------------------------------------------------------
-
-_sandboxes = weakref.WeakSet[Sandbox]()
-
-
-def _after_fork() -> None:
-    for sandbox in list(_sandboxes):
-        sandbox.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
