@@ -444,46 +444,43 @@ class OneGroup:
         self._model, self._n = model, n
 
     def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        self._cache = DynamicCache(config=self._model.config)
-        logits = self._run(torch.tensor([list(prompts[0])]))
-        self._cache.reorder_cache(torch.zeros(self._n, dtype=torch.long))
+        """Compute a prompt; return the logits of the next token, float32[1, V]."""
+        self._begin()
+        logits = self._run(torch.tensor([list(prompts[0])], device=self._model.device))
+        self._keep(torch.zeros(self._n, dtype=torch.long))
         return logits
 
     def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        return self._run(torch.from_numpy(token_R)[:, None])
+        """Append a token to each response; return the logits of the next, float32[R, V]."""
+        return self._run(torch.from_numpy(token_R)[:, None].to(self._model.device))
 
     def compact(self, open_R: Array, moves: Compaction) -> None:
-        self._cache.reorder_cache(torch.from_numpy(np.flatnonzero(open_R)))
+        """Keep only open rows, in their order."""
+        self._keep(torch.from_numpy(np.flatnonzero(open_R)))
+
+    def _begin(self) -> None:
+        self._cache = DynamicCache(config=self._model.config)
+
+    def _keep(self, row_R: Tensor) -> None:
+        self._cache.reorder_cache(row_R)
 
     def _run(self, ids: Tensor) -> Tensor:
-        ids = ids.to(self._model.device)
         run = self._model(ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         logits: Tensor = run.logits[:, -1].float()
         return logits
 
 
-class Recomputed:
-    """For models whose state is not keys and values: one prompt at a time, recomputed each step."""
+class Recomputed(OneGroup):
+    """For models whose state is not keys and values: all is recomputed at each step."""
 
-    def __init__(self, model: Any, n: int, groups: int) -> None:
-        self.groups = 1
-        self._model, self._n = model, n
+    def _begin(self) -> None:
+        self._ids_R = torch.zeros(1, 0, dtype=torch.long, device=self._model.device)
 
-    def admit(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        self._ids_R = torch.tensor([list(prompts[0])], device=self._model.device)
-        logits = self._run()
-        self._ids_R = self._ids_R.expand(self._n, -1)
-        return logits
+    def _keep(self, row_R: Tensor) -> None:
+        self._ids_R = self._ids_R[row_R.to(self._model.device)]
 
-    def forward(self, token_R: Array, group_R: Array, sample_R: Array, step_R: Array) -> Tensor:
-        token = torch.from_numpy(token_R)[:, None].to(self._model.device)
-        self._ids_R = torch.cat((self._ids_R, token), 1)
-        return self._run()
-
-    def compact(self, open_R: Array, moves: Compaction) -> None:
-        self._ids_R = self._ids_R[torch.from_numpy(open_R).to(self._model.device)]
-
-    def _run(self) -> Tensor:
+    def _run(self, ids: Tensor) -> Tensor:
+        self._ids_R = torch.cat((self._ids_R, ids), 1)
         logits: Tensor = self._model(self._ids_R, use_cache=False).logits[:, -1].float()
         return logits
 
@@ -672,7 +669,7 @@ AttentionInterface.register(_NAME, attention)
 AttentionMaskInterface.register(_NAME, sdpa_mask)
 
 
-Store: TypeAlias = OneGroup | Recomputed | SharedPrompts
+Store: TypeAlias = OneGroup | SharedPrompts
 
 
 def store_for(model: Any) -> type[Store]:
