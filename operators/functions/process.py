@@ -189,18 +189,13 @@ class _RowServer:
     """Calls the function on rows, and answers each: [row, values with reasons, error]."""
 
     def __init__(self, link: socket.socket, function: Any, setup: Mapping[str, Any]) -> None:
-        self._link, self._function = link, function
-        self._given: Mapping[str, Any] = setup["kwargs"]
-        self._keys: Sequence[str] = setup["keys"]
-        self._listed: bool = setup["listed"]
-        self._timeout_s: float = setup["timeout_s"]
-        self._is_async = is_async(function)
+        self._link, self._function, self._setup = link, function, setup
         self._file: str | None = setup["file"] or _file_of(function)
         self._loop = asyncio.new_event_loop()
 
     def serve(self) -> None:
         for rows in batches(self._link):
-            if self._is_async:
+            if is_async(self._function):
                 self._loop.run_until_complete(self._all(rows))
                 continue
             for at, arguments in rows:
@@ -208,10 +203,10 @@ class _RowServer:
 
     def _call(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
-            result = self._function(**{**arguments, **self._given})
+            result = self._function(**{**arguments, **self._setup["kwargs"]})
             if inspect.isawaitable(result):
                 result = self._loop.run_until_complete(result)
-            return graded(result, self._keys, listed=self._listed)
+            return self._graded(result)
         except BaseException as error:  # SystemExit, too, is a failure of this row alone.
             return self._failed(error)
 
@@ -226,18 +221,22 @@ class _RowServer:
 
     async def _awaited(self, arguments: Mapping[str, Any]) -> RowOutcome:
         try:
-            task = asyncio.ensure_future(self._function(**{**arguments, **self._given}))
-            done, _ = await asyncio.wait({task}, timeout=self._timeout_s)
+            task = asyncio.ensure_future(self._function(**{**arguments, **self._setup["kwargs"]}))
+            done, _ = await asyncio.wait({task}, timeout=self._setup["timeout_s"])
             if not done:
                 task.cancel()
-                wrong = f"it took longer than {self._timeout_s:g} s"
-                return RowOutcome.missing("timeout", wrong, self._keys)
-            return graded(task.result(), self._keys, listed=self._listed)
+                wrong = f"it took longer than {self._setup['timeout_s']:g} s"
+                return RowOutcome.missing("timeout", wrong, self._setup["keys"])
+            return self._graded(task.result())
         except BaseException as error:
             return self._failed(error)
 
+    def _graded(self, result: Any) -> RowOutcome:
+        return graded(result, self._setup["keys"], listed=self._setup["listed"])
+
     def _failed(self, error: BaseException) -> RowOutcome:
-        return RowOutcome.missing("function_failed", described(error, self._file), self._keys)
+        text = described(error, self._file)
+        return RowOutcome.missing("function_failed", text, self._setup["keys"])
 
 
 def main(descriptor: int, parent: int) -> None:

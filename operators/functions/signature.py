@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -103,14 +104,11 @@ def _imported_from(tree: ast.Module, package: str, name: str) -> Iterator[tuple[
     """From which modules a name is imported, for type checkers too, and its name there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if node.level:
-                parts = package.split(".")
-                base = parts[: len(parts) - node.level + 1]
-                module = ".".join([*base, *filter(None, [module])])
-            for alias in node.names:
-                if (alias.asname or alias.name) == name and module:
-                    yield module, alias.name
+            with suppress(ImportError):  # A relative one that leads out of the package.
+                module = resolve_name("." * node.level + (node.module or ""), package)
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        yield module, alias.name
 
 
 def _of_node(node: ast.FunctionDef | ast.AsyncFunctionDef, file: Path) -> FunctionSignature:
