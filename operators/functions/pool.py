@@ -170,13 +170,3 @@ def close_pools() -> None:
         _pools.clear()
     for each in pools:
         each.close()
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()  # It may have been locked at the fork.
-    _pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
