@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -14,15 +15,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from queue import SimpleQueue
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from .._version import __version__
 from ..errors import EngineError, RejuiceError
 from ..logs import logger
+from ..process_pool import CommandProcess, python_path, receive, send
 from ..servers.concurrency import capacity_for
 from ..workers import exit_with_parent
 from .protocol import Engine, Failure, Group, Prompt, Settings, listening, token_listener
@@ -32,18 +33,6 @@ from .protocol import Engine, Failure, Group, Prompt, Settings, listening, token
 T = TypeVar("T")
 _log = logger(__name__)
 
-# Started by command line, not by `multiprocessing`, so that `__main__` may be a notebook. The
-# process sends its version before it imports modules that another version may not have.
-_START = """
-import sys
-sys.path[:] = sys.argv[3:] or sys.path
-from multiprocessing.connection import Connection
-from rejuice.operators import __version__
-link = Connection(int(sys.argv[1]))
-link.send(__version__)
-from rejuice.operators.sampling.processes import main
-main(link)
-"""
 _EXIT_TIMEOUT_S = 5.0  # seconds that a failed process may take to exit
 _LOG_TAIL_BYTES = 8192  # bytes of a dead process's output that are shown, at most
 DEFAULT_ENVIRONMENT = {
@@ -64,36 +53,27 @@ class _ProcessDiedError(EngineError):
     """A process has ended, which it never does by itself."""
 
 
-class _Process:
+class _Process(CommandProcess):
     """A process, and the prompts that it has, with their numbers."""
 
     def __init__(
-        self, python: Sequence[str], path: Sequence[str], environment: Mapping[str, str]
+        self, command: Sequence[str], path: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        ours, theirs = socket.socketpair()
-        self.link = Connection(ours.detach())
         self.capacity, self._given = 0, 0
         self.prompts = dict[int, tuple[int, Prompt]]()
         # A file, so that its output does not disturb our progress bar.
-        self._log_file = tempfile.TemporaryFile()  # noqa: SIM115, it stays open as long as it runs
+        self._log_file = log = tempfile.TemporaryFile()  # noqa: SIM115, it stays open
+        env = {**DEFAULT_ENVIRONMENT, **os.environ, **environment}
         try:
-            with theirs:
-                self.child = subprocess.Popen(
-                    [*python, "-c", _START, str(theirs.fileno()), str(os.getpid()), *path],
-                    env={**DEFAULT_ENVIRONMENT, **os.environ, **environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._log_file,
-                    stderr=self._log_file,
-                    pass_fds=[theirs.fileno()],
-                )
+            super().__init__(
+                "sampling.processes", path=path, command=command, env=env, stdout=log, stderr=log
+            )
         except OSError as error:
-            self.link.close()
-            self._log_file.close()
-            raise EngineError(f"cannot run '{python[0]}'", str(error.strerror)) from error
+            raise EngineError(f"cannot run '{command[0]}'", str(error.strerror)) from error
+        self.link.settimeout(None)
 
     @property
     def free(self) -> int:
-        """How many prompts more it may have."""
         return self.capacity - len(self.prompts)
 
     def begin(self, settings: Settings) -> None:
@@ -107,30 +87,28 @@ class _Process:
 
     def send(self, message: object) -> None:
         try:
-            self.link.send(message)
+            send(self.link, pickle.dumps(message))
         except OSError as error:
             raise self._died() from error
 
     def receive(self) -> Any:
         try:
-            reply = self.link.recv()
+            reply = pickle.loads(receive(self.link))
         except (OSError, EOFError) as error:
             raise self._died() from error
         if isinstance(reply, RejuiceError):
             raise reply
         return reply
 
-    def end(self) -> None:
-        self.link.close()
-        self.child.kill()  # It holds no state worth saving.
-        self.child.wait()
+    def close(self) -> None:
+        super().close()
         self._log_file.close()
 
     def _died(self) -> _ProcessDiedError:
         with contextlib.suppress(subprocess.TimeoutExpired):  # So that we see its own exit code.
-            self.child.wait(_EXIT_TIMEOUT_S)
-        self.child.kill()
-        code, log = self.child.wait(), self._log_file
+            self.process.wait(_EXIT_TIMEOUT_S)
+        self.process.kill()
+        code, log = self.process.wait(), self._log_file
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
         tail = log.read().decode(errors="replace").strip()
         print(tail, file=sys.stderr, end="\n" if tail else "")
@@ -149,9 +127,8 @@ class EngineProcesses:
     call after `close`. The error of the last one ends the call.
 
     The processes end with this process, however it ends, and when the iteration over `sample` is
-    left early; the next call starts them again. One call at a time.
-
-    Their output goes to a log file of their own; its end is shown if a process dies unexpectedly.
+    left early; the next call starts them again. One call at a time. The end of what one has printed
+    is shown if it dies.
 
     Args:
         build: makes the engine; it is sent to the process, so it must be picklable.
@@ -160,12 +137,10 @@ class EngineProcesses:
         python: interpreter of another environment, with the same version of rejuice and what the
             engine needs; None: the current one, with the same `sys.path`.
         launcher: command that does what the current interpreter does; None: the interpreter itself.
-        environment: further environment variables for the processes.
-        own_environment: and further ones for each of them.
+        own_environment: further environment variables, for each process.
 
     Raises:
-        EngineError: a process does not start or has another version of rejuice, or `build` raised
-            it.
+        EngineError: one does not start or has another version of rejuice, or `build` raised it.
     """
 
     def __init__(
@@ -176,15 +151,14 @@ class EngineProcesses:
         threads: int | None = 1,
         python: str | None = None,
         launcher: Sequence[str] | None = None,
-        environment: Mapping[str, str] = MappingProxyType({}),
         own_environment: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._build = build
         self._python = [python] if python else launcher or [sys.executable]
-        self._path = [] if python else sys.path
+        self._path = [] if python else python_path()
         omp = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         own = own_environment or [{}] * workers
-        self._environments = [{**omp, **environment, **each} for each in own]
+        self._environments = [{**omp, **each} for each in own]
         self._weights: tuple[str, int] | None = None
         self._processes = list[_Process]()
         self._lost = list[tuple[int, Prompt]]()  # prompts of processes that have died
@@ -204,22 +178,17 @@ class EngineProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the running processes."""
-        return [process.child.pid for process in self._processes]
+        return [process.process.pid for process in self._processes]
 
     def load_weights(self, path: str | Path, version: int) -> None:
-        """Sample from the weights at `path` from now on; the old ones stay if it raises.
-
-        Raises:
-            EngineError: there are no such weights, or all processes have died.
-        """
+        """Sample from the weights at `path` from now on; the old ones stay if it raises."""
         self._start()
         self._call("load_weights", str(path), version)
         self._weights = str(path), version
 
     def close(self) -> None:
         while self._processes:
-            self._processes.pop().end()
+            self._processes.pop().close()
 
     def _start(self) -> None:
         if self._processes:
@@ -259,11 +228,7 @@ class EngineProcesses:
     def _each(
         self, work: Callable[[_Process], T], processes: Sequence[_Process] | None = None
     ) -> Iterator[tuple[_Process, T]]:
-        """What `work` returns for each process; those that have died are lost.
-
-        Raises:
-            EngineError: all have died, and some prompts have no result.
-        """
+        """What `work` returns for each process; those that have died are lost, not the last."""
         for process in list(self._processes if processes is None else processes):
             try:
                 found = work(process)
@@ -276,7 +241,7 @@ class EngineProcesses:
         if len(self._processes) == 1:
             raise error
         self._processes.remove(process)
-        process.end()
+        process.close()
         self._lost += process.prompts.values()
         left, count = len(self._processes), len(process.prompts)
         its = f", with its {count} prompts" if count else ""
@@ -315,10 +280,7 @@ class EngineProcesses:
         """Send the next prompts, first those of processes that have died.
 
         The next one goes to the process with the fewest, in order of length, so that the work is
-        even.
-
-        Returns:
-            Whether they were the last ones, which each process is told, also one that gets none.
+        even. Returns whether they were the last ones, as all processes learn.
         """
         free = sum(process.free for process in self._processes)
         taken, self._lost = self._lost[:free], self._lost[free:]
@@ -349,14 +311,16 @@ _REPORT_S = 1.0
 _CLOSED = object()
 
 
-def main(link: Connection) -> None:
-    """Serve calls in the process at the other end of the link."""
+def main(descriptor: int, parent: int) -> None:
+    """Serve calls in the process at the other end of this socket, after our version."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     # For assisted generation, which no engine uses, transformers would import scikit-learn, and
     # with it scipy and pandas: a quarter of what a process takes to start.
     sys.modules.setdefault("sklearn", None)  # type: ignore[arg-type]
-    exit_with_parent(int(sys.argv[2]))
+    exit_with_parent(parent)
     inbox: SimpleQueue[Any] = SimpleQueue()
+    link = socket.socket(fileno=descriptor)
+    _tell(link, __version__)
     threading.Thread(target=_read, args=(link, inbox), daemon=True).start()
     engine: Any = None
     with link:
@@ -365,21 +329,25 @@ def main(link: Connection) -> None:
             try:
                 if method == "build":
                     engine = arguments[0]()
-                    link.send(None)
+                    _tell(link, None)
                 elif method == "sample":
                     _sample(engine, arguments[0], inbox, link)
-                    link.send(None)
+                    _tell(link, None)
                 else:
-                    link.send(getattr(engine, method)(*arguments))
+                    _tell(link, getattr(engine, method)(*arguments))
             except RejuiceError as error:
-                link.send(error)
+                _tell(link, error)
 
 
-def _read(link: Connection, inbox: SimpleQueue[Any]) -> None:
+def _tell(link: socket.socket, message: object) -> None:
+    send(link, pickle.dumps(message))
+
+
+def _read(link: socket.socket, inbox: SimpleQueue[Any]) -> None:
     """Read all that comes at once: a parent that waits to send would not read results."""
     try:
         while True:
-            inbox.put(link.recv())
+            inbox.put(pickle.loads(receive(link)))
     except (EOFError, OSError):
         inbox.put(_CLOSED)
     except Exception:  # What cannot be unpickled here, such as for want of a module.
@@ -388,7 +356,9 @@ def _read(link: Connection, inbox: SimpleQueue[Any]) -> None:
         os._exit(1)
 
 
-def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: Connection) -> None:
+def _sample(
+    engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: socket.socket
+) -> None:
     unfinished, tokens, last_report = 0, 0, time.monotonic()
 
     def prompts() -> Iterator[Prompt]:
@@ -404,7 +374,7 @@ def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: C
         nonlocal tokens, last_report
         tokens += sampled
         if tokens and time.monotonic() - last_report >= after_s:
-            link.send(tokens)
+            _tell(link, tokens)
             tokens, last_report = 0, time.monotonic()
 
     with listening(report):
@@ -412,4 +382,4 @@ def _sample(engine: Engine, settings: Settings, inbox: SimpleQueue[Any], link: C
             unfinished -= 1
             if not unfinished:  # After its last result, nobody listens to an idle process.
                 report(0, 0.0)
-            link.send(item)
+            _tell(link, item)

@@ -34,13 +34,12 @@ def vllm_process(
     version: int = 0,
     chat_template_kwargs: Mapping[str, Any] = NO_KWARGS,
 ) -> EngineProcesses:
-    """Return a `VllmEngine` in its own process, or several of them, each on its own GPUs.
+    """A `VllmEngine` in its own process, or several of them, each on its own GPUs.
 
     In a process of its own because vLLM seeds generators and binds threads globally.
 
     Raises:
-        EngineError: a process does not start, vLLM is not installed in its environment, or there
-            are fewer GPUs than the replicas need.
+        EngineError: it does not start, vLLM is not installed, or there are too few GPUs.
     """
     build = partial(
         VllmEngine,
@@ -61,9 +60,6 @@ def vllm_process(
 
 def gpu_shares(options: VllmOptions, gpus: Sequence[str]) -> list[dict[str, str]]:
     """The environment variables that give each replica its own GPUs; none where it may take any.
-
-    Raises:
-        EngineError: these are too few.
 
     >>> gpu_shares(VllmOptions(replicas=2, tensor_parallel_size=2), "0123")
     [{'CUDA_VISIBLE_DEVICES': '0,1'}, {'CUDA_VISIBLE_DEVICES': '2,3'}]
@@ -92,17 +88,7 @@ class VllmEngine:
     """Samples with `vllm.LLM` in this process, which should do nothing else.
 
     Response i to a prompt is sampled with the prompt's seed + i. Log-probabilities are those of
-    the policy itself, before temperature and top_p.
-
-    Args:
-        model: folder or hub name of the policy.
-        options: of vLLM.
-        name: of the policy; None: `model`.
-        version: of the weights.
-        chat_template_kwargs: further arguments of the chat template.
-
-    Raises:
-        EngineError: vLLM or the policy cannot be loaded.
+    the policy itself, before temperature and top_p. Arguments are those of `TransformersEngine`.
     """
 
     def __init__(
@@ -173,7 +159,6 @@ class VllmEngine:
         return None
 
     def _step(self) -> list[Any]:
-        """Return requests that a step of vLLM finishes."""
         try:
             outputs = self._llm.llm_engine.step()
         except Exception as error:

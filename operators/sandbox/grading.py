@@ -171,7 +171,6 @@ def _parsed(cell: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return an input or output: text, or a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(f"{line}\n" for line in value)
     if not isinstance(value, str):
@@ -211,40 +210,6 @@ class Program(NamedTuple):
 
     code: str
     prefix: str = ""
-
-
-class AssertRunner:
-    """Runs tests; `limits` are those of the program for one test. Thread-safe."""
-
-    def __init__(self, sandbox: Sandbox, limits: SandboxLimits) -> None:
-        self._sandbox, self._limits = sandbox, limits
-        # The process of the test sees to the seconds of the program, which waits for calls, too.
-        self._longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
-
-    def run(self, written: Program, case: AssertCase) -> CaseVerdict:
-        """Return what comes of a test.
-
-        Raises:
-            BadTestsError: the test makes no call, or cannot be run.
-            SandboxError: the sandbox has failed.
-        """
-        limits = self._limits
-        done, judged = self._sandbox.run_connected(
-            _source(test_program, *written),
-            _source(judge, *case, limits.seconds, limits.output),
-            limits=self._longer,
-            asking_limits=self._longer._replace(output=_JUDGE_OUTPUT),
-        )
-        *before, found = judged.stdout.rstrip("\n").split("\n")
-        if judge.ASKED not in before:
-            raise BadTestsError("a test calls no function of the program, or cannot be run")
-        if judged.status != "ok":
-            return judged.status
-        if found == "ended":
-            return "error" if done.status == "ok" else done.status
-        if found not in get_args(judge.TestOutcome):
-            raise BadTestsError("a test does not end, but its process does")
-        return cast(CaseVerdict, found)
 
 
 def _source(module: ModuleType, *arguments: Any) -> str:
@@ -295,7 +260,7 @@ class _Object:
 """
 
 
-def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
+def weaknesses(grader: Grader, case: AssertCase) -> tuple[Weakness, ...]:
     """Return why a test is weak; empty: it is not, as far as this is looked at.
 
     - `nan`: it passes where all functions return NaN, and not where they return the largest or the
@@ -318,7 +283,7 @@ def weaknesses(runner: AssertRunner, case: AssertCase) -> tuple[Weakness, ...]:
         defined = (
             f"def {name}(*arguments, **named):{before}\n    return {result}" for name in names
         )
-        return runner.run(Program("\n".join([head, *defined])), case) == "passed"
+        return grader.run(Program("\n".join([head, *defined])), case) == "passed"
 
     found = {
         "nan": not re.search("nan", case.setup + case.test, re.IGNORECASE)
@@ -381,11 +346,8 @@ class Grader:
         tolerance: float | None = None,
         run_all: bool = False,
     ) -> None:
-        self._sandbox = sandbox
-        self._limits = limits
-        self._asserts = AssertRunner(sandbox, limits)
-        self._tolerance = tolerance
-        self._run_all = run_all
+        self._sandbox, self._limits = sandbox, limits
+        self._tolerance, self._run_all = tolerance, run_all
 
     def grade(self, submissions: Sequence[Submission], *, workers: int) -> list[CaseVerdicts]:
         """Return the verdicts on many programs, in order; equal submissions are graded once."""
@@ -398,7 +360,7 @@ class Grader:
         verdicts = list[CaseVerdict]()
         for case in submission.cases:
             try:
-                verdict = self._run(submission.program, case)
+                verdict = self.run(submission.program, case)
             except SandboxError:
                 verdict = "verifier_error"
             except BadTestsError:
@@ -412,14 +374,40 @@ class Grader:
         not_run: list[CaseVerdict] = ["not_run"] * (len(submission.cases) - len(verdicts))
         return (*verdicts, *not_run)
 
-    def _run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+    def run(self, program: Program, case: StdinCase | AssertCase) -> CaseVerdict:
+        """What comes of a test.
+
+        Raises:
+            BadTestsError: the test makes no call, or cannot be run.
+        """
         if isinstance(case, AssertCase):
-            return self._asserts.run(program, case)
+            return self._run_assert(program, case)
         done = self._sandbox.run(program.code, stdin=case.stdin, limits=self._limits)
         if done.status != "ok":
             return done.status
         same = same_output(done.stdout, case.expected, self._tolerance)
         return "passed" if same else "failed"
+
+    def _run_assert(self, program: Program, case: AssertCase) -> CaseVerdict:
+        limits = self._limits
+        # The process of the test sees to the seconds of the program, which waits for calls, too.
+        longer = limits._replace(seconds=limits.seconds + JUDGE_SECONDS)
+        done, judged = self._sandbox.run_connected(
+            _source(test_program, *program),
+            _source(judge, *case, limits.seconds, limits.output),
+            limits=longer,
+            asking_limits=longer._replace(output=_JUDGE_OUTPUT),
+        )
+        *before, found = judged.stdout.rstrip("\n").split("\n")
+        if judge.ASKED not in before:
+            raise BadTestsError("a test calls no function of the program, or cannot be run")
+        if judged.status != "ok":
+            return judged.status
+        if found == "ended":
+            return "error" if done.status == "ok" else done.status
+        if found not in get_args(judge.TestOutcome):
+            raise BadTestsError("a test does not end, but its process does")
+        return cast(CaseVerdict, found)
 
 
 @cache

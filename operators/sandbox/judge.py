@@ -38,7 +38,7 @@ class ProgramEndedError(BaseException):
     """The program has ended, or does not answer any more; its argument is the outcome."""
 
 
-class _Program:
+class _Link:
     """The program, at the other end of standard input: a line for each call, and for its answer."""
 
     def __init__(self, seconds: float, output: int) -> None:
@@ -78,7 +78,6 @@ class _Talk:
         self.ended: TestOutcome | None = None
 
     def ask(self, verb: str, *values: Any) -> Any:
-        """Return the program's result of a call."""
         call = [verb, *(encode(value, _item) for value in values)]
         if self.ended is not None:  # Whatever the test has caught.
             raise ProgramEndedError(self.ended)
@@ -188,13 +187,7 @@ class _Names(dict[str, Any]):
 
 
 def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOutcome:
-    """Run a test.
-
-    Args:
-        setup: code to run before it.
-        test: its own code.
-        program: answers a call, or raises a ProgramEndedError.
-    """
+    """Run a test; `program` answers a call, or raises a ProgramEndedError."""
     random.seed(0)
     talk = _Talk(program)
     names = _Names(talk)
@@ -216,5 +209,5 @@ def judge(setup: str, test: str, program: Callable[[list[Any]], Any]) -> TestOut
 def main(setup: str, test: str, seconds: float, output: int) -> None:
     """Run a test and print what came of it, within the time and output of the program."""
     stdout, sys.stdin = sys.stdout, io.StringIO()  # The test may replace it.
-    found = judge(setup, test, _Program(seconds, output))
+    found = judge(setup, test, _Link(seconds, output))
     print("\n" + found, file=stdout)

@@ -217,15 +217,15 @@ def _cases(stored: Stored) -> Iterator[AssertCase]:
 
 
 def _examined(cases: list[AssertCase]) -> list[tuple[AssertCase, tuple[Weakness, ...]]]:
-    from ...operators.sandbox.grading import AssertRunner, BadTestsError, shared_sandbox, weaknesses
+    from ...operators.sandbox.grading import BadTestsError, Grader, shared_sandbox, weaknesses
     from ...operators.sandbox.run import SandboxError, SandboxLimits, check_confinement
 
     check_confinement()
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
 
     def examine(case: AssertCase) -> tuple[Weakness, ...] | None:
         try:
-            return weaknesses(runner, case)
+            return weaknesses(grader, case)
         except (BadTestsError, SandboxError):
             return None
 

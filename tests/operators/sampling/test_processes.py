@@ -104,7 +104,7 @@ def test_threads_and_environment(monkeypatch):
     # Tensors of hundreds of megabytes are not asked from the kernel anew at each step.
     assert int(seen("MALLOC_MMAP_THRESHOLD_")) >= 1 << 30
     assert int(seen("MALLOC_TRIM_THRESHOLD_")) >= 1 << 30
-    assert seen("ODD", environment={"ODD": "even"}) == "even"
+    assert seen("ODD", own_environment=[{"ODD": "even"}]) == "even"
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # What a user has set stays.
     assert seen("OMP_WAIT_POLICY") == "ACTIVE"
 
@@ -115,18 +115,23 @@ def test_another_interpreter_has_its_own_path(tmp_path):
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     link.chmod(0o755)
     with pytest.raises(EngineError, match=r"^a sampling process died with exit code 1; "):
-        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": ""})
+        EngineProcesses(StubEngine, python=str(link), own_environment=[{"PYTHONPATH": ""}])
     path = {"PYTHONPATH": os.path.dirname(sys.modules["stub_engine"].__file__)}
-    engine = EngineProcesses(StubEngine, python=str(link), environment=path)
+    engine = EngineProcesses(StubEngine, python=str(link), own_environment=[path])
     assert next(engine.sample(ask("a"), ONE))[1].seed == 0
     engine.close()
 
 
 def test_another_version_is_an_error(tmp_path):
-    """Even one that knows nothing of engines."""
-    package = tmp_path / "rejuice" / "operators"
+    package = tmp_path / "rejuice" / "operators" / "sampling"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("__version__ = '0.1.0'")
+    (package.parent / "__init__.py").touch()
+    (package / "processes.py").write_text(
+        "import pickle, socket, struct\n"
+        "def main(descriptor, parent):\n"
+        "    version = pickle.dumps('0.1.0')\n"
+        "    socket.socket(fileno=descriptor).sendall(struct.pack('!Q', len(version)) + version)\n"
+    )
     link = tmp_path / "python"
     link.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     link.chmod(0o755)
@@ -134,7 +139,9 @@ def test_another_version_is_an_error(tmp_path):
         rf"^{link} has rejuice 0\.1\.0, this one is {__version__}; install the same version there$"
     )
     with pytest.raises(EngineError, match=expected_message):
-        EngineProcesses(StubEngine, python=str(link), environment={"PYTHONPATH": str(tmp_path)})
+        EngineProcesses(
+            StubEngine, python=str(link), own_environment=[{"PYTHONPATH": str(tmp_path)}]
+        )
 
 
 def test_interpreter_that_does_not_exist():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rejuice.operators.sandbox.grading import (
     AssertCase,
-    AssertRunner,
     BadTestsError,
+    Grader,
     Program,
     shared_sandbox,
 )
@@ -192,9 +192,9 @@ def test_tests_that_print_or_exit(verdicts):
 
 
 def test_a_test_that_closes_its_output_cannot_be_run():
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
-        runner.run(
+        grader.run(
             Program("def f(x=1): return x"),
             AssertCase("", "import os\nf(1)\nos.close(1)\nos._exit(0)"),
         )
@@ -270,9 +270,9 @@ def test_a_test_takes_its_own_time(verdicts):
      "assert f(lambda: 1) == 2", "class A: pass\nassert f(A()) == 2"],
 )  # fmt: skip
 def test_tests_that_no_program_can_be_graded_by(test):
-    runner = AssertRunner(shared_sandbox(), SandboxLimits())
+    grader = Grader(shared_sandbox(), SandboxLimits())
     with pytest.raises(BadTestsError):
-        runner.run(Program("def f(x=1): return x"), AssertCase("", test))
+        grader.run(Program("def f(x=1): return x"), AssertCase("", test))
 
 
 def test_names_of_python_and_its_library_are_never_the_program_s(verdicts):

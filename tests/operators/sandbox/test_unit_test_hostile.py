@@ -239,7 +239,7 @@ def test_a_program_gets_the_arguments_of_its_own_calls_and_nothing_else(verdicts
 
 
 def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
-    runner = grading.AssertRunner(shared_sandbox(), limits)
+    grader = grading.Grader(shared_sandbox(), limits)
     for test, why in {
         "assert f(3).startswith('hello')": ("object",),
         "assert f(3).count('a')": ("object",),
@@ -252,4 +252,4 @@ def test_tests_that_a_program_passes_without_solving_them_are_weak(limits):
         "from math import isnan\nassert isnan(f(1))": (), "assert len(f(3)) == 5": (),
         "assert Solution().is_prime(7)": (), "c = Cache(2)\nc.put(1, 1)\nassert c.get(1) == 1": (),
     }.items():  # fmt: skip
-        assert weaknesses(runner, AssertCase("", test)) == why, test
+        assert weaknesses(grader, AssertCase("", test)) == why, test
