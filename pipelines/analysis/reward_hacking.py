@@ -140,11 +140,11 @@ ALPHA = 0.01
 LEAST_GROUPS = 20
 """Groups with a stratum that has spread, below which a sign has no p-value."""
 LEAST_SHARE = 0.005
-"""Of the variance of advantages within prompts: what explains less of it is no alarm."""
+"""A share of the variance of advantages within prompts: what explains less is no alarm."""
 RISEN_ALPHA = 0.01
 """The p-value below which validation, or the pass rate, counts as risen: no alarm of a drift."""
 _LEAST_VALIDATIONS = 7
-"""Of fewer, even values that rise throughout have no such p-value."""
+"""With fewer, even values that rise throughout have no such p-value."""
 SHOWN_ROWS = 20
 TRUTH = ("accuracy", "verification")
 """Components that are correctness itself."""

@@ -26,7 +26,6 @@ def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
     """Return the facts of a run; what is not on file is empty."""
     return PageRun(
         path="" if path is None else str(path),
-        kind=stored.kind,
         recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
         model=", ".join(_models(stored)),
         date=_date(stored),

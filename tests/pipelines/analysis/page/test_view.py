@@ -168,7 +168,7 @@ def test_what_is_run_is_at_the_top_and_signs_have_their_commands(export, rejuice
     rejuice("view", export, "--no_open", "-o", "p.html")
     head = Page(tmp_path / "p.html").head
     (run,) = head["runs"]
-    assert (run["recipe"], run["kind"], run["path"]) == ("recipe.yaml", "export", str(export))
+    assert (run["recipe"], run["path"]) == ("recipe.yaml", str(export))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", run["date"])
     found = head["sets"][0]["figures"]["headline"]
     assert (found["prompts"], found["responses"], found["graded"]) == (3, [4, 4], 3)
