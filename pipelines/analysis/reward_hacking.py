@@ -212,13 +212,9 @@ def signs_of(rows: SignRows, validation: Sequence[tuple[int, float]] = ()) -> It
 
 def with_alarms(results: Sequence[SignResult]) -> tuple[SignResult, ...]:
     """Return the signs of a stored run with their alarms: Holm over those that have a p-value."""
-    p_values = [each.p for each in results if each.p is not None]
-    rejected = iter(holm(p_values, ALPHA))
-    found = []
-    for each in results:
-        alarm = each.p is not None and next(rejected) and not each.reason
-        found.append(each._replace(alarm=alarm))
-    return tuple(found)
+    rejected = iter(holm([each.p for each in results if each.p is not None], ALPHA))
+    alarms = (each.p is not None and next(rejected) and not each.reason for each in results)
+    return tuple(x._replace(alarm=alarm) for x, alarm in zip(results, alarms, strict=True))
 
 
 def _others(components: Mapping[str, Array]) -> list[str]:
