@@ -152,7 +152,7 @@ def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
         histogram(_finite(column_values(table, "advantage"))),
         correlation(values),
         correlation(within),
-        _mean(masked_tokens(table)[rows.kept_N]),
+        finite_mean(masked_tokens(table)[rows.kept_N]),
         source_figures(rows),
     )
 
@@ -184,8 +184,8 @@ def _source(rows: RowTable, is_own: pa.ChunkedArray) -> SourceFigures:
         found.prompts,
         int(own.has_response_N.sum()),
         found.accuracy.mean if found.accuracy else np.nan,
-        _mean(_finite(column_values(table, "reward"))),
-        _mean(_finite(column_values(table, POLICY_AGE))),
+        finite_mean(column_values(table, "reward")),
+        finite_mean(column_values(table, POLICY_AGE)),
         old or 0,
     )
 
@@ -259,20 +259,6 @@ def headline(rows: RowTable) -> Headline:
     return Headline(len(sampled_G), (fewest, most), len(rates_P), accuracy, pass_at)
 
 
-def variance_shares(rows: RowTable, used_N: Array) -> dict[str, float]:
-    """By component, its share of the variance of advantages; nan where parts are not known."""
-    advantage_N = column_values(rows.table, "advantage")
-    full_N = np.where(used_N & np.isfinite(advantage_N), advantage_N, 0.0)
-    variance = float((full_N**2).sum())
-    if not variance:
-        return {}
-    parts = component_advantages(rows)
-    return {
-        name: float((np.where(full_N != 0, part_N, 0.0) * full_N).sum()) / variance
-        for name, part_N in parts.items()
-    }
-
-
 class ComponentShare(NamedTuple):
     """What a component has of the advantages of a set; see the head of this file."""
 
@@ -333,6 +319,50 @@ def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentSha
             int(((top_G == at) & any_G).sum()),
         )
     return found
+
+
+class RowFigures(NamedTuple):
+    """What is left of some rows to train on; NaN where a number is not known."""
+
+    rows: int  # on file
+    kept: int  # rows
+    groups: int  # with a row kept
+    reward: float  # mean over the rows kept
+    # the standard error of `reward` by groups: sqrt(sum_g (sum_i r_i - mean)^2) / N
+    error: float
+    advantage: float  # mean |A| over the rows kept
+    masked: float  # share of a response's tokens that does not train, mean over the rows kept
+    pass_rate: float  # right among the graded rows
+    silent: float  # share of groups without signal
+    length: float  # mean, in `unit`
+    unit: str  # `tokens` or `characters`
+    shares: Mapping[str, ComponentShare]  # of the advantages, by component
+
+
+def row_figures(rows: RowTable) -> RowFigures:
+    """Return the figures of some rows."""
+    table, groups, kept_N, lengths_N = rows.table, rows.groups, rows.kept_N, rows.lengths_N
+    reward_N, advantage_N = (
+        np.where(kept_N, column_values(table, name), np.nan) for name in ("reward", "advantage")
+    )
+    reward, n = finite_mean(reward_N), np.isfinite(reward_N).sum()
+    sums_G = groups.sum(np.nan_to_num(reward_N - reward))
+    _, right_G, wrong_G = pass_rates(rows)
+    graded = float(right_G.sum() + wrong_G.sum()) if rows.with_dropped else 0.0
+    return RowFigures(
+        table.num_rows,
+        int(kept_N.sum()),
+        int((groups.sum(kept_N) > 0).sum()),
+        reward,
+        float(np.sqrt((sums_G**2).sum()) / n) if n else np.nan,
+        finite_mean(np.abs(advantage_N)),
+        finite_mean(masked_tokens(table)[kept_N]),
+        float(right_G.sum()) / graded if graded else np.nan,
+        group_figures(rows).share_without_signal,
+        finite_mean(lengths_N[lengths_N >= 0]) if rows.with_dropped else np.nan,
+        rows.unit,
+        component_shares(rows, lengths_N),
+    )
 
 
 def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFigures:
@@ -398,8 +428,10 @@ def masked_tokens(table: pa.Table) -> Array:
     return np.where(column_values(table, "loss_weight") == 0, 1.0, of_tokens_N)
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else np.nan
+def finite_mean(values: Array) -> float:
+    """Return the mean of the numbers that are known, NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _finite(values: Array) -> Array:

@@ -289,35 +289,6 @@ def joined_rows(tables: Sequence[RowTable]) -> RowTable:
     return RowTable(table.unify_dictionaries(), groups, tuple(names), with_dropped)
 
 
-def group_numbers(stored: StoredSet, rows: RowTable) -> Numbers:
-    """Return N of `rejuice explain PATH 'row N'` for each group, int64[G].
-
-    It is the number of the group's first row, from 1: in the dataset, or among the rollouts of a
-    training step. It is 0 where a step made the group, such as a verification prompt, and where
-    what steps did is not on file.
-
-    Args:
-        stored: the set.
-        rows: its rows, of `stored_rows`.
-    """
-    starts_G = rows.groups.starts_G
-    numbers, ids, before = list[Numbers](), list[pa.ChunkedArray](), 0
-    for part in range(0 if stored.incomplete else stored.parts):
-        source_N = stored.base(part).source_rows
-        numbers.append(np.where(source_N < 0, 0, source_N + before + 1))
-        before += stored.source(part).num_rows
-        found = stored.ids(part)
-        if "prompt_id" in found.column_names:
-            ids += found["prompt_id"].cast(pa.string()).chunks
-    number_N = np.concatenate([*numbers, np.zeros(1, np.int64)])
-    if rows.table.num_rows == len(number_N) - 1:  # No step has added a row.
-        return np.asarray(number_N[starts_G])
-    first_G = rows.table["prompt_id"].take(pa.array(starts_G))
-    known = pa.chunked_array(ids, pa.string())
-    places = pc.index_in(first_G, value_set=known, skip_nulls=True)
-    return np.asarray(number_N[np.asarray(pc.fill_null(places, -1))])
-
-
 class _PartRows:
     """The lines of a part, while steps are applied to it."""
 

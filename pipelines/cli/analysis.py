@@ -223,7 +223,8 @@ def diff(
     Two steps of one training run show why the reward rose or fell from one to the other:
     `rejuice diff RUN/steps/000038 RUN/steps/000040`.
     """
-    from ..analysis.diff import Side, diff_of, show_diff, show_diff_rows
+    from ..analysis.diff import Side
+    from ..analysis.diff_words import show_diff, show_diff_rows
     from ..console import Console
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
@@ -238,11 +239,10 @@ def diff(
         recipe = read_to_show(path) if is_recipe or stored is None else stored.read_recipe()
         return Side(path, recipe, stored)
 
-    found = diff_of(side(a), side(b))
     if rows is not None:
-        show_diff_rows(found, rows)
+        show_diff_rows(side(a), side(b), rows)
     else:
-        show_diff(found, f"rejuice {shlex.join(sys.argv[1:])}", Console())
+        show_diff(side(a), side(b), f"rejuice {shlex.join(sys.argv[1:])}", Console())
 
 
 # --- Explain --------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def explain(
 
 def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
     """Warn where the recipe that was given is not what ran."""
-    from ..analysis.comparison import changed_fields
+    from ..analysis.recipe_words import changed_fields
 
     if changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
@@ -394,8 +394,8 @@ def preview(
     """
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
-    from ..analysis.preview import show_preview
-    from ..analysis.whatif import replay, trained, whole
+    from ..analysis.preview import show_preview, trained
+    from ..analysis.replay import Samples
     from ..console import Console, path_text
 
     overrides = overrides_of(context)
@@ -406,13 +406,13 @@ def preview(
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     console = Console()
     for one in trained(stored, wanted):
-        found = previewed(replay(*whole(one), one.fit(wanted)))
+        found = previewed(Samples.of(one), one.fit(wanted))
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, console, sampled=sampled)
-        if not found.kept and not allow_empty:
+        if not found.figures.kept and not allow_empty:
             raise EmptyResultError(
-                f"no row is left of {found.responses:,} responses",
+                f"no row is left of {found.figures.rows:,} responses",
                 "change the filters, or accept it with --allow_empty",
             )
     if stored.kind == "training run" and wanted.head.train is not None:
@@ -598,7 +598,8 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from ..analysis.whatif import ablations, answers, measured, show_ablations, tracked
+    from ..analysis.ablate import ablated, ablations, show_ablations
+    from ..analysis.whatif import answers, tracked
     from ..console import Console
 
     stored, other = open_with_recipe(
@@ -606,4 +607,4 @@ def ablate(
     )
     sets = answers(stored)
     total = len(ablations(sets[0].fit(other)))
-    show_ablations(list(tracked(measured(sets, other), total)), Console())
+    show_ablations(list(tracked(ablated(sets, other), total)), Console())

@@ -15,8 +15,8 @@ from ....operators import DataError, RejuiceError
 from ...dataset.remote import AnyPath
 from ...recipe.recipe import Recipe
 from ...recipe.steps import is_sampling
-from ..comparison import set_change
-from ..diff import pairs
+from ..diff import by_chance, pairs
+from ..figures import row_figures
 from ..reward_hacking import SignResult
 from ..rows import RowTable, stored_rows
 from ..stored import Stored
@@ -89,8 +89,8 @@ def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[s
 
     Returns:
         `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
-        only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
-        prints all of it.
+        only in the first, only in the second; `change`: some figures of both, and the interval of
+        the difference of rewards; `command`: what prints all of it.
     """
     try:
         one, two = pairs(*runs)[0]
@@ -100,11 +100,12 @@ def pair_facts(a: AnyPath, b: AnyPath, runs: tuple[Stored, Stored]) -> Mapping[s
     places = [first.index(one.name), len(first) + second.index(two.name)]
     both = stored_rows(one), stored_rows(two)
     x, y = map(_answered, both)
-    change = set_change(*both, ({}, {}))._asdict()
+    figures = row_figures(both[0]), row_figures(both[1])
+    change = {name: [getattr(x, name) for x in figures] for name in ("reward", "kept", "length")}
     return {
         "sets": places,
         "prompts": [len(x & y), len(x - y), len(y - x)],
-        "change": {name: change[name] for name in ("reward", "kept", "length", "by_chance")},
+        "change": {**change, "by_chance": by_chance(figures)},
         "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
     }
 
