@@ -17,7 +17,7 @@ from ..console import figures_table, number_text, widen_log
 from ..recipe.recipe import Recipe
 from ..recipe.steps import Step
 from .comparison import Comparison
-from .replay import Samples
+from .replay import SetSamples
 from .stored import StoredSet
 from .whatif import compared
 
@@ -50,7 +50,7 @@ def ablated(
     Raises:
         RejuiceError: a step failed, or what the steps did is not on file.
     """
-    samples = [Samples.of(one) for one in sets]
+    samples = [SetSamples.of(one) for one in sets]
     before = [each.rows(each.applied) for each in samples]
     of_sets = [ablations(one.fit(recipe)) for one in sets]  # Weights may have a schedule.
     for same in zip(*of_sets, strict=True):

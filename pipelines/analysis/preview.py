@@ -29,7 +29,7 @@ from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import Step, credit_step, gives_credit
 from .figures import RowFigures, column_values, row_figures
-from .replay import Samples
+from .replay import SetSamples
 from .stored import Stored, StoredSet
 from .whatif import answers, sampled_sets
 
@@ -52,7 +52,7 @@ class Preview(NamedTuple):
     refill: tuple[float, float, float]
 
 
-def preview(samples: Samples, steps: Sequence[Step]) -> Preview:
+def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
     """The preview of a recipe, from its steps over stored responses.
 
     Raises:

@@ -1,6 +1,6 @@
 """Other steps over the rows of a stored run, without sampling or judging anything again.
 
-    StoredSet ──> Samples(base, applied) ──replay(other steps)──> AppliedStep... ──rows──> RowTable
+    StoredSet ──> SetSamples(base, applied) ──replay(other steps)──> AppliedStep... ──rows──> RowTable
 
 What a step wrote is taken from the file where an operator with the same fields and code read the
 same values in the same rows. Any other step is computed, as in a run, but for those that ask a
@@ -29,7 +29,7 @@ from .rows import RowTable, row_table
 from .stored import IDS, StoredSet
 
 
-class Samples(NamedTuple):
+class SetSamples(NamedTuple):
     """All rows of a set as sampled, and what its own steps did to them."""
 
     base: Frame  # rows as sampled
@@ -37,7 +37,7 @@ class Samples(NamedTuple):
     stale: frozenset[str] = frozenset()  # the names of those whose code is another by now
 
     @classmethod
-    def of(cls, one: StoredSet) -> Samples:
+    def of(cls, one: StoredSet) -> SetSamples:
         """Return the rows of all parts of a set in one frame.
 
         Raises:

@@ -28,7 +28,7 @@ from .comparison import (
 )
 from .figures import RowFigures
 from .recipe_words import changed_fields
-from .replay import Samples
+from .replay import SetSamples
 from .rows import RowTable, joined_rows
 from .stored import Stored, StoredSet
 
@@ -49,7 +49,7 @@ def whatif(one: StoredSet, recipe: Recipe) -> Both:
     if one.kind == "answers" and one.training_step is None:
         own = len(one.recipe.steps) - len(one.steps)
         _check_same_samples(one.recipe.steps[:own], recipe.steps[: len(recipe.steps) - len(steps)])
-    samples = Samples.of(one)
+    samples = SetSamples.of(one)
     return samples.rows(samples.applied), samples.rows(samples.replay(steps))
 
 

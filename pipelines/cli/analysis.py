@@ -395,7 +395,7 @@ def preview(
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
     from ..analysis.preview import show_preview, trained
-    from ..analysis.replay import Samples
+    from ..analysis.replay import SetSamples
     from ..console import Console, path_text
 
     overrides = overrides_of(context)
@@ -406,7 +406,7 @@ def preview(
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     console = Console()
     for one in trained(stored, wanted):
-        found = previewed(Samples.of(one), one.fit(wanted))
+        found = previewed(SetSamples.of(one), one.fit(wanted))
         title = path_text(stored.path)
         title = title if stored.kind == "export" else f"{title}, {one.name}"
         show_preview(title, found, console, sampled=sampled)

@@ -17,7 +17,7 @@ from rejuice.pipelines.analysis.diff import by_chance, component_changes, new_re
 from rejuice.pipelines.analysis.diff_words import show_set_diff
 from rejuice.pipelines.analysis.figures import row_figures, set_figures
 from rejuice.pipelines.analysis.recipe_words import recipe_differences
-from rejuice.pipelines.analysis.replay import Samples
+from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.rows import row_table, stored_rows
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.recipe.recipe import load
@@ -285,7 +285,7 @@ def test_the_split_is_exact(runs, weights, most):
         fields = {f"reward_sum_mapper.weights.{k}": str(v) for k, v in named.items()}
         if at:
             fields["pass_rate_filter.max"] = str(most)
-        samples = Samples.of(one)
+        samples = SetSamples.of(one)
         applied = samples.replay(one.fit(load(runs["tiny"], fields)))
         tables.append(row_table(samples.base, applied))
         used.append(named)

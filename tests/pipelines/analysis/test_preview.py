@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from rejuice.operators import DataError, Mapper
 from rejuice.pipelines.analysis.preview import preview, show_preview
-from rejuice.pipelines.analysis.replay import Samples
+from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.cli.main import app
 from rejuice.pipelines.console import Console
@@ -27,7 +27,7 @@ def tiny(tmp_path_factory):
 
 def previewed(recipe, **changes):
     (one,) = open_stored(recipe.path).sets
-    return preview(Samples.of(one), one.fit(load(recipe.path, changes)))
+    return preview(SetSamples.of(one), one.fit(load(recipe.path, changes)))
 
 
 def test_tiny_by_hand(tiny):
@@ -86,7 +86,7 @@ class RankAdvantageMapper(Mapper):
 def test_an_advantage_of_ones_own_has_no_parts_by_component(tiny):
     (one,) = open_stored(tiny.path).sets
     operators = [*(step.operator for step in one.steps[:-1]), RankAdvantageMapper()]
-    found = preview(Samples.of(one), number_steps(operators))
+    found = preview(SetSamples.of(one), number_steps(operators))
     assert [*found.advantages] == ["rank_advantage_mapper"]
     assert found.advantages["rank_advantage_mapper"] == (pytest.approx(5 / 8), 1.0, -1.0)
     assert np.isnan([each.mass for each in found.figures.shares.values()]).all()
@@ -98,7 +98,7 @@ def test_an_advantage_of_ones_own_has_no_parts_by_component(tiny):
 def test_a_recipe_without_advantages_is_refused(tiny, tmp_path):
     (one,) = open_stored(tiny.path).sets
     with pytest.raises(DataError, match="no step writes the advantage; add grpo_advantage_mapper"):
-        preview(Samples.of(one), one.steps[:-1])
+        preview(SetSamples.of(one), one.steps[:-1])
 
 
 def test_the_command(tiny):

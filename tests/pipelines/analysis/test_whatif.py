@@ -20,7 +20,7 @@ from rejuice.operators import DataError, FormatRewardMapper
 from rejuice.pipelines.analysis.ablate import ablations
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, compare
 from rejuice.pipelines.analysis.recipe_words import changed_fields
-from rejuice.pipelines.analysis.replay import Samples
+from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import compared, whatif
 from rejuice.pipelines.cli.main import app
@@ -280,7 +280,7 @@ def test_it_is_what_a_fresh_run_makes(many, tmp_path_factory, drawn):
     chunks = {"chunk_rows": drawn.get("chunk_rows"), **data}
     other = run_tiny(folder, [*SAMPLING, *process_of(drawn)], **chunks)
     (one,) = open_stored(many.path).sets
-    found = Samples.of(one).replay(one.fit(other))
+    found = SetSamples.of(one).replay(one.fit(other))
     kept = found[-1].after.table()
     fresh = pq.read_table(folder / "curated.parquet")
     pq.write_table(kept.select(fresh.column_names), folder / "kept.parquet")
