@@ -93,6 +93,7 @@ def _result(step: Step, frame: Frame, known: Sequence[AppliedStep]) -> StepResul
 
 
 def _joined(parts: Sequence[StepResult]) -> StepResult:
+    parts = [part for part in parts if part.rows_in] or parts[:1]
     sizes = [part.rows_in for part in parts]
     change = concatenate([part.change for part in parts], sizes)
     return StepResult(change, sum(sizes), sum(part.seconds for part in parts), {})

@@ -180,31 +180,19 @@ def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
     Args:
         recipe: as it ran.
         report: of the run.
-        folder: of the run. Where the code of an operator is missing, its manifest says where the
-            commits are.
+        folder: of the run, whose manifest says where the commits are.
 
     Raises:
-        ChangedSinceError: the recipe, its data or its operators are not those of the run.
-        DataError: the cache is gone.
+        DataError: the dataset is another, or the cache is gone.
     """
-    if not to_path(report.cache).exists():
+    cache, manifest = to_path(report.cache), read_manifest(folder)
+    if not cache.exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
-    cache, chunk_rows = to_path(report.cache), report.chunk_rows
-    plan: Plan | None
-    if any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
-        manifest = read_manifest(folder)
-        plan = manifest and Plan.of_run(recipe, cache, chunk_rows, manifest.uses)
-    else:
-        plan = Plan.open(recipe, cache, chunk_rows)
-    if plan is None or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
-        raise ChangedSinceError(
-            "the recipe, its data or its operators have changed since the run", "run it again"
-        )
+    plan = manifest and Plan.of_run(recipe, cache, report.chunk_rows, manifest.uses)
+    if not plan or plan.keys[-1] != report.key or not all(map(plan.is_done, plan.steps)):
+        found = "the dataset of the run, or what is on file of its steps, has changed since"
+        raise DataError(found, "run it again")
     return plan
-
-
-class ChangedSinceError(DataError):
-    """The recipe, its data or its operators are not those of the run."""
 
 
 def _recipe(report: Report, folder: AnyPath) -> Recipe:
@@ -250,12 +238,14 @@ def _set(
             **shared,
         )
     first = steps[0] if steps else None
+    other_code = plan.other_code()
     return StoredSet(
         parts=len(plan.source.rows),
         source=plan.source_frame,
         base=lambda part: plan.frame_before(part, first),
         ids=lambda part: _ids(plan.frame_before(part, first)),
         results=plan.committed,
+        stale=frozenset(step.name for step in steps if step.name in other_code),
         **shared,
     )
 

@@ -21,7 +21,7 @@ from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step
+from ..recipe.steps import Step, StoredOperator
 from .commit import Retried, Retries, count_retry, load
 from .frame import Frame
 from .steps import RunStep, StepResult, apply_steps
@@ -133,7 +133,9 @@ class Plan(NamedTuple):
     def of_run(
         cls, recipe: Recipe, cache: AnyPath, chunk_rows: int, uses: Sequence[str]
     ) -> Plan | None:
-        """Return the plan of a finished run, without the code of its operators.
+        """Return the plan of a finished run, whatever became of the code of its operators.
+
+        What was retried since, for another export, is of another run.
 
         Args:
             recipe: as it ran; of some operators, the code may be missing.
@@ -175,6 +177,17 @@ class Plan(NamedTuple):
             keys.append(f"{operator.name()}-{key}")
             check_own_folder(cache / keys[-1])
         return cls(recipe, source, cache, tuple(keys), tuple(retried))
+
+    def other_code(self) -> frozenset[str]:
+        """Names of steps whose code, as far as it is known, is not that under which they are kept."""
+        found, key = set[str](), f"{self.source.folder.name}-{FORMAT}"
+        for step, name in zip(self.steps, self.keys, strict=True):
+            own = name.removeprefix(f"{step.operator.name()}-")
+            if not isinstance(step.operator, StoredOperator):
+                if own.partition("-")[0] != _hash(key, step.operator):
+                    found.add(step.name)
+            key = own
+        return frozenset(found)
 
     def report_head(self, chunk_rows: int) -> dict[str, Any]:
         """Return the fields of a report that describe the run, without its figures."""

@@ -130,7 +130,7 @@ LOOKING = {
     "explain|{try}|row 1": "   mark = ",
     "report|{try}|--allow_empty": "mark_mapper",
     "view|{try}|--no_open|-o|p.html": "2 sets",
-    "diff|{try}/steps/000001|{try}/steps/000002": "recipe       the same",
+    "diff|{try}/steps/000001|{try}/steps/000002": "recipe       reward_sum_mapper.weights.format ",
     "audit|{try}": "graded by math_verify_mapper",
 }
 

@@ -4,8 +4,10 @@ import copy
 import json
 import random
 from collections import Counter
+from io import StringIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -17,13 +19,15 @@ from tiny_run import AFTER, PROCESS, run_tiny, write_tiny
 from typer.testing import CliRunner
 
 from rejuice.operators import DataError, FormatRewardMapper
-from rejuice.pipelines.analysis.ablate import ablations
+from rejuice.pipelines.analysis.ablate import ablated, ablations, show_ablations
 from rejuice.pipelines.analysis.comparison import KINDS, UNKNOWN, compare
 from rejuice.pipelines.analysis.recipe_words import changed_fields
 from rejuice.pipelines.analysis.replay import SetSamples
 from rejuice.pipelines.analysis.stored import open_stored
 from rejuice.pipelines.analysis.whatif import compared, whatif
 from rejuice.pipelines.cli.main import app
+from rejuice.pipelines.console import Console
+from rejuice.pipelines.engine import plan
 from rejuice.pipelines.engine import run as engine
 from rejuice.pipelines.recipe.recipe import load
 
@@ -341,6 +345,57 @@ def test_what_was_never_asked_is_unknown_with_its_group(many, monkeypatch, tmp_p
     assert {False} in of_group.values()
     assert {True, False} not in of_group.values()
     assert {row["reason_after"] for row in rows if row["unknown"]} == {UNKNOWN}
+
+
+def test_a_filter_before_what_asks_is_not_worthless(many, monkeypatch, tmp_path):
+    """Without it, rows are left that were never asked about: they are counted, as `whatif` does."""
+    judged(monkeypatch)
+    fields = [AFTER[0], {"length_filter": {"max": 15}}, *AFTER[1:]]
+    shorter = recipe_with(many, fields, tmp_path)
+    engine.run(shorter, chunk_rows=7)
+    stored = open_stored(shorter.head.export_path)
+    results = {each.left_out: found for each, found in ablated(stored.sets, shorter)}
+    other = recipe_with(many, AFTER, tmp_path)
+    expected = compare(*whatif(stored.sets[0], other))
+    assert results["length_filter"].count("unknown") == expected.count("unknown") > 0
+    console = Console(file=StringIO(), width=200)
+    show_ablations(list(ablated(stored.sets, shorter)), console)
+    heading, *lines = console.file.getvalue().splitlines()
+    assert "unknown" in heading.split()
+    (line,) = [line.split() for line in lines if line.startswith("length_filter")]
+    assert line[6] == f"{expected.count('unknown'):,}"
+
+
+@pytest.mark.slow
+def test_a_step_of_data_juicer_reads_every_column(tmp_path):
+    """Where it gets the same rows, its result is taken; where it gets others, it is computed."""
+    length = {"text_length_filter": {"text_key": "response", "min_len": 1, "max_len": 8}}
+    recipe = run_tiny(tmp_path, [*PROCESS, length])
+    (one,) = open_stored(recipe.path).sets
+    found = compare(*whatif(one, load(recipe.path)))
+    assert (found.count("gained"), found.count("lost")) == (0, 0)
+    other = load(recipe.path, {"pass_rate_filter.max": "1.0"})
+    found = compare(*whatif(one, other))
+    assert found.reasons("gained") == {"too_easy": 2}
+    assert CliRunner().invoke(app, ["ablate", str(recipe.path)]).exit_code == 0
+
+
+def test_a_step_whose_code_has_changed_since_is_computed_again(tiny, monkeypatch):
+    (one,) = open_stored(tiny.path).sets
+    assert one.stale == frozenset()
+    code = plan.code_version
+    monkeypatch.setattr(
+        plan, "code_version", lambda kind: f"{code(kind)} {kind.name() == 'format_reward_mapper'}"
+    )
+    monkeypatch.setattr(FormatRewardMapper, "map", lambda self, table: {
+        "reward_format": pa.array([0.5] * table.num_rows),
+        "reward_format_missing": pa.nulls(table.num_rows, pa.string()),
+    })  # fmt: skip
+    (one,) = open_stored(tiny.path).sets
+    assert "format_reward_mapper" in one.stale
+    before, after = whatif(one, load(tiny.path))
+    assert set(after.table["reward_format"].to_pylist()) == {0.5}
+    assert before.table["reward_format"].to_pylist()[:2] == [0.1, -0.1]
 
 
 GDPO = [
