@@ -203,7 +203,10 @@ def show_training(stored: Stored, console: Console) -> int:
         if sets:
             kept += _show_kind(kind, sets, console)
     if not stored.sets:
-        console.print(Text(f"{stored.path} keeps no rollouts (train.keep_rollouts: false)"))
+        train = stored.read_recipe().head.train
+        off = train is not None and not train.keep_rollouts
+        why = "keeps no rollouts (train.keep_rollouts: false)" if off else "has no step on file"
+        print_lines([f"{stored.path} {why}"], console)
         return 1  # Nothing is known of its rows.
     return kept
 

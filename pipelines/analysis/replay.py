@@ -1,6 +1,6 @@
 """Other steps over the rows of a stored run, without sampling or judging anything again.
 
-    StoredSet ──> SetSamples(base, applied) ──replay(other steps)──> AppliedStep... ──rows──> RowTable
+    StoredSet ──> SetSamples ──replay(other steps)──> AppliedStep... ──rows──> RowTable
 
 What a step wrote is taken from the file where an operator with the same fields and code read the
 same values in the same rows. Any other step is computed, as in a run, but for those that ask a

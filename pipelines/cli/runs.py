@@ -149,6 +149,19 @@ def _trust_own(stored: Stored, path: Path) -> None:
         trust(stored.folder, code, remember=False)
 
 
+def trust_made(export_path: str) -> None:
+    """Trust the code of a run that the user has just made, as it is now; in a store, none."""
+    from ..dataset.files import run_folder
+    from ..dataset.remote import to_path
+    from ..recipe.trust import code_of, trust
+
+    folder = run_folder(to_path(export_path))
+    if isinstance(folder, Path):
+        code = code_of([folder / "recipe.yaml"])
+        if code.named:
+            trust(folder, code)
+
+
 def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:
     """Check that the user trusts the code of a run folder; in a terminal, ask.
 

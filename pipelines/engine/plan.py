@@ -179,13 +179,13 @@ class Plan(NamedTuple):
         return cls(recipe, source, cache, tuple(keys), tuple(retried))
 
     def other_code(self) -> frozenset[str]:
-        """Names of steps whose code, as far as it is known, is not that under which they are kept."""
+        """Names of steps whose code, as far as it is known, is another than it was."""
         found, key = set[str](), f"{self.source.folder.name}-{FORMAT}"
         for step, name in zip(self.steps, self.keys, strict=True):
             own = name.removeprefix(f"{step.operator.name()}-")
-            if not isinstance(step.operator, StoredOperator):
-                if own.partition("-")[0] != _hash(key, step.operator):
-                    found.add(step.name)
+            is_known = not isinstance(step.operator, StoredOperator)
+            if is_known and own.partition("-")[0] != _hash(key, step.operator):
+                found.add(step.name)
             key = own
         return frozenset(found)
 

@@ -7,9 +7,10 @@ import command
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fake_run import write_run
 from trained_run import PROCESS, keep, tiny_rollouts, write_trained
 
-from rejuice.trainer.run import TrainingRun
+from rejuice.trainer.run import TrainingRun, record_failure
 from rejuice.trainer.verl.figures import StepFiles
 
 
@@ -126,7 +127,24 @@ def test_a_run_that_keeps_no_rollouts_has_its_metrics(training_run, rejuice):
     shutil.rmtree(training_run / "steps")
     status, out, err = rejuice("report", training_run)
     assert (status, err) == (0, "")
+    assert lines_of(out)[-1] == "try has no step on file"
+    recipe = training_run / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("train:\n", "train:\n  keep_rollouts: false\n"))
+    _, out, _ = rejuice("report", training_run)
     assert lines_of(out)[-1] == "try keeps no rollouts (train.keep_rollouts: false)"
+
+
+def test_a_run_that_died_before_its_first_step_says_of_what(tmp_path, rejuice):
+    run = write_run(tmp_path / "try")
+    record_failure(run, "a GPU is out of memory; lower train.gpu.tokens_per_gpu")
+    status, out, err = rejuice("report", run)
+    assert (status, err) == (0, "")
+    first = lines_of(out)[0]
+    assert first.startswith("try: training failed before its first step")
+    assert first.endswith(": a GPU is out of memory; lower train.gpu.tokens_per_gpu")
+    assert "keep_rollouts" not in out
+    (run / "error.json").unlink()
+    assert "no step was trained" in rejuice("report", run)[1]
 
 
 def test_a_field_that_a_resume_changed_is_a_difference_of_steps(tmp_path, rollouts, rejuice):
