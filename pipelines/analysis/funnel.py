@@ -28,7 +28,7 @@ from ..recipe.steps import gives_credit
 from .figures import set_figures, source_figures, source_lines
 from .no_signal import no_signal_of_report, no_signal_of_sets
 from .rows import RowTable, joined_rows, stored_rows
-from .set_funnel import set_funnel, summed
+from .set_funnel import set_funnel
 from .stored import SetKind, Stored, StoredSet, open_stored
 
 # --- Print the funnel of a run: rows in, dropped and out, step by step ----------------
@@ -212,22 +212,19 @@ def show_training(stored: Stored, console: Console) -> int:
 
 
 def _show_kind(kind: SetKind, sets: Sequence[StoredSet], console: Console) -> int:
-    known = [one for one in sets if not one.incomplete]
-    unknown = [one for one in sets if one.incomplete]
-    kept = sum(int(one.final().num_rows) for one in unknown)
+    known, kept = [one for one in sets if not one.incomplete], 0
     if known:
         names = known[0].name if len(known) == 1 else f"{known[0].name} to {known[-1].name}"
-        tables = [stored_rows(one) for one in known]
-        print_steps(names, summed(map(_funnel, tables, known)), console)
-        rows = joined_rows(tables)
+        rows = joined_rows([stored_rows(one) for one in known])
+        applied = (each for one in known for part in range(one.parts) for each in one.applied(part))
+        print_steps(names, set_funnel(rows, applied), console)
         print_lines((*_lines(kind, known, rows), *no_signal_of_sets(known)), console)
-        kept += int(rows.kept_N.sum())
-    print_lines([f"left out: {one.incomplete}" for one in unknown], console)
+        kept = int(rows.kept_N.sum())
+    for one in sets:
+        if one.incomplete:
+            print_lines([f"left out: {one.incomplete}"], console)
+            kept += int(one.final().num_rows)
     return kept
-
-
-def _funnel(rows: RowTable, one: StoredSet) -> list[StepReport]:
-    return set_funnel(rows, [list(one.applied(part)) for part in range(one.parts)])
 
 
 def _lines(kind: SetKind, sets: Sequence[StoredSet], rows: RowTable) -> Iterator[str]:

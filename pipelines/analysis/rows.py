@@ -194,7 +194,7 @@ class RowTable(NamedTuple):
     # names, those of the reward's weights first and in their order, then others that the steps
     # wrote; where no step is on file, those of all columns
     components: tuple[str, ...]
-    # whether dropped rows are among them; those of an export of `dj-process` are not on file
+    # whether dropped rows are among them: where what steps did is not on file, they are not
     with_dropped: bool = True
 
     @property
@@ -268,13 +268,14 @@ def stored_rows(stored: StoredSet) -> RowTable:
         [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
     """
     if stored.incomplete:
-        left = _finished([_of_rows_left(stored)])
-        return left._replace(with_dropped=stored.training_step is not None)
+        part = _PartRows(Frame.of(stored.final()), _measured([Frame.of(stored.final())]))
+        part.sums_of_rows_left(stored.steps, stored.final())
+        return _finished([part])._replace(with_dropped=False)
     measured = _measured(stored.base(at) for at in range(stored.parts))
     parts = [_replayed(stored.base(at), stored.applied(at), measured) for at in range(stored.parts)]
     if stored.training_step is not None:
         for part in parts:
-            part.drop(stored, only_training=True)
+            part.drop_by_training(stored)
     return _finished(parts)
 
 
@@ -325,33 +326,15 @@ class _PartRows:
             rows_N, verdicts = _verdicts_of_judgements(each)
             self.lines.write(lines_N[rows_N], "verdict", verdicts)
 
-    def drop(self, stored: StoredSet, *, only_training: bool = False) -> None:
-        """Take the fate of rows from the decisions: of all steps, or of training itself."""
+    def drop_by_training(self, stored: StoredSet) -> None:
+        """Take from the decisions what training itself dropped."""
+        names = pa.array([step.name for step in stored.steps], pa.string())
         decisions = stored.decisions()
-        numbers = {step.name: step.number for step in stored.steps}
-        steps = decisions["step"].to_pylist()
-        fate_K = np.array([numbers.get(name, BY_TRAINING) for name in steps], np.int16)
-        line_K = self._lines_of(decisions["row_id"])
-        found_K = line_K >= 0
-        if only_training:
-            found_K &= fate_K == BY_TRAINING
-        reasons = decisions["reason"].filter(pa.array(found_K))
-        self._drop(line_K[found_K], fate_K[found_K], reasons)
-
-    def write_by_id(self, table: pa.Table) -> None:
-        """Write the columns of rows that are found by their `response_id`."""
-        if "response_id" not in table.column_names:
-            return
-        line_N = self._lines_of(table["response_id"])
-        found_N = np.flatnonzero(line_N >= 0)
-        rows = table.take(pa.array(found_N))
-        for name in filter(self._is_wanted, table.column_names):
-            self._write(line_N[found_N], name, rows[name])
-
-    def _lines_of(self, ids: pa.ChunkedArray) -> NDArray[np.int64]:
+        own = decisions.filter(pc.invert(pc.is_in(decisions["step"], value_set=names)))
         known = self.lines.column("response_id", pa.string())
-        found = pc.index_in(ids.cast(pa.string()), value_set=known, skip_nulls=True)
-        return np.asarray(pc.fill_null(found, -1)).astype(np.int64)
+        lines = pc.index_in(own["row_id"].cast(pa.string()), value_set=known, skip_nulls=True)
+        lines_K = np.asarray(lines.drop_null()).astype(np.int64)
+        self._drop(lines_K, BY_TRAINING, own["reason"].filter(lines.is_valid()))
 
     def _drop(self, lines_K: NDArray[np.int64], fate: Any, reasons: Any) -> None:
         fate_K = np.broadcast_to(np.asarray(fate, np.int16), lines_K.shape)
@@ -468,17 +451,6 @@ def _replayed(base: Frame, applied: Iterable[AppliedStep], measured: frozenset[s
     part = _PartRows(base, measured)
     for each in applied:
         part.apply(each)
-    return part
-
-
-def _of_rows_left(stored: StoredSet) -> _PartRows:
-    base = stored.base(0)
-    part = _PartRows(base, _measured([base]))
-    if stored.training_step is not None:  # Of an export, the base is what is left.
-        part.write_by_id(stored.final())
-        part.drop(stored)
-    else:
-        part.sums_of_rows_left(stored.steps, stored.final())
     return part
 
 
