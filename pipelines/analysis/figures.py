@@ -123,18 +123,7 @@ class SetFigures(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Plain lists and dicts; a number that is not known is NaN, which JSON writes as null."""
-        return {
-            "funnel": [step.model_dump(mode="json") for step in self.funnel],
-            "headline": _plain(self.headline),
-            "groups": _plain(self.groups),
-            "components": {name: _plain(each) for name, each in self.components.items()},
-            "lengths": _plain(self.lengths),
-            "advantages": _plain(self.advantages),
-            "correlation": self.correlation.tolist(),
-            "correlation_within": self.correlation_within.tolist(),
-            "masked": self.masked,
-            "sources": {name: _plain(each) for name, each in self.sources.items()},
-        }
+        return {name: _plain(each) for name, each in self._asdict().items()}
 
 
 def set_figures(rows: RowTable, funnel: Sequence[StepReport]) -> SetFigures:
@@ -440,7 +429,11 @@ def _finite(values: Array) -> Array:
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
-        return _plain(value._asdict())
+        value = value._asdict()
+    if isinstance(value, StepReport):
+        return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
