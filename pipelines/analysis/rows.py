@@ -5,7 +5,7 @@ base ──step──> change ──> lines: values as last written, fate, reaso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,12 +57,14 @@ class Lines:
     def __init__(self, rows: int) -> None:
         self.current_N: Numbers = np.arange(rows)
         self.rows = rows
-        self._written: dict[str, _Written] = {}
+        # By column what was written, piece by piece, and where in that the value of each line is.
+        self._pieces: dict[str, list[pa.ChunkedArray]] = {}
+        self._places: dict[str, Numbers] = {}
 
     @property
     def names(self) -> list[str]:
         """What was written, in the order in which it was first written."""
-        return list(self._written)
+        return list(self._pieces)
 
     def follow(self, change: Change) -> None:
         """Go on with the rows that a change leaves, and with those that it adds.
@@ -79,18 +81,21 @@ class Lines:
         first_N = np.zeros(len(rows_N), bool)
         first_N[np.unique(rows_N, return_index=True)[1]] = True
         own_N = first_N & (rows_N >= 0)
+        for name, place_L in self._places.items():
+            copied_K = np.append(place_L, -1)[parent_N[~own_N]]
+            self._places[name] = np.concatenate([place_L, copied_K])
         added = int((~own_N).sum())
-        for written in self._written.values():
-            written.copy(parent_N[~own_N], self.rows)
         self.current_N = np.where(own_N, parent_N, 0)
         self.current_N[~own_N] = np.arange(self.rows, self.rows + added)
         self.rows += added
 
     def write(self, lines_K: Numbers, name: str, column: Any) -> None:
         """Write values to some lines, over what they had."""
-        written = self._written.setdefault(name, _Written())
-        pieces = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-        written.write(lines_K, pieces, self.rows)
+        pieces = self._pieces.setdefault(name, [])
+        place_L = self._places.setdefault(name, np.full(self.rows, -1))
+        place_L[lines_K] = sum(map(len, pieces)) + np.arange(len(lines_K))
+        chunked = isinstance(column, pa.ChunkedArray)
+        pieces.append(column if chunked else pa.chunked_array([column]))
 
     def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array:
         """Return what each line has, as an array; null where nothing was written."""
@@ -100,43 +105,14 @@ class Lines:
             found = [flat(piece.cast(wanted, safe=False)) for piece in pieces]
             return pa.chunked_array(found, wanted)
 
-        if name not in self._written:
+        if name not in self._pieces:
             return pa.nulls(self.rows, kind or pa.null())
         return flat(self.joined(name, cast))
 
     def joined(self, name: str, join: Join) -> pa.ChunkedArray:
         """Return what each line has of a column, the pieces of which are put together by `join`."""
-        return self._written[name].column(self.rows, join)
-
-
-class _Written:
-    """The values of a column: pieces as they were written, and the place of each line's value."""
-
-    def __init__(self) -> None:
-        self._pieces: list[pa.ChunkedArray] = []
-        self._values = 0
-        self._place_L: Numbers = np.zeros(0, np.int64)
-
-    def write(self, lines_K: Numbers, column: pa.ChunkedArray, lines: int) -> None:
-        self._grow(lines)
-        self._place_L[lines_K] = self._values + np.arange(len(lines_K))
-        self._pieces.append(column)
-        self._values += len(lines_K)
-
-    def copy(self, parents_K: Numbers, lines: int) -> None:
-        """Lines from `lines` on begin with the values of others; -1: with none."""
-        self._grow(lines)
-        places_K = np.where(parents_K < 0, -1, np.append(self._place_L, -1)[parents_K])
-        self._place_L = np.concatenate([self._place_L, places_K])
-
-    def column(self, lines: int, join: Join) -> pa.ChunkedArray:
-        self._grow(lines)
-        places = pa.array(self._place_L, mask=self._place_L < 0)
-        return join(self._pieces).take(places)
-
-    def _grow(self, lines: int) -> None:
-        missing = lines - len(self._place_L)
-        self._place_L = np.append(self._place_L, np.full(missing, -1, np.int64))
+        place_L = self._places[name]
+        return join(self._pieces[name]).take(pa.array(place_L, mask=place_L < 0))
 
 
 # --- Rows -----------------------------------------------------------------------------
@@ -166,9 +142,13 @@ _MADE_HERE = frozenset({"fate", "reason", "tokens", "characters", "masked_tokens
 _COPIED = _FIXED.keys() - _MADE_HERE
 _TOKEN_IDS = "response_token_ids"
 _OF_TURNS = "turn_advantage"
-"""Shown as `advantage`: its mean over the turns of a row."""
-_OF_TOKENS = "token_weight"
-"""Shown as `masked_tokens`: the share of a row's tokens that have a weight of 0."""
+_MEASURED: Mapping[str, tuple[str, Callable[[pa.DataType], bool], Callable[[Any], Any]]] = {
+    _TOKEN_IDS: ("tokens", is_list, pc.list_value_length),
+    "response": ("characters", is_text, pc.utf8_length),
+    _OF_TURNS: ("advantage", is_list, mean_of_lists),
+    "token_weight": ("masked_tokens", is_list, share_of_zeros),
+}
+"""Columns of which the table has a figure of each row: as what, and how it is computed."""
 _ROUNDING = 1e-9
 """By so much the sum of contributions may differ from a reward on file."""
 _REWARD, _MISSING, _CONTRIBUTION = "reward_", "_missing", "contribution_"
@@ -249,7 +229,7 @@ def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
         >>> rows.table.select(["fate", "reason", "reward"]).to_pylist()[0]
         {'fate': -1, 'reason': None, 'reward': 1.1}
     """
-    return _finished([_replayed(base, applied, _measured([base]))])
+    return _finished([_replayed(base, applied, _need_texts([base]))])
 
 
 def stored_rows(stored: StoredSet) -> RowTable:
@@ -268,11 +248,12 @@ def stored_rows(stored: StoredSet) -> RowTable:
         [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
     """
     if stored.incomplete:
-        part = _PartRows(Frame.of(stored.final()), _measured([Frame.of(stored.final())]))
-        part.sums_of_rows_left(stored.steps, stored.final())
+        left = Frame.of(stored.final())
+        part = _PartRows(left, _need_texts([left]))
+        part.sums_of_rows_left(stored.steps, left.table())
         return _finished([part])._replace(with_dropped=False)
-    measured = _measured(stored.base(at) for at in range(stored.parts))
-    parts = [_replayed(stored.base(at), stored.applied(at), measured) for at in range(stored.parts)]
+    texts = _need_texts(stored.base(at) for at in range(stored.parts))
+    parts = [_replayed(stored.base(at), stored.applied(at), texts) for at in range(stored.parts)]
     if stored.training_step is not None:
         for part in parts:
             part.drop_by_training(stored)
@@ -293,13 +274,13 @@ def joined_rows(tables: Sequence[RowTable]) -> RowTable:
 class _PartRows:
     """The lines of a part, while steps are applied to it."""
 
-    def __init__(self, base: Frame, measured: frozenset[str]) -> None:
+    def __init__(self, base: Frame, with_texts: bool) -> None:
         self.lines = Lines(base.num_rows)
         self.weights: dict[str, None] = {}
         self.made: dict[str, None] | None = None
         """Columns that steps wrote; None before the first step."""
         rows_N = np.arange(base.num_rows)
-        self._measured = measured
+        self._with_texts = with_texts
         for name in base.column_names:
             if self._is_wanted(name):
                 self._write(rows_N, name, base.select([name])[name])
@@ -347,8 +328,7 @@ class _PartRows:
             return
         rows_N = np.flatnonzero(np.isfinite(numbers(left, "reward")))
         table = left.take(pa.array(rows_N))
-        sums = _sums(steps, table)
-        for operator in sums:
+        for operator in _sums(steps, table):
             self._contributions(operator, table, self.lines.current_N[rows_N])
 
     def _contributions(
@@ -364,27 +344,21 @@ class _PartRows:
             self.lines.write(lines_N[rows_N], f"{_CONTRIBUTION}{name}", values)
 
     def _is_wanted(self, name: str) -> bool:
-        named = name in _COPIED or name in (_OF_TURNS, _OF_TOKENS) or name in self._measured
-        return named or name.startswith(_REWARD)
+        if name in _MEASURED:
+            return self._with_texts or name != "response"
+        return name in _COPIED or name.startswith(_REWARD)
 
     def _write(self, lines_N: NDArray[np.int64], name: str, column: Any) -> None:
-        if name == _TOKEN_IDS and is_list(column.type):
-            name, column = "tokens", pc.list_value_length(column)
-        elif name == _OF_TURNS:
-            if not is_list(column.type):
+        if name in _MEASURED:
+            target, fits, measure = _MEASURED[name]
+            if not fits(column.type):
                 return
-            column = mean_of_lists(column)
-            lines_N = lines_N[np.asarray(column.is_valid())]  # Elsewhere, that of the row counts.
-            name, column = "advantage", column.drop_null()
-        elif name == _OF_TOKENS:
-            if not is_list(column.type):
-                return
-            name, column = "masked_tokens", share_of_zeros(column)
-        elif name == "response" and is_text(column.type):
-            name, column = "characters", pc.utf8_length(column)
-        elif name in self._measured or not _fits(name, column.type):
-            return
-        self.lines.write(lines_N, name, column)
+            column = measure(column)
+            if name == _OF_TURNS:  # Elsewhere, that of the row counts.
+                lines_N, column = lines_N[np.asarray(column.is_valid())], column.drop_null()
+            self.lines.write(lines_N, target, column)
+        elif _fits(name, column.type):
+            self.lines.write(lines_N, name, column)
 
 
 def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Array]:
@@ -415,13 +389,10 @@ def _sums(steps: Sequence[Step], table: pa.Table) -> list[RewardSumMapper]:
     return found if same else []
 
 
-def _measured(bases: Iterable[Frame]) -> frozenset[str]:
-    """Return the columns whose lengths are taken of all parts of a set.
-
-    Texts are read only where a response has no token ids: they are most of a dataset.
-    """
-    known = all(map(_has_token_ids, bases))
-    return frozenset({_TOKEN_IDS} if known else {_TOKEN_IDS, "response"})
+def _need_texts(bases: Iterable[Frame]) -> bool:
+    """Whether responses are measured in characters: texts, which are most of a dataset, are read
+    only where a response has no token ids."""
+    return not all(map(_has_token_ids, bases))
 
 
 def _has_token_ids(base: Frame) -> bool:
@@ -447,8 +418,8 @@ def _fits(name: str, kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in numeric)
 
 
-def _replayed(base: Frame, applied: Iterable[AppliedStep], measured: frozenset[str]) -> _PartRows:
-    part = _PartRows(base, measured)
+def _replayed(base: Frame, applied: Iterable[AppliedStep], with_texts: bool) -> _PartRows:
+    part = _PartRows(base, with_texts)
     for each in applied:
         part.apply(each)
     return part
