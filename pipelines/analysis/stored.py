@@ -139,8 +139,6 @@ def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
 # --- Export ---------------------------------------------------------------------------
 # Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without.
 
-_NO_COMMITS = "dj-process saves no commits"
-
 
 def open_export(path: AnyPath, export: AnyPath) -> Stored:
     """Return the stored run of an export.
@@ -161,30 +159,51 @@ def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -
         report: of the run.
         recipe: of the run: from its folder, or the one of this process that was run.
     """
-    found: Plan | None = None
-    incomplete = "" if report.cache else _NO_COMMITS
-    if report.cache:
-        try:
-            found = plan_of_run(recipe, report, run_folder(export))
-        except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
-            incomplete = error.found
-    one = _set(recipe, report, export, found, incomplete)
     folder = run_folder(export)
+    steps, final = steps_after_sampling(recipe.steps), cache(partial(exported_rows, export))
+    shared: dict[str, Any] = {
+        "name": "",
+        "training_step": None,
+        "kind": "answers",
+        "recipe": recipe,
+        "steps": steps,
+        "final": final,
+        "decisions": partial(read_decisions, folder),
+        "fit": lambda other: steps_after_sampling(other.offline().steps),
+    }
+    try:
+        plan = _plan_of_run(recipe, report, folder)
+    except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
+        right = "run it again" if report.cache else error.right
+        shared |= {"incomplete": error.found, "results": not_on_file(error.found, right)}
+        one = StoredSet(
+            parts=1,
+            source=lambda _: Frame.of(final()),
+            base=lambda _: Frame.of(final()),
+            ids=lambda _: final(),
+            **shared,
+        )
+    else:
+        first = steps[0] if steps else None
+        one = StoredSet(
+            parts=len(plan.source.rows),
+            source=plan.source_frame,
+            base=lambda part: plan.frame_before(part, first),
+            ids=lambda part: _ids(plan.frame_before(part, first)),
+            results=plan.committed,
+            incomplete="",
+            stale=plan.other_code(),
+            **shared,
+        )
     local = folder if isinstance(folder, Path) else recipe.path.parent
     return Stored(path, report.project_name, "export", (one,), recipe.path, local, report)
 
 
-def plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
-    """Return the plan of a run, all of whose commits are there.
-
-    Args:
-        recipe: as it ran.
-        report: of the run.
-        folder: of the run, whose manifest says where the commits are.
-
-    Raises:
-        DataError: the dataset is another, or the cache is gone.
-    """
+def _plan_of_run(recipe: Recipe, report: Report, folder: AnyPath) -> Plan:
+    """The plan of a run, all of whose commits are where the manifest of its folder says."""
+    if not report.cache:
+        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
+        raise DataError("dj-process saves no commits", run)
     cache, manifest = to_path(report.cache), read_manifest(folder)
     if not cache.exists():
         raise DataError(f"the cache of this run, {report.cache}, is gone", "run it again")
@@ -208,46 +227,6 @@ def _recipe(report: Report, folder: AnyPath) -> Recipe:
     if len(recipe.steps) != len(report.steps):
         return recipe
     return with_written(recipe, [step.written for step in report.steps])
-
-
-def _set(
-    recipe: Recipe, report: Report, export: AnyPath, plan: Plan | None, incomplete: str
-) -> StoredSet:
-    steps = steps_after_sampling(recipe.steps)
-    final = cache(partial(exported_rows, export))
-    shared: dict[str, Any] = {
-        "name": "",
-        "training_step": None,
-        "kind": "answers",
-        "recipe": recipe,
-        "steps": steps,
-        "incomplete": incomplete,
-        "final": final,
-        "decisions": partial(read_decisions, run_folder(export)),
-        "fit": lambda other: steps_after_sampling(other.offline().steps),
-    }
-    if plan is None:
-        run = f"`rejuice run {shlex.quote(str(recipe.path))}`"
-        right = "run it again" if report.cache else run
-        return StoredSet(
-            parts=1,
-            source=lambda _: Frame.of(final()),
-            base=lambda _: Frame.of(final()),
-            ids=lambda _: final(),
-            results=not_on_file(incomplete, right),
-            **shared,
-        )
-    first = steps[0] if steps else None
-    other_code = plan.other_code()
-    return StoredSet(
-        parts=len(plan.source.rows),
-        source=plan.source_frame,
-        base=lambda part: plan.frame_before(part, first),
-        ids=lambda part: _ids(plan.frame_before(part, first)),
-        results=plan.committed,
-        stale=frozenset(step.name for step in steps if step.name in other_code),
-        **shared,
-    )
 
 
 def _ids(frame: Frame) -> pa.Table:
