@@ -175,7 +175,7 @@ def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
         components,
         (_rounded(rest[0]), _rounded(rest[1])),
         _moved(x, y),
-        {} if left_a else new_responses(responses(a), responses(b)),
+        {} if left_a else new_responses(_responses(a), _responses(b)),
     )
 
 
@@ -217,18 +217,7 @@ def new_responses(before: Iterable[str | None], after: Iterable[str | None]) -> 
     return {text: n for text, n in new.most_common() if n >= LEAST_COUNT and text not in old}
 
 
-def first_other_samples(a: Stored, b: Stored) -> int | None:
-    """The first training step at which two runs sampled other responses; None: there is none."""
-    of_a, of_b = (
-        {one.training_step or 0: one for one in each.sets if one.kind == "answers"}
-        for each in (a, b)
-    )
-    common = sorted(of_a.keys() & of_b.keys())
-    return next((n for n in common if responses(of_a[n]) != responses(of_b[n])), None)
-
-
-def responses(one: StoredSet) -> list[str | None]:
-    """Return the responses of a set as sampled."""
+def _responses(one: StoredSet) -> list[str | None]:
     bases = [one.base(part) for part in range(one.parts)]
     found = [base.select(["response"]) for base in bases if "response" in base.column_names]
     return [text for table in found for text in table["response"].cast(pa.string()).to_pylist()]

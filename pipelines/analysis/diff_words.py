@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
 import typer
@@ -15,20 +15,12 @@ from rich.text import Text
 from ...operators.logs import visible
 from ..console import figures_table, number_text, path_text, print_lines, widen_log
 from .comparison import KINDS, advantages_text, details_lines, json_lines, reasons_text
-from .diff import SetDiff, Side, by_chance, changed_recipe, first_other_samples, pairs, set_diff
+from .diff import SetDiff, Side, by_chance, changed_recipe, pairs, set_diff
 from .figures import RowFigures
-from .stored import Stored
 
-_MOST_STEPS = 5
 _MOST_FIELDS = 20
 _MOST_SHOWN = 3
 _WIDEST = 70
-_METRICS = {
-    "reward": "rejuice/reward",
-    "pass rate": "rejuice/pass_rate",
-    "tokens": "response_length/mean",
-    "entropy": "actor/entropy",
-}
 
 
 def show_diff(a: Side, b: Side, command: str, console: Console) -> None:
@@ -49,8 +41,6 @@ def show_diff(a: Side, b: Side, command: str, console: Console) -> None:
     print_lines(lines, console)
     if a.stored is None or b.stored is None:
         return
-    if a.stored.kind == b.stored.kind == "training run":
-        _show_steps(a.stored, b.stored, console)
     for one, two in pairs(a.stored, b.stored):
         show_set_diff(set_diff(one, two, (a.path, b.path)), command, console)
 
@@ -61,15 +51,12 @@ def show_diff_rows(a: Side, b: Side, kind: str) -> None:
         return
     for one, two in pairs(a.stored, b.stored):
         found = set_diff(one, two, (a.path, b.path))
-        rows = list[Mapping[str, object]]()
-        if kind in KINDS:
-            lines = () if found.common is None else json_lines(found.common, kind)
-        elif kind == "prompts":
-            rows = [each._asdict() for each in found.moved]
-        else:
-            rows = [{"response": text, "rows": n} for text, n in found.new.items()]
-        if kind not in KINDS:
-            lines = (json.dumps({"sets": found.names, **row}) for row in rows)
+        moved = [each._asdict() for each in found.moved]
+        new = [{"response": text, "rows": n} for text, n in found.new.items()]
+        rows = {"prompts": moved, "new": new}.get(kind, [])
+        lines = [json.dumps({"sets": found.names, **row}) for row in rows]
+        if kind in KINDS and found.common is not None:
+            lines = list(json_lines(found.common, kind))
         for line in lines:
             typer.echo(line)
 
@@ -180,32 +167,6 @@ def _details(found: SetDiff, command: str) -> Iterator[str]:
     kinds = [kind for kind in KINDS if found.common is not None and found.common.count(kind)]
     kinds += [kind for kind, some in (("prompts", found.moved), ("new", found.new)) if some]
     yield from details_lines(command, kinds)
-
-
-def _show_steps(a: Stored, b: Stored, console: Console) -> None:
-    """Print metrics of two runs at steps that both have, and when they began to sample others."""
-    points = [{int(point["step"]): point for point in each.points} for each in (a, b)]
-    common = sorted(points[0].keys() & points[1].keys())
-    known = {
-        title: name
-        for title, name in _METRICS.items()
-        if any(name in points[0][n] and name in points[1][n] for n in common)
-    }
-    if common:
-        table = figures_table("step", *(f"{title} {side}" for title in known for side in "AB"))
-        trained = [n for n in common if "rejuice/reward" in points[0][n]]
-        every = max(1, math.ceil((len(trained) - 1) / (_MOST_STEPS - 1)))
-        for n in dict.fromkeys([*trained[::every], *trained[-1:]]):
-            of_metrics = [side[n].get(name, math.nan) for name in known.values() for side in points]
-            table.add_row(str(n), *map(number_text, of_metrics))
-        console.print(table)
-    other = first_other_samples(a, b)
-    when = (
-        "the same responses in all common steps"
-        if other is None
-        else f"others from step {other} on"
-    )
-    print_lines([f"sampled      {when}"], console)
 
 
 def _signed(value: float) -> str:

@@ -18,9 +18,7 @@ from ...operators import EmptyResultError, RejuiceError
 from ..dataset.remote import to_path
 from .options import (
     AllowEmpty,
-    DatasetPath,
     Debug,
-    ExportPath,
     Overwrite,
     TrainingSteps,
     overrides_of,
@@ -95,7 +93,13 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import audit_tests, sign_lines, sign_row_lines, weak_test_lines
+    from ..analysis.audit import (
+        audit_tests,
+        check_replaceable,
+        sign_lines,
+        sign_row_lines,
+        weak_test_lines,
+    )
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
@@ -112,20 +116,13 @@ def audit(
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
-        if not overwrite:
-            _check_replaceable(output)
+        if output is not None and not overwrite:
+            check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
         for line in weak_test_lines(audit_tests(stored, seed)):
             typer.echo(line)
     for line in sign_lines(audit_signs(stored, seed)):
         typer.echo(line)
-
-
-def _check_replaceable(output: Path | None) -> None:
-    from ..analysis.audit import check_replaceable
-
-    if output is not None:
-        check_replaceable(output)
 
 
 def _sample_file(stored: Stored) -> Path:
@@ -268,8 +265,6 @@ def explain(
         bool, typer.Option("--all", help="All rows, values and lines, whatever their length.")
     ] = False,
     steps: TrainingSteps = None,
-    dataset_path: DatasetPath = None,
-    export_path: ExportPath = None,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -284,8 +279,7 @@ def explain(
 
     if trust:
         check_recipe_trusted(path, trust)
-    given = {"dataset_path": dataset_path, "export_path": export_path}
-    overrides = {k: v for k, v in given.items() if v is not None} | overrides_of(context)
+    overrides = overrides_of(context)
     recipe = read_to_show(path, overrides) if path.suffix in RECIPES else None
     if row is None:
         if recipe is None:
