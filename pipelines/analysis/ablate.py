@@ -45,11 +45,7 @@ def ablations(steps: tuple[Step, ...]) -> list[Ablation]:
 def ablated(
     sets: Sequence[StoredSet], recipe: Recipe
 ) -> Iterator[tuple[Ablation, Comparison | None]]:
-    """Yield what each part of a recipe is worth, over the rows of one or more sets.
-
-    Raises:
-        RejuiceError: a step failed, or what the steps did is not on file.
-    """
+    """Yield what each part of a recipe is worth, over the rows of one or more sets."""
     samples = [SetSamples.of(one) for one in sets]
     before = [each.rows(each.applied) for each in samples]
     of_sets = [ablations(one.fit(recipe)) for one in sets]  # Weights may have a schedule.

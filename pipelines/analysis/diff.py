@@ -94,9 +94,6 @@ def pairs(a: Stored, b: Stored) -> list[tuple[StoredSet, StoredSet]]:
     """Return the sets to compare: of training runs, those of the last step that both have.
 
     Of a training run beside a step or an export, its own last step.
-
-    Raises:
-        DataError: there are none.
     """
     steps = [{one.training_step or 0 for one in each.sets} for each in (a, b)]
     if a.kind == b.kind == "training run":
@@ -145,11 +142,7 @@ def _as_it_was(step: Step) -> Step:
 
 
 def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
-    """Return the differences of two sets.
-
-    Raises:
-        RejuiceError: their files are damaged.
-    """
+    """Return the differences of two sets."""
     sets = (a, b)
     x, y = (stored_rows(one) for one in sets)
     left_a, left_b = (

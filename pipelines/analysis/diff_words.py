@@ -24,11 +24,7 @@ _WIDEST = 70
 
 
 def show_diff(a: Side, b: Side, command: str, console: Console) -> None:
-    """Print the differences of two recipes, and of their runs.
-
-    Raises:
-        RejuiceError: files of a run are damaged, or two training runs share no step.
-    """
+    """Print the differences of two recipes, and of their runs."""
     widen_log(console)
     lines = [f"{side:<13}{path_text(each.path)}" for side, each in zip("AB", (a, b), strict=True)]
     fields = changed_recipe(a, b) or ["the same: no field differs"]

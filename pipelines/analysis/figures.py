@@ -225,13 +225,7 @@ def pass_rates(rows: RowTable) -> tuple[Array, Array, Array]:
 
 
 def headline(rows: RowTable) -> Headline:
-    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`.
-
-    Example:
-        >>> [one] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
-        >>> headline(stored_rows(one)).pass_at[8]
-        0.905
-    """
+    """Return the accuracy of a set with its 95% interval, and pass@k by `pass_at_k`."""
     sampled_G = rows.groups.sum(rows.lengths_N >= 0)
     sampled_G = sampled_G[sampled_G > 0]
     rates_G, right_G, wrong_G = pass_rates(rows)

@@ -53,11 +53,7 @@ class Preview(NamedTuple):
 
 
 def preview(samples: SetSamples, steps: Sequence[Step]) -> Preview:
-    """The preview of a recipe, from its steps over stored responses.
-
-    Raises:
-        DataError: the recipe has no advantages, so nothing would be trained.
-    """
+    """The preview of a recipe, from its steps over stored responses."""
     applied = samples.replay(steps)
     rows = samples.rows(applied)
     groups, kept_N, figures = rows.groups, rows.kept_N, row_figures(rows)
@@ -118,11 +114,7 @@ def _no_advantage() -> DataError:
 
 
 def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
-    """Return the sets of an export or of the last training step whose advantages a recipe computes.
-
-    Raises:
-        DataError: there are none.
-    """
+    """The sets of an export or of the last training step whose advantages a recipe computes."""
     last = answers(stored)[-1].training_step
     sets = [one for one in sampled_sets(stored) if one.training_step == last]
     found = tuple(one for one in sets if credit_step(one.fit(recipe)))
@@ -145,10 +137,6 @@ def run_on_some(
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
     The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
-
-    Raises:
-        DataError: it samples nothing.
-        RejuiceError: as `engine.run`.
     """
     sampling = (RolloutMapper, RecordedRolloutMapper)
     if not any(isinstance(step.operator, sampling) for step in recipe.steps):

@@ -21,10 +21,6 @@ def recipe_differences(a: Recipe, b: Recipe) -> list[str]:
 
     Defaults are resolved: a field that one of them leaves out has its default. Where the recipes
     write to, and what their project is called, is no difference.
-
-    Example:
-        >>> recipe_differences(load("a.yaml"), load("b.yaml"))
-        ['pass_rate_filter.max 0.9 -> 1.0   (Highest pass rate to keep)']
     """
     lines = [*_differences("", _head(a), _head(b)), *changed_fields(a.steps, b.steps)]
     return [f"{line}{_meaning(line, a, b)}" for line in lines]

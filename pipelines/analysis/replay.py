@@ -38,11 +38,7 @@ class SetSamples(NamedTuple):
 
     @classmethod
     def of(cls, one: StoredSet) -> SetSamples:
-        """Return the rows of all parts of a set in one frame.
-
-        Raises:
-            DataError: there are no rows, or what the steps did is not on file.
-        """
+        """Return the rows of all parts of a set in one frame."""
         parts = [list(one.applied(part)) for part in range(one.parts)]
         tables = [one.base(part).table() for part in range(one.parts)]
         if not sum(table.num_rows for table in tables):
@@ -56,11 +52,7 @@ class SetSamples(NamedTuple):
         return cls(base, list(applied), one.stale)
 
     def replay(self, steps: Sequence[Step]) -> list[AppliedStep]:
-        """Apply other steps to the rows as sampled.
-
-        Raises:
-            RejuiceError: what a step raised.
-        """
+        """Apply other steps to the rows as sampled."""
         known: dict[str, list[AppliedStep]] = {}
         for each in self.applied:
             if each.step.name not in self.stale:

@@ -219,16 +219,7 @@ class RowTable(NamedTuple):
 
 
 def row_table(base: Frame, applied: Iterable[AppliedStep]) -> RowTable:
-    """Return what steps made of the rows of `base`.
-
-    Raises:
-        DataError: what a step did is not on file.
-
-    Example:
-        >>> rows = row_table(stored_set.base(0), stored_set.applied(0))
-        >>> rows.table.select(["fate", "reason", "reward"]).to_pylist()[0]
-        {'fate': -1, 'reason': None, 'reward': 1.1}
-    """
+    """Return what steps made of the rows of `base`."""
     return _finished([_replayed(base, applied, _need_texts([base]))])
 
 
@@ -238,14 +229,6 @@ def stored_rows(stored: StoredSet) -> RowTable:
     Where what steps did is not on file, the rows are those that are, with the values of those that
     are left; contributions are there where they can be computed from these, and add up to the
     rewards.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> [one] = open_stored(Path("curated.parquet")).sets
-        >>> stored_rows(one).table["fate"].to_pylist()
-        [-1, -1, -1, -1, 6, 6, 6, 6, -1, -1, -1, -1]
     """
     if stored.incomplete:
         left = Frame.of(stored.final())

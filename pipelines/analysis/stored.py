@@ -70,11 +70,7 @@ class StoredSet(NamedTuple):
     choice: Callable[[], StoredSet | None] = lambda: None
 
     def applied(self, part: int) -> Iterator[AppliedStep]:
-        """Return the steps on a part, one after the other, as they ran; nothing is computed.
-
-        Raises:
-            DataError: what they did is not on file.
-        """
+        """Return the steps on a part, one after the other, as they ran; nothing is computed."""
         return iterate_steps(self.steps, self.base(part), self.results(part))
 
 
@@ -92,11 +88,7 @@ class Stored(NamedTuple):
     points: tuple[Mapping[str, float], ...] = ()
 
     def read_recipe(self, overrides: Mapping[str, str] | None = None) -> Recipe:
-        """Return the whole recipe, as it ran.
-
-        Raises:
-            RecipeError: it cannot be read.
-        """
+        """Return the whole recipe, as it ran."""
         return read_stored(self.recipe, self.folder, overrides)
 
     @property
@@ -106,12 +98,7 @@ class Stored(NamedTuple):
 
 
 def steps_after_sampling(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps after the last one that samples or reads responses; all, where none does.
-
-    Example:
-        >>> [step.name for step in steps_after_sampling(recipe.steps)]
-        ['math_verify_mapper', 'format_reward_mapper', ...]
-    """
+    """Return the steps after the last one that samples or reads responses; all, where none does."""
     at = [number for number, step in enumerate(steps, 1) if gives_responses(step.operator)]
     return tuple(steps[at[-1] if at else 0 :])
 
@@ -138,16 +125,6 @@ def with_written(recipe: Recipe, written: Sequence[Sequence[str]]) -> Recipe:
 
 # --- Export ---------------------------------------------------------------------------
 # Exports as stored runs: of `rejuice run` with what each step did, of `dj-process` without.
-
-
-def open_export(path: AnyPath, export: AnyPath) -> Stored:
-    """Return the stored run of an export.
-
-    Raises:
-        RejuiceError: nothing was run to that path, or what is there cannot be read.
-    """
-    report = Report.read(export)
-    return stored_run(path, export, report, _recipe(report, run_folder(export)))
 
 
 def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -> Stored:
@@ -243,20 +220,13 @@ def open_stored(path: AnyPath | str) -> Stored:
 
     Args:
         path: `curated.parquet`, `curated.run` or `recipe.yaml`.
-
-    Raises:
-        RejuiceError: it is none of these, or it cannot be read.
-
-    Example:
-        >>> [part] = open_stored(Path("outputs/quickstart/curated.parquet")).sets
-        >>> [step.name for step in part.steps]
-        ['math_verify_mapper', ...]
     """
     path = to_path(path)
     if not path.exists() and not run_folder(path).is_dir():
         raise DataError(f"{path} does not exist", "give an export, a run folder or a recipe")
     if (export := export_of(path)) is not None:
-        return open_export(path, export)
+        report = Report.read(export)
+        return stored_run(path, export, report, _recipe(report, run_folder(export)))
     if not isinstance(path, Path):
         raise DataError(f"{path} is not a stored run", "give an export or its .run folder")
     if path.suffix in RECIPES:
@@ -268,11 +238,7 @@ def open_stored(path: AnyPath | str) -> Stored:
 
 
 def export_of(path: AnyPath) -> AnyPath | None:
-    """Return the export that a path is, or whose run folder or recipe it is; None: nothing was run.
-
-    Raises:
-        RejuiceError: the recipe or the report cannot be read.
-    """
+    """The export that a path is, or whose run folder or recipe it is; None: nothing was run."""
     if _is_run_folder(path):
         # A report is found from its folder, too.
         return path.with_suffix(to_path(Report.read(path).export_path).suffix)

@@ -57,13 +57,6 @@ def graded_rows(stored: Stored) -> GradedRows | None:
 
     Rows are those that the verifier graded, also where a later step dropped them; where what steps
     did is not on file, those that are left.
-
-    Raises:
-        RejuiceError: the files of the run are damaged.
-
-    Example:
-        >>> graded_rows(open_stored(Path("curated.parquet"))).table.num_rows
-        12
     """
     answers = [each for each in stored.sets if each.kind == "answers"]
     tables = [table for each in answers for table in _of_set(each)]

@@ -39,11 +39,7 @@ Found = Sequence[tuple[StoredSet, Both | DataError]]
 
 
 def whatif(one: StoredSet, recipe: Recipe) -> Both:
-    """Process the responses of a set by another recipe.
-
-    Raises:
-        RejuiceError: other responses would have to be sampled, or a step failed.
-    """
+    """Process the responses of a set by another recipe."""
     recipe = recipe.offline() if one.training_step is None else recipe.in_training()
     steps = one.fit(recipe)
     if one.kind == "answers" and one.training_step is None:
@@ -57,9 +53,6 @@ def whatif_of_sets(stored: Stored, recipe: Recipe) -> Iterator[tuple[StoredSet, 
     """`whatif` of each set of a stored run that was sampled, in order.
 
     Where the other recipe would have other judgements sampled, that is found instead.
-
-    Raises:
-        RejuiceError: other answers would have to be sampled, or a step failed.
     """
     own = stored.read_recipe()
     for one in sampled_sets(stored):
@@ -116,11 +109,7 @@ def sampled_sets(stored: Stored) -> tuple[StoredSet, ...]:
 
 
 def answers(stored: Stored) -> tuple[StoredSet, ...]:
-    """Return its sets of answers.
-
-    Raises:
-        DataError: it has none.
-    """
+    """Return its sets of answers."""
     found = tuple(one for one in stored.sets if one.kind == "answers")
     if not found:
         right = "give a training run with `train.keep_rollouts: true`"
