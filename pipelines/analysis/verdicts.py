@@ -31,7 +31,7 @@ from .stored import Stored, StoredSet
 
 _TEXTS = ("response_id", "prompt_id", "response", "reference", "extracted_answer", "verdict")
 _READ = (*_TEXTS, "prompt", "task")
-_ROWS_AT_ONCE = 1_000
+ROWS_AT_ONCE = 1_000
 
 
 class GradedRows(NamedTuple):
@@ -155,8 +155,8 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
         )
     else:
         operator = VerdictRecheckMapper(timeout=own.timeout)
-    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
-        piece = table.slice(start, _ROWS_AT_ONCE)
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        piece = table.slice(start, ROWS_AT_ONCE)
         yield flat(operator.apply(piece).columns["recheck"]).to_pylist()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 import typer
@@ -119,18 +118,8 @@ def answers(stored: Stored) -> tuple[StoredSet, ...]:
 
 # --- Print ----------------------------------------------------------------------------
 
-Item = TypeVar("Item")
 _MOST_LINES = 20
 _OFF_POLICY = "a policy trained this way would have sampled other responses from the second step on"
-
-
-def tracked(items: Iterable[Item], total: int) -> Iterator[Item]:
-    """Yield the same items, with a progress bar."""
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    quiet = not console.is_terminal
-    yield from track(items, "steps", total, console=console, transient=True, disable=quiet)
 
 
 def show_whatif(

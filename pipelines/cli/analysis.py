@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -29,7 +29,7 @@ from .runs import (
     RUNS,
     Trust,
     check_recipe_trusted,
-    has_run,
+    found_run,
     open_run,
     open_with_code,
     open_with_recipe,
@@ -93,35 +93,30 @@ def audit(
     confined, on programs that solve nothing. Signs of reward hacking come last,
     each compared with permuted groups, so that false alarms have a stated rate.
     """
-    from ..analysis.audit import (
-        audit_tests,
-        check_replaceable,
-        sign_lines,
-        sign_row_lines,
-        weak_test_lines,
-    )
+    from ..analysis import audit as found
     from ..analysis.reward_hacking import audit_signs
     from ..analysis.verdicts import graded_rows
 
     stored = open_run(path, range_of_steps(steps))
     if rows is not None:
-        for line in sign_row_lines(audit_signs(stored, seed), rows):
-            typer.echo(line)
+        _echo(found.sign_row_lines(audit_signs(stored, seed), rows))
         return
     graded = graded_rows(stored)
     if graded is None:
-        found = f"no verdict in {path}: the recipe has no verifier"
-        line = f"{found}, so only signs that need none are computed"
-        warn(line)
+        why = f"no verdict in {path}: the recipe has no verifier"
+        warn(f"{why}, so only signs that need none are computed")
     else:
         if output is None and labels is None:
             output = _sample_file(stored)
         if output is not None and not overwrite:
-            check_replaceable(output)
+            found.check_replaceable(output)
         _audit_verdicts(path, graded, sample, output, labels, seed)
-        for line in weak_test_lines(audit_tests(stored, seed)):
-            typer.echo(line)
-    for line in sign_lines(audit_signs(stored, seed)):
+        _echo(found.weak_test_lines(found.audit_tests(stored, seed)))
+    _echo(found.sign_lines(audit_signs(stored, seed)))
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
         typer.echo(line)
 
 
@@ -142,55 +137,27 @@ def _sample_file(stored: Stored) -> Path:
 def _audit_verdicts(
     path: Path, graded: GradedRows, sample: int, output: Path | None, labels: Path | None, seed: int
 ) -> None:
-    from ..analysis.audit import (
-        agreement_lines,
-        draw,
-        error_lines,
-        failing_lines,
-        formula_lines,
-        labelled_errors,
-        metamorphic_lines,
-        sample_line,
-        sample_lines,
-        strata,
-        write_lines,
-    )
-    from ..analysis.verdicts import agreement, metamorphic_checks, no_answer
+    from ..analysis import audit, verdicts
+    from ..console import tracked
 
-    errors = labelled_errors(labels, graded) if labels is not None else None
-    recheck_N = _rechecked(graded)
-    strata_N = strata(graded, recheck_N)
-    rows = draw(graded, strata_N, sample, seed) if output is not None else []
+    errors = audit.labelled_errors(labels, graded) if labels is not None else None
+    again = tracked(verdicts.rechecked(graded), graded.table.num_rows // verdicts.ROWS_AT_ONCE + 1)
+    recheck_N = [verdict for some in again for verdict in some]
+    strata_N = audit.strata(graded, recheck_N)
+    rows = audit.draw(graded, strata_N, sample, seed) if output is not None else []
     operator = graded.by_math_verify_mapper
-    checks = metamorphic_checks(graded, operator, seed) if operator is not None else None
-    without = int(no_answer(graded).sum())
-    lines = [*agreement_lines(path, graded, agreement(graded, recheck_N), without)]
-    lines += formula_lines(graded)
+    checks = verdicts.metamorphic_checks(graded, operator, seed) if operator is not None else None
+    agreement, without = verdicts.agreement(graded, recheck_N), verdicts.no_answer(graded).sum()
+    lines = [*audit.agreement_lines(path, graded, agreement, int(without))]
+    lines += audit.formula_lines(graded)
     if output is not None:
-        failing = failing_lines(checks.failing if checks is not None else ())
-        write_lines(output, [*sample_lines(graded, recheck_N, strata_N, rows), *failing])
-        lines.append(sample_line(len(rows), output))
-    lines += error_lines(graded.verifier, errors)
-    lines += metamorphic_lines(checks, graded.verifier, output)
-    for line in lines:
-        typer.echo(line)
-
-
-def _rechecked(graded: GradedRows) -> list[str | None]:
-    """Return the second verdict of each row; a progress bar where somebody is looking."""
-    from rich.progress import Progress
-
-    from ..analysis.verdicts import rechecked
-    from ..console import Console
-
-    console = Console(stderr=True)
-    found: list[str | None] = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("math-verify", total=graded.table.num_rows)
-        for verdicts in rechecked(graded):
-            found += verdicts
-            progress.update(task, completed=len(found))
-    return found
+        failing = audit.failing_lines(checks.failing if checks is not None else ())
+        sampled = audit.sample_lines(graded, recheck_N, strata_N, rows)
+        audit.write_lines(output, [*sampled, *failing])
+        lines.append(audit.sample_line(len(rows), output))
+    lines += audit.error_lines(graded.verifier, errors)
+    lines += audit.metamorphic_lines(checks, graded.verifier, output)
+    _echo(lines)
 
 
 # --- `rejuice diff`: two recipes in words, and two runs on data -----------------------
@@ -226,13 +193,10 @@ def diff(
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
-    ran = {path: has_run(path) for path in (a, b)}
-    wanted = range_of_steps(steps) if all(ran.values()) else None
-
     def side(path: Path) -> Side:
+        stored = found_run(path, range_of_steps(steps))
         # A recipe may have changed since it was run: in words it is as it is now.
         is_recipe = path.suffix in RECIPES
-        stored = open_run(path, wanted) if ran[path] else None
         recipe = read_to_show(path) if is_recipe or stored is None else stored.read_recipe()
         return Side(path, recipe, stored)
 
@@ -339,15 +303,8 @@ def whatif(
     Nothing is sampled or judged again:
     `rejuice whatif recipe.yaml --reward_sum_mapper.weights.format 0.3`.
     """
-    from ..analysis.whatif import (
-        changes_of,
-        sampled_sets,
-        show_rows,
-        show_whatif,
-        tracked,
-        whatif_of_sets,
-    )
-    from ..console import Console
+    from ..analysis import whatif as others
+    from ..console import Console, tracked
     from ..recipe.steps import weight_warnings
 
     stored, other = open_with_recipe(
@@ -356,12 +313,13 @@ def whatif(
     together = other.in_training() if stored.kind == "training run" else other.offline()
     for line in weight_warnings(together.steps, other.where):
         warn(line)
-    found = list(tracked(whatif_of_sets(stored, other), len(sampled_sets(stored))))
+    total = len(others.sampled_sets(stored))
+    found = list(tracked(others.whatif_of_sets(stored, other), total))
     if rows is not None:
-        show_rows(found, rows)
-    else:
-        command = f"rejuice {shlex.join(sys.argv[1:])}"
-        show_whatif(stored.path, changes_of(stored, other), found, command, Console())
+        others.show_rows(found, rows)
+        return
+    command, changes = f"rejuice {shlex.join(sys.argv[1:])}", others.changes_of(stored, other)
+    others.show_whatif(stored.path, changes, found, command, Console())
 
 
 # --- Preview --------------------------------------------------------------------------
@@ -393,7 +351,7 @@ def preview(
     from ..console import Console, path_text
 
     overrides = overrides_of(context)
-    sampled = run is None and not has_run(recipe)
+    sampled = run is None and found_run(recipe) is None
     if sampled:
         check_recipe_trusted(recipe, trust)
         run = _sampled(recipe, overrides, prompts)
@@ -593,8 +551,8 @@ def ablate(
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
     from ..analysis.ablate import ablated, ablations, show_ablations
-    from ..analysis.whatif import answers, tracked
-    from ..console import Console
+    from ..analysis.whatif import answers
+    from ..console import Console, tracked
 
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
