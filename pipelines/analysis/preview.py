@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
 from ..engine.conditional_step import matching
 from ..engine.progress import Progress
-from ..engine.report import Report
 from ..engine.steps import AppliedStep
 from ..recipe.recipe import Recipe, load
 from ..recipe.steps import Step, credit_step, gives_credit
@@ -126,24 +126,19 @@ def trained(stored: Stored, recipe: Recipe) -> tuple[StoredSet, ...]:
 # --- Run a recipe on some of its prompts, beside its own export -----------------------
 
 
-def run_on_some(
-    recipe: Recipe,
-    overrides: Mapping[str, str],
-    prompts: int,
-    *,
-    progress: Progress,
-    warn: Callable[[str], object],
-) -> Report:
+def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress: Progress) -> Path:
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
-    The export goes into a folder `preview` beside the recipe's own, of which nothing is touched.
+    Returns:
+        The export. It is in a folder `preview` beside the recipe's own, of which nothing is touched.
     """
+    recipe = load(path, overrides)
     sampling = (RolloutMapper, RecordedRolloutMapper)
     if not any(isinstance(step.operator, sampling) for step in recipe.steps):
         raise DataError("no step of the recipe samples responses", "run the recipe")
     head = recipe.head
-    for path in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
-        progress.tell(f"{path} did not exist: it was written, as generated_datasets says")
+    for each in head.write_missing(*head.dataset_spec.paths, *recipe.recordings()):
+        progress.tell(f"{each} did not exist: it was written, as generated_datasets says")
     table = recipe.opened().table()
     if table.num_rows > prompts:
         rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
@@ -159,8 +154,8 @@ def run_on_some(
     write_arrow(sample, table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
-    some = load(recipe.path, {**overrides, **paths})
-    return engine.run(some, cache=cache, progress=progress, warn=warn, overwrite=True)
+    some = load(path, {**overrides, **paths})
+    return Path(engine.run(some, cache=cache, progress=progress, overwrite=True).export_path)
 
 
 def _holds(path: AnyPath, table: pa.Table) -> bool:

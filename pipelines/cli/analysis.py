@@ -346,15 +346,16 @@ def preview(
     """
     from ...operators import EmptyResultError
     from ..analysis.preview import preview as previewed
-    from ..analysis.preview import show_preview, trained
+    from ..analysis.preview import run_on_some, show_preview, trained
     from ..analysis.replay import SetSamples
     from ..console import Console, path_text
+    from ..engine.progress import Progress
 
     overrides = overrides_of(context)
     sampled = run is None and found_run(recipe) is None
     if sampled:
         check_recipe_trusted(recipe, trust)
-        run = _sampled(recipe, overrides, prompts)
+        run = run_on_some(recipe, overrides, prompts, Progress(Console(stderr=True)))
     stored, wanted = open_with_recipe(recipe, run, overrides, None, trust)
     console = Console()
     for one in trained(stored, wanted):
@@ -371,18 +372,6 @@ def preview(
         from ...trainer.report.next_step import show_next_step
 
         show_next_step(stored.folder, wanted, console)
-
-
-def _sampled(recipe: Path, overrides: dict[str, str], prompts: int) -> Path:
-    from ..analysis.preview import run_on_some
-    from ..console import Console
-    from ..engine.progress import Progress
-    from ..recipe.recipe import load
-
-    progress = Progress(Console(stderr=True))
-    loaded = load(recipe, overrides)
-    report = run_on_some(loaded, overrides, prompts, progress=progress, warn=lambda _: None)
-    return Path(report.export_path)
 
 
 # --- `rejuice report`: what became of the rows of a finished run, in the terminal -----
