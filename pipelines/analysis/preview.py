@@ -130,7 +130,7 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
     """Run a recipe on a seeded sample of its dataset; what it samples is reused by a whole run.
 
     Returns:
-        The export. It is in a folder `preview` beside the recipe's own, of which nothing is touched.
+        The export, in a folder `preview` beside the recipe's own, of which nothing is touched.
     """
     recipe = load(path, overrides)
     sampling = (RolloutMapper, RecordedRolloutMapper)
