@@ -73,7 +73,6 @@ class ComponentFigures(NamedTuple):
     histogram: HistogramFigures
     variance_share: float
     mass_share: float
-    dominant_groups: int
 
 
 class SourceFigures(NamedTuple):
@@ -247,7 +246,6 @@ class ComponentShare(NamedTuple):
 
     variance: float
     mass: float
-    dominant: int
 
 
 _ROUNDING = 1e-6
@@ -281,25 +279,17 @@ def component_advantages(rows: RowTable) -> dict[str, Array]:
 
 def component_shares(rows: RowTable, lengths_N: Array) -> dict[str, ComponentShare]:
     """The shares of components in the advantages of kept rows; NaN where parts are not known."""
-    groups = rows.groups
-    parts = component_advantages(rows)
     advantage_N = column_values(rows.table, "advantage")
     used_N = np.isfinite(advantage_N) & rows.kept_N
     full_N = np.where(used_N, advantage_N, 0.0)
-    weight_N = np.where(lengths_N > 0, lengths_N, 0).astype(float)
-    variance, mass = float((full_N**2).sum()), float((weight_N * np.abs(full_N)).sum())
-    of_group = {
-        name: groups.sum(np.where(used_N, np.abs(part_N), 0.0)) for name, part_N in parts.items()
-    }
-    top_G = np.argmax(np.stack(list(of_group.values())), 0) if of_group else np.zeros(0)
-    any_G = sum(of_group.values()) > 0 if of_group else np.zeros(0, bool)
-    found = {name: ComponentShare(np.nan, np.nan, 0) for name in rows.components}
-    for at, (name, part_N) in enumerate(parts.items()):
+    weight_N = np.sign(full_N) * np.maximum(lengths_N, 0)
+    variance, mass = float(full_N @ full_N), float(weight_N @ full_N)
+    found = {name: ComponentShare(np.nan, np.nan) for name in rows.components}
+    for name, part_N in component_advantages(rows).items():
         own_N = np.where(used_N, part_N, 0.0)
         found[name] = ComponentShare(
-            float((own_N * full_N).sum()) / variance if variance else np.nan,
-            float((weight_N * own_N * np.sign(full_N)).sum()) / mass if mass else np.nan,
-            int(((top_G == at) & any_G).sum()),
+            float(own_N @ full_N) / variance if variance else np.nan,
+            float(own_N @ weight_N) / mass if mass else np.nan,
         )
     return found
 
@@ -363,7 +353,6 @@ def _component(rows: RowTable, name: str, share: ComponentShare) -> ComponentFig
         histogram(values),
         share.variance,
         share.mass,
-        share.dominant,
     )
 
 

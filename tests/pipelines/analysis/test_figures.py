@@ -96,8 +96,6 @@ def test_parts_of_an_advantage_add_up_to_it(seed):
     shares = [each.variance_share for each in figures.components.values()]
     assert sum(shares) == pytest.approx(1)
     assert sum(each.mass_share for each in figures.components.values()) == pytest.approx(1)
-    dominant = [each.dominant_groups for each in figures.components.values()]
-    assert sum(dominant) == figures.groups.groups - figures.groups.without_signal
 
 
 def test_accuracy_is_over_prompts_and_pass_at_k_over_all_subsets():
