@@ -18,7 +18,7 @@ from ...operators.groups import Array
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
-from ..console import figures_table, print_lines, widen_log
+from ..console import figures_table, number_text, print_lines, widen_log
 from ..dataset.files import read_arrow, run_folder, write_arrow
 from ..dataset.remote import AnyPath
 from ..dataset.write import default_cache, mark_written, written_columns
@@ -179,7 +179,7 @@ def show_preview(title: str, found: Preview, console: Console, *, sampled: bool 
     print_lines([f"{title}: {responses} to {prompts}; {how}."], console)
     table = figures_table("advantages", *found.advantages)
     for at, heading in enumerate(("mean |advantage|", "largest", "smallest")):
-        table.add_row(heading, *(f"{column[at]:.3f}" for column in found.advantages.values()))
+        table.add_row(heading, *(number_text(each[at]) for each in found.advantages.values()))
     console.print(table)
     print_lines(_lines(found), console)
 

@@ -64,7 +64,9 @@ class StoredSet(NamedTuple):
     decisions: Callable[[], pa.Table]
     # the steps of another recipe that would run on `base`, with weights at this progress
     fit: Callable[[Recipe], tuple[Step, ...]]
-    stale: frozenset[str] = frozenset()  # names of `steps` whose code is another than it was
+    stale: frozenset[str] = (
+        frozenset()
+    )  # names of `steps` whose code is another than it was, or is not known
     # of the answers of a training step for which the recipe chose the prompts: all prompts before
     # it, and the steps that chose
     choice: Callable[[], StoredSet | None] = lambda: None

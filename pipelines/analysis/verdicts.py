@@ -87,9 +87,14 @@ def _of_set(one: StoredSet) -> Iterator[pa.Table]:
             continue
         table = found.select([name for name in _READ if name in names])
         if "task" in names:  # Judgements have labels of their own.
-            table = table.filter(pa.array(~of_task(table, "verify"))).drop_columns(["task"])
-        yield _with_places(table, one.name, first)
-        first += table.num_rows
+            table = table.filter(pa.array(~of_task(table, "verify")))
+        n = table.num_rows
+        nothing = pa.nulls(n, pa.string())
+        texts = {x: table[x].cast(pa.string()) if x in names else nothing for x in _TEXTS}
+        prompt = {"prompt": table["prompt"]} if "prompt" in names else {}
+        places = {"set": pa.repeat(one.name, n), "row": pa.array(np.arange(first, first + n))}
+        yield pa.table({**places, **texts, **prompt})
+        first += n
 
 
 def as_graded(one: StoredSet, part: int) -> Frame:
@@ -101,20 +106,6 @@ def as_graded(one: StoredSet, part: int) -> Frame:
             kept = change._replace(reasons=None) if change.reasons is not None else change
             found = each.before.after(kept)
     return found
-
-
-def _with_places(table: pa.Table, name: str, first: int) -> pa.Table:
-    n = table.num_rows
-    columns = {
-        "set": pa.array([name] * n, pa.string()),
-        "row": pa.array(np.arange(first, first + n)),
-    }
-    for text in _TEXTS:
-        there = text in table.column_names
-        columns[text] = table[text].cast(pa.string()) if there else pa.nulls(n, pa.string())
-    if "prompt" in table.column_names:
-        columns["prompt"] = table["prompt"]
-    return pa.table(columns)
 
 
 def verifiers_of(one: StoredSet) -> list[Step]:
@@ -144,27 +135,19 @@ def rechecked(graded: GradedRows) -> Iterator[list[str | None]]:
         `correct`, `wrong_answer`, `timeout`, `verifier_error` or None for each: None where there is
         no answer or no reference, or the answer exceeds the limits of what is read as mathematics.
     """
-    operator = VerdictRecheckMapper()
+    own, operator = graded.by_math_verify_mapper, VerdictRecheckMapper()
     table = graded.table.select([*operator.reads()])
-    if (own := graded.by_math_verify_mapper) is None:
-        # Other verifiers extract no answer, or not one of mathematics.
-        table = table.set_column(
-            table.column_names.index("extracted_answer"),
-            "extracted_answer",
-            _extracted(table["response"]),
-        )
-    else:
+    if own is not None:
         operator = VerdictRecheckMapper(timeout=own.timeout)
+    else:  # Other verifiers extract no answer, or not one of mathematics.
+        from ...operators.verifier import extract_answer
+
+        answers = [extract_answer(text) if text else None for text in table["response"].to_pylist()]
+        at = table.column_names.index("extracted_answer")
+        table = table.set_column(at, "extracted_answer", pa.array(answers, pa.string()))
     for start in range(0, table.num_rows, ROWS_AT_ONCE):
         piece = table.slice(start, ROWS_AT_ONCE)
         yield flat(operator.apply(piece).columns["recheck"]).to_pylist()
-
-
-def _extracted(responses: pa.ChunkedArray) -> pa.Array:
-    from ...operators.verifier import extract_answer
-
-    found = (extract_answer(each) if each else None for each in responses.to_pylist())
-    return pa.array(found, pa.string())
 
 
 def agreement(graded: GradedRows, recheck_N: Sequence[str | None]) -> Agreement:

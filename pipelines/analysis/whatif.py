@@ -54,6 +54,7 @@ def whatif_of_sets(stored: Stored, recipe: Recipe) -> Iterator[tuple[StoredSet, 
     Where the other recipe would have other judgements sampled, that is found instead.
     """
     own = stored.read_recipe()
+    answers(stored)
     for one in sampled_sets(stored):
         try:
             if one.training_step is not None:

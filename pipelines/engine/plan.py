@@ -14,14 +14,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...operators import Operator, RecipeError, ResumableOperator, Scope
+from ...operators import Operator, RecipeError, RejuiceError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ..dataset.files import FORMAT, check_is_folder, check_own_folder
 from ..dataset.read import Source, chunk_name
 from ..dataset.remote import AnyPath
 from ..recipe.columns import check_replaced, checked_schema, group_columns
 from ..recipe.recipe import Recipe
-from ..recipe.steps import Step, StoredOperator
+from ..recipe.steps import Step
 from .commit import Retried, Retries, count_retry, load
 from .frame import Frame
 from .steps import RunStep, StepResult, apply_steps
@@ -179,12 +179,15 @@ class Plan(NamedTuple):
         return cls(recipe, source, cache, tuple(keys), tuple(retried))
 
     def other_code(self) -> frozenset[str]:
-        """Names of steps whose code, as far as it is known, is another than it was."""
+        """Names of steps whose code is another than it was, or is not known."""
         found, key = set[str](), f"{self.source.folder.name}-{FORMAT}"
         for step, name in zip(self.steps, self.keys, strict=True):
             own = name.removeprefix(f"{step.operator.name()}-")
-            is_known = not isinstance(step.operator, StoredOperator)
-            if is_known and own.partition("-")[0] != _hash(key, step.operator):
+            try:
+                same = own.partition("-")[0] == _hash(key, step.operator)
+            except RejuiceError:  # It is not imported, or a file of it is gone.
+                same = False
+            if not same:
                 found.add(step.name)
             key = own
         return frozenset(found)
