@@ -97,12 +97,6 @@ def print_steps(title: str, steps: Sequence[StepReport], console: Console) -> No
         console.print(Text(f"(a terminal of {LOG_WIDTH} columns shows the details of each step)"))
 
 
-def _component(name: str) -> str:
-    """Return the component whose reasons for missing values a column has; empty: it has none."""
-    is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
-    return name.removeprefix(_REWARD).removesuffix(MISSING) if is_reason else ""
-
-
 def missing_line(missing: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """Yield why rewards are missing, if any is: by component, how many for each reason."""
     by_component = [f"{name}: {listed(counts)}" for name, counts in missing.items()]
@@ -115,8 +109,9 @@ def _missing_counts(report: Report) -> dict[str, dict[str, int]]:
     found = dict[str, dict[str, int]]()
     for step in report.steps:
         for name, figures in step.columns.items():
-            if (component := _component(name)) and figures.get("counts"):
-                found[component] = figures["counts"]
+            is_reason = name.startswith(_REWARD) and name.endswith(MISSING)
+            if is_reason and figures.get("counts"):
+                found[name.removeprefix(_REWARD).removesuffix(MISSING)] = figures["counts"]
     return found
 
 
@@ -132,7 +127,9 @@ def _closing(report: Report) -> Iterator[str]:
         yield f"warning: {line}"
     for step in report.steps:
         yield from _logged(step)
-    row = next(_traceable(folder), None) if report.cache and report.dropped else None
+    # A row that an operator made without an id cannot be named.
+    rows = (row for row in decided_rows(folder) if row and row != NEW_ROW)
+    row = next(rows, None) if report.cache and report.dropped else None
     if row is not None:
         words = [export, *(["--"] if row.startswith("-") else []), row]
         yield f"to trace one dropped row: rejuice explain {shlex.join(words)}"
@@ -147,11 +144,6 @@ def _logged(step: StepReport) -> Iterator[str]:
     if more > 0:
         messages = "message is" if more == 1 else "messages are"
         yield f"{step.step}: {more} more {messages} in report.json"
-
-
-def _traceable(folder: AnyPath) -> Iterator[str]:
-    """Return the ids of dropped rows; a row that an operator made without one cannot be named."""
-    return (row for row in decided_rows(folder) if row and row != NEW_ROW)
 
 
 def _details(step: StepReport) -> str:

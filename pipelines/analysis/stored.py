@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -138,41 +138,42 @@ def stored_run(path: AnyPath, export: AnyPath, report: Report, recipe: Recipe) -
         report: of the run.
         recipe: of the run: from its folder, or the one of this process that was run.
     """
-    folder = run_folder(export)
-    steps, final = steps_after_sampling(recipe.steps), cache(partial(exported_rows, export))
-    shared: dict[str, Any] = {
-        "name": "",
-        "training_step": None,
-        "kind": "answers",
-        "recipe": recipe,
-        "steps": steps,
-        "final": final,
-        "decisions": partial(read_decisions, folder),
-        "fit": lambda other: steps_after_sampling(other.offline().steps),
-    }
+    folder, steps = run_folder(export), steps_after_sampling(recipe.steps)
+    final = cache(partial(exported_rows, export))
+
+    def rows_left(part: int) -> Frame:
+        return Frame.of(final())
+
+    one = StoredSet(
+        name="",
+        training_step=None,
+        kind="answers",
+        recipe=recipe,
+        parts=1,
+        source=rows_left,
+        base=rows_left,
+        ids=lambda _: final(),
+        steps=steps,
+        results=not_on_file(""),
+        incomplete="",
+        final=final,
+        decisions=partial(read_decisions, folder),
+        fit=lambda other: steps_after_sampling(other.offline().steps),
+    )
     try:
         plan = _plan_of_run(recipe, report, folder)
     except RejuiceError as error:  # The dataset may be gone as well, or a file of operators.
         right = "run it again" if report.cache else error.right
-        shared |= {"incomplete": error.found, "results": not_on_file(error.found, right)}
-        one = StoredSet(
-            parts=1,
-            source=lambda _: Frame.of(final()),
-            base=lambda _: Frame.of(final()),
-            ids=lambda _: final(),
-            **shared,
-        )
+        one = one._replace(incomplete=error.found, results=not_on_file(error.found, right))
     else:
         first = steps[0] if steps else None
-        one = StoredSet(
+        one = one._replace(
             parts=len(plan.source.rows),
             source=plan.source_frame,
             base=lambda part: plan.frame_before(part, first),
             ids=lambda part: _ids(plan.frame_before(part, first)),
             results=plan.committed,
-            incomplete="",
             stale=plan.other_code(),
-            **shared,
         )
     local = folder if isinstance(folder, Path) else recipe.path.parent
     return Stored(path, report.project_name, "export", (one,), recipe.path, local, report)

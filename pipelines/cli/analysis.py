@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ..analysis.stored import Stored
     from ..analysis.verdicts import GradedRows
     from ..dataset.remote import AnyPath
-    from ..recipe.recipe import Recipe
 
 
 # --- The argument of commands that open whatever a command has left on file -----------
@@ -238,6 +237,7 @@ def explain(
     its own, what they wrote is shown; what they say about it, with --trust only.
     """
     from ..analysis.explain import explain_recipe, explain_row
+    from ..analysis.recipe_words import changed_fields
     from ..recipe.recipe import RECIPES
     from ..recipe.trust import read_to_show
 
@@ -253,18 +253,10 @@ def explain(
         return
     other: AnyPath = recipe.head.export_path if recipe and "export_path" in overrides else path
     stored = open_with_code(other, range_of_steps(steps), path, trust, needs_code=False)
-    if recipe is not None:
-        _warn_of_another(recipe, stored)
-    typer.echo(explain_row(stored, row, everything=everything), nl=False)
-
-
-def _warn_of_another(recipe: Recipe, stored: Stored) -> None:
-    """Warn where the recipe that was given is not what ran."""
-    from ..analysis.recipe_words import changed_fields
-
-    if changed_fields(stored.read_recipe().steps, recipe.steps):
+    if recipe is not None and changed_fields(stored.read_recipe().steps, recipe.steps):
         found = f"{recipe.path} and the recipe of the run differ"
         warn(f"{found}: this explains {stored.recipe}")
+    typer.echo(explain_row(stored, row, everything=everything), nl=False)
 
 
 # --- `rejuice whatif`: other settings over the responses of a finished run ------------
