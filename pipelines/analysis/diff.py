@@ -143,32 +143,27 @@ def _as_it_was(step: Step) -> Step:
 
 def set_diff(a: StoredSet, b: StoredSet, paths: tuple[Path, Path]) -> SetDiff:
     """Return the differences of two sets."""
-    sets = (a, b)
-    x, y = (stored_rows(one) for one in sets)
-    left_a, left_b = (
-        "" if rows.with_dropped else one.incomplete for one, rows in zip(sets, (x, y), strict=True)
-    )
+    x, y = stored_rows(a), stored_rows(b)
     figures = row_figures(x), row_figures(y)
     components = component_changes(x, y, [_weights(a), _weights(b)])
-    rest = [
+    rest_a, rest_b = (
         side.reward - float(np.nansum([each.added[at] for each in components.values()]))
         for at, side in enumerate(figures)
-    ]
-    prompts = [
+    )
+    of_a, of_b = (
         set(rows.table["prompt_id"].filter(pa.array(rows.has_response_N)).to_pylist())
         for rows in (x, y)
-    ]
-    names = [_name(path, one) for path, one in zip(paths, sets, strict=True)]
+    )
     return SetDiff(
-        (names[0], names[1]),
-        (left_a, left_b),
+        (_name(paths[0], a), _name(paths[1], b)),
+        (a.incomplete, b.incomplete),
         _common(x, y),
         figures,
-        (len(prompts[0]), len(prompts[1]), len(prompts[0] & prompts[1])),
+        (len(of_a), len(of_b), len(of_a & of_b)),
         components,
-        (_rounded(rest[0]), _rounded(rest[1])),
+        (_rounded(rest_a), _rounded(rest_b)),
         _moved(x, y),
-        {} if left_a else new_responses(_responses(a), _responses(b)),
+        {} if a.incomplete else new_responses(_responses(a), _responses(b)),
     )
 
 
