@@ -6,6 +6,7 @@ base ──step──> change ──> lines: values as last written, fate, reaso
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ from ...operators.columns import (
     is_list,
     is_text,
     mean_of_lists,
-    numbers,
     share_of_zeros,
 )
 from ...operators.groups import Groups
@@ -31,8 +31,7 @@ from ...operators.mapper.reward_sum_mapper import RewardSumMapper
 from ...operators.operator import surviving_rows
 from ..engine.conditional_step import matching_rows
 from ..engine.frame import Frame
-from ..engine.steps import AppliedStep
-from ..recipe.steps import Step
+from ..engine.steps import AppliedStep, StepResult
 from .stored import StoredSet
 
 # --- Lines that follow rows through changes, and keep what was last written to each ---
@@ -231,10 +230,7 @@ def stored_rows(stored: StoredSet) -> RowTable:
     rewards.
     """
     if stored.incomplete:
-        left = Frame.of(stored.final())
-        part = _PartRows(left, _need_texts([left]))
-        part.sums_of_rows_left(stored.steps, left.table())
-        return _finished([part])._replace(with_dropped=False)
+        return _finished([_rows_left(stored)])._replace(with_dropped=False)
     texts = _need_texts(stored.base(at) for at in range(stored.parts))
     parts = [_replayed(stored.base(at), stored.applied(at), texts) for at in range(stored.parts)]
     if stored.training_step is not None:
@@ -305,15 +301,6 @@ class _PartRows:
         self.lines.write(lines_K, "fate", pa.array(fate_K))
         self.lines.write(lines_K, "reason", reasons)
 
-    def sums_of_rows_left(self, steps: Sequence[Step], left: pa.Table) -> None:
-        """Record contributions by the values of the rows that are left, if they are the rewards."""
-        if "reward" not in left.column_names or not _fits("reward", left["reward"].type):
-            return
-        rows_N = np.flatnonzero(np.isfinite(numbers(left, "reward")))
-        table = left.take(pa.array(rows_N))
-        for operator in _sums(steps, table):
-            self._contributions(operator, table, self.lines.current_N[rows_N])
-
     def _contributions(
         self, operator: RewardSumMapper, table: pa.Table, lines_N: NDArray[np.int64]
     ) -> None:
@@ -355,21 +342,24 @@ def _verdicts_of_judgements(each: AppliedStep) -> tuple[NDArray[np.int64], pa.Ar
     return np.flatnonzero(np.asarray(rewarded)), verdicts.filter(rewarded)
 
 
-def _sums(steps: Sequence[Step], table: pa.Table) -> list[RewardSumMapper]:
-    """Return the steps that summed the rewards of a table; none, if what they sum is another."""
-    total_N, found = np.full(table.num_rows, np.nan), list[RewardSumMapper]()
-    for operator in (step.operator for step in steps):
-        if not isinstance(operator, RewardSumMapper):
-            continue
-        try:
-            parts = operator.contributions(table)
-            summed_N = operator.summed(table)
-        except (KeyError, RejuiceError):  # A column is not exported, or a component is missing.
-            return []
-        found.append(operator)
-        total_N[summed_N] = np.sum(list(parts.values()), 0)[summed_N]
-    same = np.allclose(total_N, numbers(table, "reward"), rtol=0, atol=_ROUNDING)
-    return found if same else []
+def _rows_left(stored: StoredSet) -> _PartRows:
+    """The rows that are left; what components add is there if it adds up to their rewards."""
+    left = Frame.of(stored.final())
+    part, again = (_PartRows(left, _need_texts([left])) for _ in range(2))
+    reward_N = np.asarray(pc.fill_null(part.lines.column("reward", pa.float64()), np.nan))
+    again.lines.current_N = np.flatnonzero(np.isfinite(reward_N))
+    rewarded = Frame.of(stored.final().take(pa.array(again.lines.current_N)))
+    unchanged = StepResult(Change(), rewarded.num_rows, 0.0, {})
+    with suppress(RejuiceError, KeyError):  # A column is not exported, or a component is missing.
+        for step in stored.steps:
+            if isinstance(step.operator, RewardSumMapper):
+                again.apply(AppliedStep(step, rewarded, unchanged, rewarded))
+        again.made = None
+        names = [f"{_CONTRIBUTION}{name}" for name in again.weights]
+        added = [pc.fill_null(again.lines.column(name, pa.float64()), 0.0) for name in names]
+        gaps_N = (np.sum(added, 0) - reward_N)[again.lines.current_N] if added else reward_N
+        return again if np.all(np.abs(gaps_N) < _ROUNDING) else part
+    return part
 
 
 def _need_texts(bases: Iterable[Frame]) -> bool:
