@@ -61,7 +61,7 @@ def print_lines(lines: Iterable[str], console: console.Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def tracked(items: Iterable[Item], total: int) -> Iterable[Item]:
+def tracked(items: Iterable[Item], total: float | None = None) -> Iterable[Item]:
     """The same items, with a progress bar where somebody is looking."""
     from rich.progress import track
 

@@ -305,8 +305,7 @@ def whatif(
     together = other.in_training() if stored.kind == "training run" else other.offline()
     for line in weight_warnings(together.steps, other.where):
         warn(line)
-    total = len(others.sampled_sets(stored))
-    found = list(tracked(others.whatif_of_sets(stored, other), total))
+    found = list(tracked(others.whatif_of_sets(stored, other)))
     if rows is not None:
         others.show_rows(found, rows)
         return
@@ -531,13 +530,11 @@ def ablate(
 
     Nothing is sampled or judged again. Of a training run, the figures are of all its steps.
     """
-    from ..analysis.ablate import ablated, ablations, show_ablations
+    from ..analysis.ablate import ablated, show_ablations
     from ..analysis.whatif import answers
     from ..console import Console, tracked
 
     stored, other = open_with_recipe(
         recipe, run, overrides_of(context), range_of_steps(steps), trust
     )
-    sets = answers(stored)
-    total = len(ablations(sets[0].fit(other)))
-    show_ablations(list(tracked(ablated(sets, other), total)), Console())
+    show_ablations(list(tracked(ablated(answers(stored), other))), Console())
