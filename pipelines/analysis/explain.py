@@ -91,11 +91,8 @@ def same_prompt(frame: Frame, row: int) -> Array:
 
 def _cut(text: str, most: int | None) -> str:
     shown = visible(text, one_line=True)
-    return (
-        shown
-        if most is None or len(shown) <= most
-        else f"{shown[:most]}… ({len(text):,} characters)"
-    )
+    is_long = most is not None and len(shown) > most
+    return f"{shown[:most]}… ({len(text):,} characters)" if is_long else shown
 
 
 # --- How the reward and the advantage of one row come about, in lines -----------------

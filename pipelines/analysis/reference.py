@@ -91,9 +91,6 @@ def listing(custom: Sequence[Path] = ()) -> str:
 
     Those of other distributions are listed with the name and version of theirs, and those of
     `custom`, Python files or folders of them, with their file.
-
-    Raises:
-        RecipeError: `custom` cannot be used.
     """
     sections = {
         title: {name: _listed(name, each, registry) for name, each in usable.items()}
@@ -164,9 +161,6 @@ def entry(name: str, custom: Sequence[Path] = ()) -> str:
     Args:
         name: the recipe key.
         custom: Python files, or folders of them, that define further ones.
-
-    Raises:
-        RejuiceError: `custom` cannot be used, nothing has that name, or it cannot be used.
     """
     found = [each.find(name, each.load_files(custom)) for each in _REGISTRIES]
     if ours := [_entry(name, kind) for kind in found if kind is not None]:

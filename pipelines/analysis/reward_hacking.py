@@ -140,11 +140,11 @@ ALPHA = 0.01
 LEAST_GROUPS = 20
 """Groups with a stratum that has spread, below which a sign has no p-value."""
 LEAST_SHARE = 0.005
-"""Of the variance of advantages within prompts: what explains less of it is no alarm."""
+"""A share of the variance of advantages within prompts: what explains less is no alarm."""
 RISEN_ALPHA = 0.01
 """The p-value below which validation, or the pass rate, counts as risen: no alarm of a drift."""
 _LEAST_VALIDATIONS = 7
-"""Of fewer, even values that rise throughout have no such p-value."""
+"""With fewer, even values that rise throughout have no such p-value."""
 SHOWN_ROWS = 20
 TRUTH = ("accuracy", "verification")
 """Components that are correctness itself."""
@@ -212,13 +212,9 @@ def signs_of(rows: SignRows, validation: Sequence[tuple[int, float]] = ()) -> It
 
 def with_alarms(results: Sequence[SignResult]) -> tuple[SignResult, ...]:
     """Return the signs of a stored run with their alarms: Holm over those that have a p-value."""
-    p_values = [each.p for each in results if each.p is not None]
-    rejected = iter(holm(p_values, ALPHA))
-    found = []
-    for each in results:
-        alarm = each.p is not None and next(rejected) and not each.reason
-        found.append(each._replace(alarm=alarm))
-    return tuple(found)
+    rejected = iter(holm([each.p for each in results if each.p is not None], ALPHA))
+    alarms = (each.p is not None and next(rejected) and not each.reason for each in results)
+    return tuple(x._replace(alarm=alarm) for x, alarm in zip(results, alarms, strict=True))
 
 
 def _others(components: Mapping[str, Array]) -> list[str]:

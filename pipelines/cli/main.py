@@ -43,7 +43,7 @@ from .options import (
     warn,
     warn_of_steps,
 )
-from .runs import Trust, check_recipe_trusted
+from .runs import Trust, check_recipe_trusted, trust_made
 from .training import TRAIN_EPILOG, checkpoint, curves, simulate, train
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def run(
         engine=engine,
         ray_address=ray,
     )
+    trust_made(report.export_path)
     show_end_of_run(report, Console(quiet=quiet))
     tell_of_credit(loaded, quiet=quiet)
     for line in [] if quiet else retry_hints(loaded, report):

@@ -63,18 +63,17 @@ def open_run(path: AnyPath, steps: range | None = None) -> Stored:
     return open_stored(path)
 
 
-def has_run(path: Path) -> bool:
-    """Whether there is a stored run of a recipe, or a path is one."""
+def found_run(path: Path, steps: range | None = None) -> Stored | None:
+    """The stored run of a path, as `open_run` opens it; None: it is a recipe that was not run."""
     from ..recipe.recipe import load_without_code
 
     if not _is_recipe(path):
-        return True  # Or what is wrong will be found when it is opened.
+        return open_run(path, steps)
     load_without_code(path)
     try:
-        open_run(path)
+        return open_run(path, steps)
     except DataError:
-        return False
-    return True
+        return None
 
 
 def open_with_code(
@@ -147,6 +146,19 @@ def _trust_own(stored: Stored, path: Path) -> None:
     same = {file.resolve() for file in code.files} <= {file.resolve() for file in own.files}
     if same and {*code.named} <= {*own.named}:
         trust(stored.folder, code, remember=False)
+
+
+def trust_made(export_path: str) -> None:
+    """Trust the code of a run that the user has just made, as it is now; in a store, none."""
+    from ..dataset.files import run_folder
+    from ..dataset.remote import to_path
+    from ..recipe.trust import code_of, trust
+
+    folder = run_folder(to_path(export_path))
+    if isinstance(folder, Path):
+        code = code_of([folder / "recipe.yaml"])
+        if code.named:
+            trust(folder, code)
 
 
 def check_trusted(folder: Path, code: RecipeCode, trusted: bool) -> None:

@@ -296,11 +296,14 @@ def _train(
         raise StoppedError("stopped", _how_to_resume(folder)) from None
     if status:
         from ...trainer.launch.failure import cause
+        from ...trainer.run import record_failure
 
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        failed: str | None = cause(text, status, run.folder, least_free)
+        found = cause(text, status, run.folder, least_free)
+        record_failure(run.folder, found)
+        failed: str | None = found
     else:
         failed = training.failure(run.folder)
     if failed is not None:

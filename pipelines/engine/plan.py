@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...operators import Operator, RecipeError, ResumableOperator, Scope
+from ...operators import Operator, RecipeError, RejuiceError, ResumableOperator, Scope
 from ...operators.cache_key import cache_key_json, code_version
 from ..dataset.files import FORMAT, check_is_folder, check_own_folder
 from ..dataset.read import Source, chunk_name
@@ -123,7 +123,9 @@ class Plan(NamedTuple):
 
     @classmethod
     def of_run(cls, recipe: Recipe, cache: AnyPath, uses: Sequence[str]) -> Plan | None:
-        """The plan of a finished run, without the code of its operators.
+        """The plan of a finished run, whatever became of the code of its operators.
+
+        What was retried since, for another export, is of another run.
 
         Args:
             recipe: as it ran; of some operators, the code may be missing.
@@ -157,6 +159,20 @@ class Plan(NamedTuple):
             keys.append(f"{operator.name()}-{key}")
             check_own_folder(cache / keys[-1])
         return cls(recipe, source, cache, tuple(keys), tuple(retried))
+
+    def other_code(self) -> frozenset[str]:
+        """Names of steps whose code is another than it was, or is not known."""
+        found, key = set[str](), f"{self.source.folder.name}-{FORMAT}"
+        for step, name in zip(self.steps, self.keys, strict=True):
+            own = name.removeprefix(f"{step.operator.name()}-")
+            try:
+                same = own.partition("-")[0] == _hash(key, step.operator)
+            except RejuiceError:  # It is not imported, or a file of it is gone.
+                same = False
+            if not same:
+                found.add(step.name)
+            key = own
+        return frozenset(found)
 
     def report_head(self, chunk_rows: int) -> dict[str, Any]:
         """The fields of a report that describe the run, without its figures."""

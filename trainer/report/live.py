@@ -22,12 +22,8 @@ _QUIET_S = 60.0
 class RunSoFar:
     """A training run that may still go on; see `page.live.LiveRun`.
 
-    Args:
-        folder: of the run.
-        processes: returns the processes of a run on this machine.
-        failure: returns why a run has ended before its last step.
-        most_bytes: the largest page; above it, texts are left out.
-        now: the time, in seconds since the epoch.
+    `processes` returns those of a run on this machine, `failure` why one has ended too early, and
+    `now` the seconds since the epoch; above `most_bytes`, texts are left out of a page.
     """
 
     def __init__(

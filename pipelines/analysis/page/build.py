@@ -269,7 +269,6 @@ class PageRun(NamedTuple):
     """What the head of the page says of a run; empty texts for what is not known."""
 
     path: str  # as it was given; empty for a result in memory
-    kind: str  # `export`, `training run` or `training step`
     recipe: str  # name of the file
     model: str  # the policy that was sampled
     date: str  # when it was written, UTC

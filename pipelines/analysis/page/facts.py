@@ -14,8 +14,8 @@ import pyarrow as pa
 from ....operators import DataError, RejuiceError
 from ...dataset.remote import AnyPath
 from ...recipe.steps import is_sampling
-from ..comparison import set_change
-from ..diff import pairs
+from ..diff import by_chance, pairs
+from ..figures import row_figures
 from ..reward_hacking import SignResult
 from ..rows import RowTable, stored_rows
 from ..stored import Stored
@@ -26,7 +26,6 @@ def run_facts(path: AnyPath | None, stored: Stored) -> PageRun:
     """Return the facts of a run; what is not on file is empty."""
     return PageRun(
         path="" if path is None else str(path),
-        kind=stored.kind,
         recipe=Path(stored.recipe if stored.report is None else stored.report.recipe).name,
         model=", ".join(_models(stored)),
         date=_date(stored),
@@ -78,8 +77,8 @@ def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, An
 
     Returns:
         `sets`: their places among the sets of both runs; `prompts`: those with responses in both,
-        only in the first, only in the second; `change`: some fields of `SetChange`; `command`: what
-        prints all of it.
+        only in the first, only in the second; `change`: some figures of both, and the interval of
+        the difference of rewards; `command`: what prints all of it.
     """
     if len(runs) != 2:
         return None
@@ -92,11 +91,12 @@ def pair_facts(runs: Sequence[tuple[AnyPath | None, Stored]]) -> Mapping[str, An
     places = [first.index(one.name), len(first) + second.index(two.name)]
     both = stored_rows(one), stored_rows(two)
     x, y = map(_answered, both)
-    change = set_change(*both, ({}, {}))._asdict()
+    figures = row_figures(both[0]), row_figures(both[1])
+    change = {name: [getattr(x, name) for x in figures] for name in ("reward", "kept", "length")}
     return {
         "sets": places,
         "prompts": [len(x & y), len(x - y), len(y - x)],
-        "change": {name: change[name] for name in ("reward", "kept", "length", "by_chance")},
+        "change": {**change, "by_chance": by_chance(figures)},
         "command": f"rejuice diff {shlex.quote(str(a))} {shlex.quote(str(b))}",
     }
 

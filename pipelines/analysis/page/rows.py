@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ....operators.arrow_compute import pc
-from ....operators.columns import component_columns, flat
+from ....operators.columns import component_columns
 from ....operators.groups import Array
 from ...dataset.remote import AnyPath
 from ...engine.conditional_step import matching_rows
@@ -59,32 +59,12 @@ class WrittenValues:
             values.add(each)
         return values
 
-    @classmethod
-    def of_rows_left(cls, one: StoredSet) -> WrittenValues:
-        """The values of a set of which it is not on file what steps did.
-
-        Of a training step, all rows have what was sampled, and those that are left also what steps
-        wrote; of an export, there are only those that are left.
-        """
-        base = one.base(0)
-        values = cls(base)
-        if one.training_step is not None and "response_id" in base.column_names:
-            values.write_by_id(one.final(), base.select(["response_id"])["response_id"])
-        return values
-
     def add(self, applied: AppliedStep) -> None:
         """Record what a step did."""
         change, before = applied.result.change, self._lines.current_N
         self.inputs[applied.step.number] = before
         self._lines.follow(change)
         self._write(change.columns, before if change.parents is None else self._lines.current_N)
-
-    def write_by_id(self, table: pa.Table, ids_N: pa.ChunkedArray) -> None:
-        """Write the columns of rows that are found by their `response_id`."""
-        found = pc.index_in(table["response_id"], value_set=flat(ids_N), skip_nulls=True)
-        known = found.is_valid()
-        columns = {name: table[name].filter(known) for name in table.column_names}
-        self._write(columns, np.asarray(found.drop_null(), np.int64))
 
     def _write(self, columns: Mapping[str, Any], places: NDArray[np.int64]) -> None:
         for name, column in columns.items():
@@ -321,17 +301,15 @@ def page_of_stored(path: AnyPath | None, stored: Stored) -> PageData:
 def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None) -> PageSet:
     rows, banner = stored_rows(one), ""
     if one.incomplete:
-        values = [WrittenValues.of_rows_left(one)]
+        values = [WrittenValues(Frame.of(one.final()))]
         numbers_N = np.zeros(values[0].num_rows, np.int32)
-        left = "Only rows that are left are here, without their way"
-        of_all = "Of the rows that were dropped, only what was sampled is here"
-        banner = f"{of_all if rows.with_dropped else left}: {one.incomplete}. "
+        banner = f"Only rows that are left are here, without their way: {one.incomplete}. "
     else:
         parts = [(one.base(part), list(one.applied(part))) for part in range(one.parts)]
         values = [WrittenValues.of(base, applied) for base, applied in parts]
         numbers_N = _numbers(one, values)
         if funnel is None:
-            funnel = set_funnel(rows, [applied for _, applied in parts])
+            funnel = set_funnel(rows, (each for _, applied in parts for each in applied))
     row_texts, note = _row_texts(values, rows), ""
     if not one.incomplete:
         entries, of_some = evidence_of([applied for _, applied in parts], values, rows)
@@ -347,7 +325,7 @@ def _set(one: StoredSet, funnel: Sequence[StepReport] | None, shaded: str | None
     }
     steps = [
         PageStep(each.number, each.name, each.operator.writes(), dict(each.operator.reasons))
-        for each in (one.steps if rows.with_dropped else ())
+        for each in (() if one.incomplete else one.steps)
     ]
     for own in (each for each in funnel or () if each.step == TRAINING):
         reasons = dict.fromkeys(own.dropped, "training's own")

@@ -96,10 +96,10 @@ function componentsPanel(names, components) {
     const each = components[name];
     const missing = Object.entries(each.missing).map(([slug, n]) => `${slug} ${shown(n, "count")}`).join(", ");
     return [name, each.n, each.mean, each.std, ...(each.quantiles.length ? each.quantiles : Array(7).fill(null)),
-      missing || 0, each.variance_share, each.mass_share, each.dominant_groups];
+      missing || 0, each.variance_share, each.mass_share];
   });
   const headings = ["component", ["n", "count"], "mean", "sd", "min", "5%", "25%", "50%", "75%", "95%", "max",
-    ["missing", "count"], ["variance share", "share"], ["mass share", "share"], ["dominant in groups", "count"]];
+    ["missing", "count"], ["variance share", "share"], ["mass share", "share"]];
   const panel = make("div", { class: "panel" }, make("h3", { text: "Components" }),
     make("div", { class: "hint", text: "Variance share: of the advantages of kept rows; shares add up to 100%, "
       + "and one below 0 works against the others. Mass share: of the weights in front of grad log p." }),

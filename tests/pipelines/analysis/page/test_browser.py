@@ -460,7 +460,7 @@ def test_eight_responses_fit_one_screen(page, tmp_path):
     data = page_fixture.page_data(hostile=False)
     groups = np.array([0, 8], np.int32)
     data = first_set(data, groups_at=groups, group_texts=data.sets[0].group_texts.slice(0, 2))
-    runs = (PageRun("out/a.parquet", "export", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
+    runs = (PageRun("out/a.parquet", "a.yaml", "small/policy", "2026-01-02 03:04 UTC"),)
     build_page(data._replace(runs=runs), tmp_path / "p.html")
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SIZE)
     page.open(tmp_path / "p.html", "#set=0&group=0")
