@@ -83,27 +83,25 @@ def _needed_by(step: Step, later: tuple[Step, ...]) -> tuple[str, ...]:
 def show_ablations(results: Sequence[tuple[Ablation, Comparison | None]], console: Console) -> None:
     """Print a line for each part that was left out."""
     widen_log(console)
-    headings = ["rows kept", "groups", "mean reward", "sign flips", "rank"]
-    is_known = not any(found.count("unknown") for _, found in results if found is not None)
-    table = figures_table("left out", *headings, *([] if is_known else ["unknown"]))
+    headings = ("rows kept", "groups", "mean reward", "sign flips", "rank", "unknown")
+    table = figures_table("left out", *headings)
     table.add_column("shares of the advantages' variance", overflow="fold")
     for ablation, found in results:
         name = Text(ablation.left_out or "nothing")
         if found is None:
-            empty = [""] * (len(table.columns) - 2)
-            table.add_row(name, *empty, Text(f"needed by {', '.join(ablation.needed_by)}"))
+            needed = Text(f"needed by {', '.join(ablation.needed_by)}")
+            table.add_row(name, *[""] * len(headings), needed)
             continue
         after = found.figures[1]
         shares = (f"{part} {number_text(x.variance)}" for part, x in after.shares.items())
-        cells = [
+        table.add_row(
+            name,
             f"{after.kept:,}",
             f"{after.groups:,}",
             number_text(after.reward),
             f"{found.count('flipped'):,}",
             number_text(found.rank),
             f"{found.count('unknown'):,}",
-        ]
-        table.add_row(name, *cells[: len(table.columns) - 2], Text(", ".join(shares)))
+            Text(", ".join(shares)),
+        )
     console.print(table)
-    if not is_known:
-        console.print("unknown rows: a model would have to be asked; their groups are left out")

@@ -19,8 +19,7 @@ from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.sampling.rollout import RolloutMapper
 from ..console import figures_table, number_text, print_lines, widen_log
-from ..dataset.files import read_arrow, run_folder, write_arrow
-from ..dataset.remote import AnyPath
+from ..dataset.files import run_folder, write_arrow
 from ..dataset.write import default_cache, mark_written, written_columns
 from ..engine import run as engine
 from ..engine.conditional_step import matching
@@ -144,26 +143,14 @@ def run_on_some(path: Path, overrides: Mapping[str, str], prompts: int, progress
         rows = np.sort(np.random.default_rng(0).choice(table.num_rows, prompts, replace=False))
         table = table.take(pa.array(rows))
     table = table.cast(mark_written(table.schema, written_columns(head.dataset_spec)))
-    folder = head.export_path.parent / "preview" / head.export_path.stem
-    export, sample = folder / "curated.parquet", folder / "prompts.arrow"
-    if not run_folder(export).is_dir():  # No preview has ended there.
-        for file in (export, sample):
-            if file.exists() and not (file == sample and _holds(sample, table)):
-                raise DataError(f"{file} exists, and no preview wrote it", "move it away")
-    folder.mkdir(parents=True, exist_ok=True)
+    export = head.export_path.parent / "preview" / head.export_path.stem / "curated.parquet"
+    sample = run_folder(export) / "prompts.arrow"
+    sample.parent.mkdir(parents=True, exist_ok=True)
     write_arrow(sample, table)
     paths = {"dataset_path": str(sample), "export_path": str(export)}
     cache = default_cache(head.export_path)  # Where a whole run looks for what was sampled.
     some = load(path, {**overrides, **paths})
-    return Path(engine.run(some, cache=cache, progress=progress, overwrite=True).export_path)
-
-
-def _holds(path: AnyPath, table: pa.Table) -> bool:
-    """Whether a file is this sample, which a preview wrote that was stopped."""
-    try:
-        return bool(read_arrow(path).equals(table))
-    except (DataError, OSError):
-        return False
+    return Path(engine.run(some, cache=cache, progress=progress).export_path)
 
 
 # --- Print what training on a recipe would get ----------------------------------------

@@ -112,8 +112,8 @@ def answers(stored: Stored) -> tuple[StoredSet, ...]:
     """Return its sets of answers."""
     found = tuple(one for one in stored.sets if one.kind == "answers")
     if not found:
-        right = "give a training run with `train.keep_rollouts: true`"
-        raise DataError(f"{stored.path} keeps no rollouts", right)
+        right = "give a training run that has ended a step, with `train.keep_rollouts: true`"
+        raise DataError(f"{stored.path} has no responses on file", right)
     return found
 
 

@@ -107,7 +107,6 @@ def run(
     loaded = load(recipe, _overrides(context, dataset_path, export_path, np)).offline()
     if cluster_of(loaded, engine, ray) is not None:
         needs("engine ray", "rejuice[ray]", "ray")
-    progress = Progress(Console(stderr=True, quiet=quiet), quiet=quiet)
     report = run_recipe(
         loaded,
         overwrite=overwrite,
@@ -116,7 +115,7 @@ def run(
         chunk_rows=chunk_rows,
         cache=cache_dir,
         verify=verify,
-        progress=progress,
+        progress=Progress(Console(stderr=True, quiet=quiet), quiet=quiet),
         warn=(lambda _: None) if quiet else warn,
         engine=engine,
         ray_address=ray,

@@ -301,9 +301,8 @@ def _train(
         with log.open("rb") as file:
             file.seek(begin)
             text = file.read().decode("utf-8", "replace")
-        found = cause(text, status, run.folder, least_free)
-        record_failure(run.folder, found)
-        failed: str | None = found
+        failed: str | None = cause(text, status, run.folder, least_free)
+        record_failure(run.folder, str(failed))
     else:
         failed = training.failure(run.folder)
     if failed is not None:

@@ -146,7 +146,7 @@ def test_a_run_that_died_before_its_first_step_says_of_what(tmp_path, rejuice):
     for name in ("whatif", "ablate", "preview"):
         status, out, err = rejuice(name, run)
         assert (status, out) == (2, "")
-        assert "keeps no rollouts" in err
+        assert "no responses on file" in err
     (run / "error.json").unlink()
     assert "no step was trained" in rejuice("report", run)[1]
 
