@@ -82,9 +82,9 @@ _BOTH = re.compile(
     r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
     re.IGNORECASE,
 )
-_YES = listed("yes true sí oui ja да sim evet tak 是 是的 对 はい 네 예")
-_NO = listed("no false non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
-_WORDS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
+_YES = listed("yes sí oui ja да sim evet tak 是 是的 对 はい 네 예")
+_NO = listed("no non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
+_WORDS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
     r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
@@ -101,4 +101,4 @@ def _yes_or_no(text: str) -> list[Mention]:
 
 
 BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
-"""Yes or no; true or false, which are the same."""
+"""Yes or no, in any of these languages; true or false, which are others."""

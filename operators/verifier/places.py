@@ -129,10 +129,13 @@ def own_part(response: str) -> tuple[str, int] | None:
     return whole, len(response) - len(final) + len(own) - len(whole)
 
 
-def places(text: str) -> Iterator[AnswerPlace]:
-    """The places of an answer in what counts of a response, the one that decides first."""
-    yield from marked_places(text)
-    if gives_up(text) or ends_with_options(text):
+def places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlace]:
+    """The places of an answer in what counts of a response, the one that decides first.
+
+    Where it may give up, a text that ends with "I do not know" or the like has only its marks.
+    """
+    yield from marked_places(text, may_give_up=may_give_up)
+    if (may_give_up and gives_up(text)) or ends_with_options(text):
         return
     last = sentences(text[-_MOST:])
     # An aside says something about the sentence before it; "I hope this helps!" says nothing.
@@ -155,14 +158,14 @@ def _last_line(text: str, rest: str) -> AnswerPlace:
     return AnswerPlace(text, "last_line", rest, 0, 0)
 
 
-def marked_places(text: str) -> Iterator[AnswerPlace]:
+def marked_places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlace]:
     """The places that a response marks, the last one first."""
-    end = len(text)
+    end, names = len(text), not (may_give_up and gives_up(text))
     for mark in sorted(marks(text), key=lambda each: each.start, reverse=True):
-        yield from _named(text, mark.end, end)
+        yield from _named(text, mark.end, end) if names else ()
         yield mark
         end = mark.start
-    yield from _named(text, 0, end)
+    yield from _named(text, 0, end) if names else ()
 
 
 def marks(text: str) -> Iterator[AnswerPlace]:
@@ -213,8 +216,6 @@ def unlabelled(text: str) -> str:
 
 def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
     """Where text[start:end] says "Answer:" or "the answer is", or that a number is it."""
-    if gives_up(text):
-        return
     found = [
         place
         for each in deque(_NAMED.finditer(text, start, end), maxlen=_LAST)

@@ -227,7 +227,7 @@ def _by_text(
     n_more = reference.strip().count("\n")
     if n_more and equal_texts(end := "\n".join(own.strip().split("\n")[-n_more - 1 :]), reference):
         return True, end
-    place = next(places(own), None)
+    place = next(places(own, may_give_up=False), None)
     if place is None:
         return None, None
     right = gives_text(place, reference)

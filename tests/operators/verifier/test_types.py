@@ -47,7 +47,7 @@ PAID = {
     "choice": (126, 1),
     "text": (111, 1),
     "json": (130, 1),
-    "boolean": (45, 0),
+    "boolean": (44, 0),
 }
 """Right ones of 130 (of 45 of booleans), and others."""
 
