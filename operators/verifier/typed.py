@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .calendar_answers import DATE, TIME, Date, Duration
+from .calendar_answers import DATE, TIME, Date
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
 from .fractions_and_decimals import read_number
@@ -198,7 +198,7 @@ def _sort(value: object) -> object:
 
 def _is_beside(mention: Mention, text: str) -> bool:
     """Whether the answer is another one: `more than 12%`, `the day after March 5`."""
-    beside = _BOUND if isinstance(mention.value, Amount | Duration) else _RELATIVE
+    beside = _BOUND if isinstance(mention.value, Amount) else _RELATIVE
     return bool(beside.search(text, max(0, mention.start - 24), mention.start))
 
 

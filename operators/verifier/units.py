@@ -274,12 +274,6 @@ def _changes(tail: str) -> bool:
     return bool(compiled(names).after.search(folded))
 
 
-def read_unit(tail: str, *, attached: bool) -> Unit | None:
-    """The unit phrase after a number, `Unit()` for a noun such as "apples"; None if it is none."""
-    found = read_tail(tail, attached=attached)
-    return found and (found.unit or Unit())
-
-
 def split_unit(text: str) -> tuple[str, Unit | None]:
     """A formula without the known unit after it, and the unit, in any language."""
     found = _BEHIND.search(text)  # One letter is a name, as in `2\\pi r h`.
