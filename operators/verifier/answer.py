@@ -312,8 +312,6 @@ def _in_clause(clause: Clause) -> str | None:
     from .other_languages import is_changed, number
 
     text = clause.text
-    if clause.is_wrong:
-        return f"not {text}"
     if not text or clause.is_negated or is_bare(text) or (text.isascii() and _is_bound(text)):
         return text or None
     found = _trailing_math(text.rsplit("\n", 1)[-1])

@@ -57,7 +57,6 @@ class Clause(NamedTuple):
     text: str  # as it stands there, up to the end of the sentence
     phrases: Phrases  # the words of its language
     is_negated: bool  # whether the text begins with its negation
-    is_wrong: bool  # whether what follows says that it is wrong
 
 
 # --- phrases --------------------------------------------------------------------------
@@ -101,14 +100,13 @@ def clause(text: str) -> Clause | None:
     if _SIGN.match(folded, start - 1):
         start -= 1
     if displayed := _DISPLAYED.match(text, start):
-        return Clause(displayed[1] or displayed[2], phrases, False, False)
+        return Clause(displayed[1] or displayed[2], phrases, False)
     end = _sentence_end(plain, start)
-    wrong = _is_called_wrong(plain[end:], phrases)
     affirmed = _affirmed(folded, start, end, phrases)
     start, end = affirmed or (start, end)
     shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;，；、،؛')
     spoken = shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
-    return Clause(spoken, phrases, affirmed is None, wrong)
+    return Clause(spoken, phrases, affirmed is None)
 
 
 def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int] | None:

@@ -249,8 +249,9 @@ def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlac
 
     for at in phrases_in(text):
         if start <= at < end and (found := clause(text[at:])):
-            is_given_there = not (found.is_negated or found.is_wrong)
-            answer = stripped(found.text) if is_given_there else ""
+            begin = text.find(found.text, at)
+            is_there = not found.is_negated and is_given(text, begin, begin + len(found.text))
+            answer = stripped(found.text) if is_there else ""
             yield AnswerPlace(answer, "keyword", text[at:], at, at + len(found.text))
 
 
