@@ -262,7 +262,6 @@ def _decide(
     timeout: float,
     workers: int | None,
 ) -> None:
-    """Fill in the verdicts of the symbolic tier."""
     gradable = list[tuple[str, str]]()
     for pair, rows in undecided.items():
         reason = check_reference(pair[1])
@@ -283,7 +282,6 @@ def _decide(
 def _outcomes(
     pairs: Sequence[tuple[str, str]], timeout: float, workers: int | None, rule: Rule = "equivalent"
 ) -> list[GradingOutcome]:
-    """What the processes find, which answers that numbers decide never need."""
     if not pairs:
         return []
     workers = workers or usable_cores()

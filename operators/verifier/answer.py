@@ -133,7 +133,6 @@ def find_answer(response: str) -> FoundAnswer:
 
 
 def _moved(found: FoundAnswer, rule: str, offset: int) -> FoundAnswer:
-    """What was found in a part that begins there, by a rule before its own."""
     rules = (rule, *found.found_by)
     if found.start is None or found.end is None or offset < 0:
         return FoundAnswer(found.text, rules)
@@ -148,7 +147,6 @@ def _at(text: str, answer: str | None, rule: str, start: int) -> FoundAnswer:
 
 
 def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
-    """The answer in what counts of a response, or in a tag."""
     later = None
     for place in marked_places(text):
         found = _read(text, place)
@@ -161,7 +159,6 @@ def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
 
 
 def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
-    """The number or formula that a place gives; None if it has none."""
     if place.rule == "boxed":
         return _at(text, place.rest, "boxed", text.find(place.rest, place.start, place.end))
     if place.rule == "answer_tag":
@@ -189,7 +186,6 @@ def _follows_at_once(place: AnswerPlace, found: FoundAnswer) -> bool:
 
 
 def _undecorated(text: str) -> str:
-    """A text without bold type and what it says that the answer is not."""
     if "**" in text:  # One of two may be before the text.
         text = _BOLD_ENDS.sub("", _BOLD.sub(r"\1", text), count=1)
     text = _NOT_ANOTHER.sub("", text)
@@ -256,7 +252,6 @@ def _is_sentence(text: str) -> bool:
 
 
 def _is_bound(text: str) -> bool:
-    """Return whether a text is a bound and nothing else, such as `at most 3 km`."""
     if len(text) > _BARE or not (bound := _BOUND.match(text)):
         return False
     words = [w.lower() for w in _WORD.findall(text, bound.end())]
@@ -308,7 +303,6 @@ def _clause(text: str) -> str | None:
 
 
 def _in_clause(clause: Clause) -> str | None:
-    """Return the answer in what follows a phrase of another language."""
     from .other_languages import is_changed, number
 
     text = clause.text
@@ -322,7 +316,6 @@ def _in_clause(clause: Clause) -> str | None:
 
 
 def _trailing_math(line: str) -> str | None:
-    """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = readable(line)
     line = _CONDITION.sub("", _MEASURED.sub(r"\1", _TRAILING.sub("", line)))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):

@@ -40,7 +40,6 @@ class Number(NamedTuple):
     base: int = 10
 
     def times(self, factor: Fraction | int) -> Number:
-        """It in another unit."""
         return self._replace(value=self.value * factor, ulp=self.ulp * factor)
 
 
@@ -247,5 +246,4 @@ def rounds_to(
 
 
 def _is_finite(value: Fraction) -> bool:
-    """Whether a fraction has a finite decimal expansion: it divides a power of ten."""
     return pow(10, value.denominator.bit_length(), value.denominator) == 0

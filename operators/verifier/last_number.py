@@ -114,7 +114,6 @@ def _last(text: str) -> re.Match[str] | None:
 
 
 def _expression(text: str, number: re.Match[str]) -> str:
-    """The expression that a number is part of: the mathematics around it, up to prose."""
     first = max(text.rfind("\n", 0, number.start() + 1) + 1, number.start() - _REACH)
     last = text.find("\n", number.end())
     last = min(last if last >= 0 else len(text), number.end() + _REACH)
@@ -135,7 +134,6 @@ def _expression(text: str, number: re.Match[str]) -> str:
 
 
 def _trimmed(text: str, begin: int, end: int, at: int) -> tuple[int, int]:
-    """A run of mathematics around a digit, without what joins nothing at its ends."""
     while True:
         opened, closed = _unpaired(text[begin:end])
         lead, rest = _NOTHING_BEFORE.match(text, begin, at), _NOTHING_AFTER.search(text, at, end)

@@ -90,9 +90,7 @@ _ENGLISH = frozenset(
         "it's"
     )
 )
-_ALSO_ENGLISH = frozenset(
-    listed("per can man die son take also ten sea hat an as do no am")
-)
+_ALSO_ENGLISH = frozenset(listed("per can man die son take also ten sea hat an as do no am"))
 _HINTS = (
     "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
     "hasil", "wynik", "oplam", "ternativa",
@@ -129,7 +127,6 @@ def languages_of(text: str) -> tuple[str, ...]:
 
 
 def _latin_languages(folded: str, letters: str) -> tuple[str, ...]:
-    """The languages in Latin script whose frequent words, or whose "answer", a text has."""
     words = frozenset(_WORD.findall(folded))
     known = tables().languages
     scores = {
@@ -203,7 +200,6 @@ def phrases_of(text: str) -> Phrases | None:
 
 
 def _words(language: Language, words: str) -> str:
-    """Alternatives as they match folded text, as whole words where a language has spaces."""
     if not words:
         return ""
     # Escapes such as `\S` are ASCII.

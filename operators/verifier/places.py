@@ -93,7 +93,6 @@ class AnswerPlace(NamedTuple):
 
     @property
     def is_marked(self) -> bool:
-        """Whether the response says that this is its answer."""
         return self.rule != "last_line"
 
 
@@ -212,7 +211,6 @@ def unlabelled(text: str) -> str:
 
 
 def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
-    """Where text[start:end] says "Answer:" or "the answer is", or that a number is it."""
     if gives_up(text):
         return
     found = [
@@ -232,7 +230,6 @@ def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
 
 
 def _line(text: str, mark: re.Match[str], rule: str) -> AnswerPlace | None:
-    """What follows a mark: its line or the next one, of a sentence the rest of it."""
     rest = text[mark.end() :].strip()
     lines = (each.strip() for each in rest[:_MOST].split("\n"))
     line = next((each for each in lines if each and not _RULE.fullmatch(each)), "")

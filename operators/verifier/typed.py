@@ -128,7 +128,6 @@ def _is_mathematics(reference: str, text: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text that are no mathematics, as `sin` is."""
     return [each for each in _WORD.findall(text) if not _MATHS.fullmatch(each.lower())]
 
 
@@ -203,7 +202,6 @@ def _is_beside(mention: Mention, text: str) -> bool:
 
 
 def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | None:
-    """The value that a place gives; None if it marks several ones, or denies what it has."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
         return None
     holds = max((but.end() for but in _BUT.finditer(text)), default=0)

@@ -254,7 +254,6 @@ def read_tail(tail: str, *, attached: bool = False) -> Tail | None:
 
 
 def _unit_or_rate(text: str) -> tuple[Unit, int]:
-    """The known unit at the start of a text, which may be one of money per another."""
     unit, end = unit_at(text, 0)
     if unit.dimension and (per := _PER.match(text, end)):
         below, stop = unit_at(text, per.end())
