@@ -8,16 +8,13 @@ gains nothing by writing others before. Every rule is linear in the length of th
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .commitment import gives_up, is_given
 from .last_number import english_number, last_number
-from .phrases import is_hinted, readable
+from .phrases import Phrases, is_hinted, readable
 from .places import AnswerPlace, ends_with_options, marked_places, own_part, sentences, unlabelled
 from .words import listed
-
-if TYPE_CHECKING:
-    from .other_languages import Clause
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
@@ -286,7 +283,7 @@ def _clause(text: str) -> str | None:
         from .other_languages import clause as foreign_clause
 
         if (foreign := foreign_clause(text)) is not None:
-            return _in_clause(foreign)
+            return _in_clause(*foreign)
     text = text.lstrip(" \t\n*_:=")
     if text.startswith(("\\[", "$$")):
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
@@ -302,17 +299,16 @@ def _clause(text: str) -> str | None:
     return _trailing_math(short) or last_number(short)
 
 
-def _in_clause(clause: Clause) -> str | None:
+def _in_clause(text: str, phrases: Phrases, is_denied: bool) -> str | None:
     from .other_languages import is_changed, number
 
-    text = clause.text
-    if not text or clause.is_negated or is_bare(text) or (text.isascii() and _is_bound(text)):
+    if not text or is_denied or is_bare(text) or (text.isascii() and _is_bound(text)):
         return text or None
     found = _trailing_math(text.rsplit("\n", 1)[-1])
     at = text.rfind(found) if found else -1
-    if found and not (at >= 0 and is_changed(text, at, at + len(found), clause.phrases)):
+    if found and not (at >= 0 and is_changed(text, at, at + len(found), phrases)):
         return found
-    return number(text, english_number, clause.phrases)
+    return number(text, english_number, phrases)
 
 
 def _trailing_math(line: str) -> str | None:

@@ -61,7 +61,7 @@ _ASIDE = re.compile(
     re.DOTALL,
 )
 _ITEMS = 40  # lines of a list
-_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _OPTION = re.compile(r"[\s*-]*(?:[Oo]ption |[Cc]hoice )?\(?[A-J][.):]\**\s")
 _RULE = re.compile(r"[-=*_~ ]*")
 _WRAPPED = (
@@ -136,9 +136,9 @@ def places(text: str) -> Iterator[AnswerPlace]:
     last = sentences(text[-_MOST:])
     # An aside says something about the sentence before it; "I hope this helps!" says nothing.
     last = [each for each in last if not _ASIDE.fullmatch(each)][-_SENTENCES:] or last
-    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if _ITEM.match(each)]
+    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if ITEM.match(each)]
     if len(items) > 1 and text.rstrip().endswith(items[-1]):
-        listed = [stripped(_ITEM.sub("", each)) for each in items]
+        listed = [stripped(ITEM.sub("", each)) for each in items]
         yield _last_line(", ".join(listed), "\n".join(items))
     for sentence in reversed(last):
         yield _last_line(stripped(sentence), sentence)
@@ -246,10 +246,12 @@ def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlac
 
     for at in phrases_in(text):
         if start <= at < end and (found := clause(text[at:])):
-            begin = text.find(found.text, at)
-            is_there = not found.is_negated and is_given(text, begin, begin + len(found.text))
-            answer = stripped(found.text) if is_there else ""
-            yield AnswerPlace(answer, "keyword", text[at:], at, at + len(found.text))
+            said, _, is_denied = found
+            begin = text.find(said, at)
+            is_there = not is_denied and is_given(text, begin, begin + len(said))
+            yield AnswerPlace(
+                stripped(said) if is_there else "", "keyword", text[at:], at, at + len(said)
+            )
 
 
 def sentences(text: str) -> list[str]:
