@@ -144,7 +144,6 @@ def amounts_in(text: str) -> list[Amount]:
 
 
 def _with_unit(text: str, number: Number, start: int, end: int) -> Amount:
-    """A number with the unit after it, or the currency before it."""
     before = _currency_before().search(text, max(0, start - _NEAR), start)
     size = _SIZE.match(text, end)
     between = size or _FULL.match(text, end)
@@ -251,8 +250,6 @@ def _same_money(answer: Amount, reference: Amount) -> bool:
 
 
 def _rules(same: Callable[[Amount, Amount], bool], *kinds: str, but_not: str = "") -> AnswerRules:
-    """Those of a type that takes amounts of the first of these kinds."""
-
     def equal(answer: Hashable, reference: Hashable) -> bool:
         if not isinstance(answer, Amount) or not isinstance(reference, Amount):
             return False

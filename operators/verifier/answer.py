@@ -8,16 +8,13 @@ gains nothing by writing others before. Every rule is linear in the length of th
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .commitment import gives_up, is_given
 from .last_number import english_number, last_number
-from .phrases import is_hinted, readable
+from .phrases import Phrases, is_hinted, readable
 from .places import AnswerPlace, ends_with_options, marked_places, own_part, sentences, unlabelled
 from .words import listed
-
-if TYPE_CHECKING:
-    from .other_languages import Clause
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
@@ -133,7 +130,6 @@ def find_answer(response: str) -> FoundAnswer:
 
 
 def _moved(found: FoundAnswer, rule: str, offset: int) -> FoundAnswer:
-    """What was found in a part that begins there, by a rule before its own."""
     rules = (rule, *found.found_by)
     if found.start is None or found.end is None or offset < 0:
         return FoundAnswer(found.text, rules)
@@ -148,7 +144,6 @@ def _at(text: str, answer: str | None, rule: str, start: int) -> FoundAnswer:
 
 
 def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
-    """The answer in what counts of a response, or in a tag."""
     later = None
     for place in marked_places(text):
         found = _read(text, place)
@@ -161,7 +156,6 @@ def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
 
 
 def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
-    """The number or formula that a place gives; None if it has none."""
     if place.rule == "boxed":
         return _at(text, place.rest, "boxed", text.find(place.rest, place.start, place.end))
     if place.rule == "answer_tag":
@@ -189,7 +183,6 @@ def _follows_at_once(place: AnswerPlace, found: FoundAnswer) -> bool:
 
 
 def _undecorated(text: str) -> str:
-    """A text without bold type and what it says that the answer is not."""
     if "**" in text:  # One of two may be before the text.
         text = _BOLD_ENDS.sub("", _BOLD.sub(r"\1", text), count=1)
     text = _NOT_ANOTHER.sub("", text)
@@ -256,7 +249,6 @@ def _is_sentence(text: str) -> bool:
 
 
 def _is_bound(text: str) -> bool:
-    """Return whether a text is a bound and nothing else, such as `at most 3 km`."""
     if len(text) > _BARE or not (bound := _BOUND.match(text)):
         return False
     words = [w.lower() for w in _WORD.findall(text, bound.end())]
@@ -291,7 +283,7 @@ def _clause(text: str) -> str | None:
         from .other_languages import clause as foreign_clause
 
         if (foreign := foreign_clause(text)) is not None:
-            return _in_clause(foreign)
+            return _in_clause(*foreign)
     text = text.lstrip(" \t\n*_:=")
     if text.startswith(("\\[", "$$")):
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
@@ -307,24 +299,19 @@ def _clause(text: str) -> str | None:
     return _trailing_math(short) or last_number(short)
 
 
-def _in_clause(clause: Clause) -> str | None:
-    """Return the answer in what follows a phrase of another language."""
+def _in_clause(text: str, phrases: Phrases, is_denied: bool) -> str | None:
     from .other_languages import is_changed, number
 
-    text = clause.text
-    if clause.is_wrong:
-        return f"not {text}"
-    if not text or clause.is_negated or is_bare(text) or (text.isascii() and _is_bound(text)):
+    if not text or is_denied or is_bare(text) or (text.isascii() and _is_bound(text)):
         return text or None
     found = _trailing_math(text.rsplit("\n", 1)[-1])
     at = text.rfind(found) if found else -1
-    if found and not (at >= 0 and is_changed(text, at, at + len(found), clause.phrases)):
+    if found and not (at >= 0 and is_changed(text, at, at + len(found), phrases)):
         return found
-    return number(text, english_number, clause.phrases)
+    return number(text, english_number, phrases)
 
 
 def _trailing_math(line: str) -> str | None:
-    """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = readable(line)
     line = _CONDITION.sub("", _MEASURED.sub(r"\1", _TRAILING.sub("", line)))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):

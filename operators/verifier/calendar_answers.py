@@ -46,7 +46,6 @@ class Range(NamedTuple):
     last: Hashable
 
 
-Duration = Amount
 _WEEKDAYS = listed("monday tuesday wednesday thursday friday saturday sunday")
 _DAY_OF = {day[:end]: n for n, day in enumerate(_WEEKDAYS) for end in (3, 4, 5, None)}
 _NUMBERS = MONTHS | ORDINALS

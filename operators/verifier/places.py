@@ -61,7 +61,7 @@ _ASIDE = re.compile(
     re.DOTALL,
 )
 _ITEMS = 40  # lines of a list
-_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _OPTION = re.compile(r"[\s*-]*(?:[Oo]ption |[Cc]hoice )?\(?[A-J][.):]\**\s")
 _RULE = re.compile(r"[-=*_~ ]*")
 _WRAPPED = (
@@ -93,7 +93,6 @@ class AnswerPlace(NamedTuple):
 
     @property
     def is_marked(self) -> bool:
-        """Whether the response says that this is its answer."""
         return self.rule != "last_line"
 
 
@@ -140,9 +139,9 @@ def places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlace]:
     last = sentences(text[-_MOST:])
     # An aside says something about the sentence before it; "I hope this helps!" says nothing.
     last = [each for each in last if not _ASIDE.fullmatch(each)][-_SENTENCES:] or last
-    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if _ITEM.match(each)]
+    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if ITEM.match(each)]
     if len(items) > 1 and text.rstrip().endswith(items[-1]):
-        listed = [stripped(_ITEM.sub("", each)) for each in items]
+        listed = [stripped(ITEM.sub("", each)) for each in items]
         yield _last_line(", ".join(listed), "\n".join(items))
     for sentence in reversed(last):
         yield _last_line(stripped(sentence), sentence)
@@ -215,7 +214,6 @@ def unlabelled(text: str) -> str:
 
 
 def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
-    """Where text[start:end] says "Answer:" or "the answer is", or that a number is it."""
     found = [
         place
         for each in deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
@@ -233,7 +231,6 @@ def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
 
 
 def _line(text: str, mark: re.Match[str], rule: str) -> AnswerPlace | None:
-    """What follows a mark: its line or the next one, of a sentence the rest of it."""
     rest = text[mark.end() :].strip()
     lines = (each.strip() for each in rest[:_MOST].split("\n"))
     line = next((each for each in lines if each and not _RULE.fullmatch(each)), "")
@@ -250,9 +247,12 @@ def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlac
 
     for at in phrases_in(text):
         if start <= at < end and (found := clause(text[at:])):
-            is_given_there = not (found.is_negated or found.is_wrong)
-            answer = stripped(found.text) if is_given_there else ""
-            yield AnswerPlace(answer, "keyword", text[at:], at, at + len(found.text))
+            said, _, is_denied = found
+            begin = text.find(said, at)
+            is_there = not is_denied and is_given(text, begin, begin + len(said))
+            yield AnswerPlace(
+                stripped(said) if is_there else "", "keyword", text[at:], at, at + len(said)
+            )
 
 
 def sentences(text: str) -> list[str]:

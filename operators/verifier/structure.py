@@ -47,7 +47,6 @@ def _stated(text: str) -> list[str]:
 
 
 def _rounds(exact: Number, rounded: Number) -> bool:
-    """Whether the second number is the first, rounded or cut off at its last place."""
     more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
     return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit
 
@@ -296,7 +295,6 @@ def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _as_cases(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """Definitions by cases, as written but in any order."""
     if "cases}" not in a and "cases}" not in b:
         return None
     x, y = ({_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b))
@@ -345,7 +343,6 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
 
 
 def _named(items: Sequence[str]) -> dict[str, str] | None:
-    """Return values by name if every item is `name = value` and the names differ."""
     pairs = [split_top(item, _EQUALS) for item in items]
     if len(items) < 2 or any(len(p) != 2 or not is_name(p[0]) for p in pairs):
         return None

@@ -10,7 +10,7 @@ from .amounts import SIGNS
 from .answer_types import Conventions
 from .commitment import is_given
 from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
-from .places import AnswerPlace, sentences, stripped
+from .places import ITEM, AnswerPlace, sentences, stripped
 
 _LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
 DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
@@ -39,7 +39,6 @@ _VERB = re.compile(
 )
 _BOLD = re.compile(r"\*{1,2}([^*\n]+)\*{1,2}|`([^`\n]+)`")
 _SEPARATOR = re.compile(r"\s*(?:[,;]\s*(?:and\b|&)?|\band\b|\n)\s*")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _INTRODUCED = re.compile(
     r"(?:(?![.!?]\s).)*(?:\b(?:is|are|was|were|be|by)\b(?: (?:therefore|thus|then))?:?|:)\s*",
     re.DOTALL,
@@ -163,13 +162,13 @@ def _is_stated(text: str, begins: int, start: int, end: int) -> bool:
 
 def items_of(text: str) -> list[str]:
     """The texts of a list: by commas, "and", or one a line."""
-    parts = _SEPARATOR.split(_ITEM.sub("", _ASIDE.sub("", text).strip(" []{}().")))
+    parts = _SEPARATOR.split(ITEM.sub("", _ASIDE.sub("", text).strip(" []{}().")))
     return [each for each in map(normal, parts) if each]
 
 
 def gives_list(place: AnswerPlace, reference: list[str], conventions: Conventions) -> bool:
     """Whether a place is this list, or ends with it."""
-    lists = [*answers_in(place), place.rest if _ITEM.search(place.rest) else ""]
+    lists = [*answers_in(place), place.rest if ITEM.search(place.rest) else ""]
     found = map(items_of, lists)
     if conventions.ordered_lists:
         return reference in found

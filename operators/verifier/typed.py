@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .calendar_answers import DATE, TIME, Date, Duration
+from .calendar_answers import DATE, TIME, Date
 from .choices import BOOLEAN, CHOICE
 from .commitment import is_given
 from .fractions_and_decimals import read_number
@@ -128,7 +128,6 @@ def _is_mathematics(reference: str, text: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text that are no mathematics, as `sin` is."""
     return [each for each in _WORD.findall(text) if not _MATHS.fullmatch(each.lower())]
 
 
@@ -198,12 +197,11 @@ def _sort(value: object) -> object:
 
 def _is_beside(mention: Mention, text: str) -> bool:
     """Whether the answer is another one: `more than 12%`, `the day after March 5`."""
-    beside = _BOUND if isinstance(mention.value, Amount | Duration) else _RELATIVE
+    beside = _BOUND if isinstance(mention.value, Amount) else _RELATIVE
     return bool(beside.search(text, max(0, mention.start - 24), mention.start))
 
 
 def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | None:
-    """The value that a place gives; None if it marks several ones, or denies what it has."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
         return None
     holds = max((but.end() for but in _BUT.finditer(text)), default=0)
