@@ -46,7 +46,7 @@ def _times(number: Number, factor: Fraction) -> Number:
 SIGNS = str.maketrans("‐‑‒–—−﹣－‘’‚“”„«»µ\u2126", '--------\'\'\'"""""μΩ')
 _FONT = (r"\\(?:text\w*|math\w+|mbox|operatorname|unit|si)\s*\{(?P<a>[^{}]*)\}", r"\g<a> ")
 _SPELLING = (
-    (r"[$\s]*\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
+    (r"\$?\s?\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
     (r"(?<!\\)\$\$?(?=\S)(?P<a>(?:\\.|[^$\\\n])*[^\s$\\])\$\$?(?!\d)", r" \g<a> "),
     (r"\\(?P<a>[$%])", r"\g<a>"),
     (r"\A\((?P<a>[$€£¥][^()]+)\)\Z", r"-\g<a> "),

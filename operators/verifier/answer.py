@@ -47,6 +47,7 @@ _BOLD = re.compile(
     r"(?![^\W\u3041-\u9fff\uac00-\ud7a3]|[*(])"
 )
 _BOLD_ENDS = re.compile(r"(?<=[^\s*])\*\*(?=[\s.,;:!)]|$)")
+_OWN_NAME = re.compile(r"\A[$\s]*[a-zA-Z](?:_\w+)?\s*=")
 _NUMERAL = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?%?")
 _DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
@@ -61,7 +62,7 @@ _BOUND = re.compile(
 )
 _TOUCHED = re.compile(r"(?:[+/^×·÷<≤≥±√−-]|\\[a-z]+|[\d)}\]]) ?$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if|with) (?:all )?\$[^$]*\$$")
+_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if) (?:all )?\$[^$]*\$$")
 # Another sentence has a number: `= 3. So 5 are left`.
 _GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -178,8 +179,8 @@ def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
 def _follows_at_once(place: AnswerPlace, found: FoundAnswer) -> bool:
     """Not in "The final answer is rounded to 2 places"."""
     answer = (found.text or "").lstrip(_DELIMITERS)
-    is_first = _undecorated(place.rest[:_TAIL]).lstrip(_DELIMITERS).startswith(answer)
-    return is_first and bool(_MATHEMATICAL.search(answer))
+    rest = _OWN_NAME.sub("", _undecorated(place.rest[:_TAIL])).lstrip(_DELIMITERS)
+    return rest.startswith(answer) and bool(_MATHEMATICAL.search(answer))
 
 
 def _undecorated(text: str) -> str:

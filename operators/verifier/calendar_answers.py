@@ -235,7 +235,8 @@ def _equal(answer: Hashable, reference: Hashable) -> bool:
         answer, reference = reference, answer
     if isinstance(answer, TimeOfDay) and isinstance(reference, Amount):
         length = 3600 * min(answer.hours) + 60 * answer.minute + answer.second
-        return bool(answer.second) and (length, None) == (reference.value, reference.upper)
+        may_be_length = answer.second and max(answer.hours) - min(answer.hours) == 12
+        return bool(may_be_length) and (length, None) == (reference.value, reference.upper)
     return answer == reference
 
 

@@ -221,6 +221,8 @@ def same_number(a: Number, b: Number) -> bool:
     if a.percent == b.percent:
         return _close(a, b)
     share, bare = (a, b) if a.percent else (b, a)
+    if bare.unit and bare.unit.dimension:
+        return False  # `$6` is no percentage.
     is_share = _close(share.times(Fraction(1, 100)), bare)
     return is_share or (abs(bare.value) >= 1 and _close(share, bare))
 

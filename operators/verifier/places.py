@@ -37,12 +37,22 @@ _LABEL = (
     r"[ \t*_]*(?:[:=]|(?=\n))|A:(?=[^\n]*\Z))[ \t*_]*"
 )
 _PHRASE = (
-    r"\b(?:(?:answer|solution|root)s?|(?:correct|right|best) (?:option|choice|one|statement))\b"
+    r"\b(?:answers?|(?:solution|root)s?(?=[^\n.]{0,20}[:= ][\s*_$({\[]*(?:-?\d|\\|[a-z] ?=))"
+    r"|(?:correct|right|best) (?:option|choice|one|statement))\b"
     r"(?:[\s*_\"]{0,4}(?:is|are|was|would be|must be|should be|will be|equals?)\b|[\s*_]{0,4}[:=])"
     r"[\s*_:=]{0,4}"
     r"(?:(?:therefore|thus|simply|then|just|clearly|hence|indeed|approximately|about)\b,?)?\s?[:=]?"
 )
 _NAMED = re.compile(rf"(?P<label>{_LABEL})|{_PHRASE}", re.IGNORECASE)
+# What stands before "answer is" that replaces a marked one: "So the final", and no "A wrong".
+_EXPLICIT = re.compile(
+    r"(?:(?:\A|[.!?:>$}\])\n])[\s*_#>-]*(?:(?:so|thus|therefore|hence|then|finally|now|wait|actually"
+    r"|correction|no|in conclusion)\b[,.:;]* )*|, (?:and )?(?:so|thus|therefore|hence),? )"
+    r"(?:(?:the|my|our) (?:(?:final|correct|right) )*|(?:(?:final|correct|right) )+)\Z",
+    re.IGNORECASE,
+)
+_ANSWER = re.compile(r"\bans(?:wers?)?\b", re.IGNORECASE)
+_ROUGHLY = re.compile(r"\b(?:approximately|about)\b", re.IGNORECASE)
 _IS_THE_ANSWER = re.compile(
     r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
     re.IGNORECASE,
@@ -61,7 +71,7 @@ _ASIDE = re.compile(
     re.DOTALL,
 )
 _ITEMS = 40  # lines of a list
-ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
+ITEM = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _OPTION = re.compile(r"[\s*-]*(?:[Oo]ption |[Cc]hoice )?\(?[A-J][.):]\**\s")
 _RULE = re.compile(r"[-=*_~ ]*")
 _WRAPPED = (
@@ -161,7 +171,7 @@ def marked_places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlac
     """The places that a response marks, the last one first."""
     end, names = len(text), not (may_give_up and gives_up(text))
     for mark in sorted(marks(text), key=lambda each: each.start, reverse=True):
-        yield from _named(text, mark.end, end) if names else ()
+        yield from _named(text, mark.end, end, explicit=True) if names else ()
         yield mark
         end = mark.start
     yield from _named(text, 0, end) if names else ()
@@ -213,12 +223,13 @@ def unlabelled(text: str) -> str:
     return text[named.end() :] if named and named["label"] else text
 
 
-def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
-    found = [
-        place
-        for each in deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
-        if (place := _line(text, each, "keyword"))
-    ]
+def _named(text: str, start: int, end: int, *, explicit: bool = False) -> Iterator[AnswerPlace]:
+    named = deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
+    lines = (_line(text, each, "keyword") for each in named if not explicit or _is_explicit(each))
+    found = [each for each in lines if each]
+    if explicit:
+        yield from reversed(found)
+        return
     for each in deque(_IS_THE_ANSWER.finditer(text, start, end), maxlen=_LAST):
         before = sentences(text[max(start, each.start() - _MOST) : each.start()])
         if before and _MATHEMATICAL.search(before[-1]):
@@ -228,6 +239,14 @@ def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
     if not text.isascii() or is_hinted(text):
         found.extend(_in_another_language(text, start, end))
     yield from sorted(found, key=lambda each: each.start, reverse=True)
+
+
+def _is_explicit(named: re.Match[str]) -> bool:
+    """Whether it names the answer, and no other one: "A wrong answer is", "If the answer is"."""
+    if not _ANSWER.search(named[0]) or _ROUGHLY.search(named[0]):
+        return False
+    before = max(0, named.start() - 80)
+    return bool(named["label"] or _EXPLICIT.search(named.string, before, named.start()))
 
 
 def _line(text: str, mark: re.Match[str], rule: str) -> AnswerPlace | None:
@@ -247,12 +266,11 @@ def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlac
 
     for at in phrases_in(text):
         if start <= at < end and (found := clause(text[at:])):
-            said, _, is_denied = found
-            begin = text.find(said, at)
-            is_there = not is_denied and is_given(text, begin, begin + len(said))
-            yield AnswerPlace(
-                stripped(said) if is_there else "", "keyword", text[at:], at, at + len(said)
-            )
+            answer, _, is_denied = found
+            begin = text.find(answer, at)
+            is_there = not is_denied and is_given(text, begin, begin + len(answer))
+            shown = stripped(answer) if is_there else ""
+            yield AnswerPlace(shown, "keyword", text[at:], at, at + len(answer))
 
 
 def sentences(text: str) -> list[str]:
@@ -277,6 +295,8 @@ def stripped(text: str) -> str:
     >>> stripped(r"**\(\text{Paris}\)**."), stripped("J. R. R."), stripped("'CO_2'")
     ('Paris', 'J. R. R.', 'CO_2')
     """
+    if len(text) > _MOST:
+        return text.strip()
     before = None
     while text != before:
         before, text = text, _TEXT.sub(_spaced, text.strip()).strip()

@@ -335,7 +335,7 @@ CONVENTIONS: list[tuple[str, str, str, bool]] = [
     ("17", "The result is 17, not 18", "the denial of another number", True),
     (r"(-\infty,-1)\cup(1,\infty)", "|x|>1", "the same set", True),
     ("1<x<3", "x>1 and x<3", "the same set", True),
-    ("2,5", "x in {2,5}", "the set at its end", True),
+    ("2,5", "x in {2,5}", "bare braces are no set after a name", False),
     ("17", "seventeen (17) dollars", "written twice", True),
 ]
 
