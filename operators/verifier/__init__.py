@@ -9,16 +9,18 @@ from itertools import accumulate, chain, repeat
 
 from ..columns import alternatives, listed_answers
 from ..logs import logger
+from ..workers import usable_cores
 from .answer import extract_answer
 from .answer_types import Conventions
 from .fractions_and_decimals import read_number
 from .limits import refusal
 from .lists import as_tuple
 from .notation import with_point
-from .pool import FAILURES, Slug, Verdict
+from .pool import FAILURES, GradingOutcome, Slug, Verdict, shared_pool
 from .structure import exactly, is_missing
 from .typed import COMPUTED, MEASURED, AnswerType, grade, takes, type_of, whole_expression
 from .worked_out import is_worked_out, last_value
+from .worker import Rule
 
 __all__ = [
     "FAILURES",
@@ -103,7 +105,8 @@ def verify_batch(
     _check_text("references", references)
     if len(responses) != len(references):
         raise ValueError(f"{len(responses)} responses but {len(references)} references")
-    _check_limits(timeout, workers)
+    if timeout <= 0 or (workers is not None and workers < 1):
+        raise ValueError(f"timeout and workers must be positive, got {timeout} and {workers}")
     several = [_each(*pair, ordered_lists) for pair in _typed(references, answer_types)]
     sizes = list(map(len, several))
     flat = list(chain.from_iterable(several))
@@ -243,11 +246,6 @@ def _is_equal_with_point(answer: str, reference: str, response: str) -> bool:
     return any(exactly(*pair) for pair in pairs - {(answer, reference)})
 
 
-def _check_limits(timeout: float, workers: int | None) -> None:
-    if timeout <= 0 or (workers is not None and workers < 1):
-        raise ValueError(f"timeout and workers must be positive, got {timeout} and {workers}")
-
-
 def _check_text(name: str, texts: Sequence[str | None]) -> None:
     if isinstance(texts, str):
         raise TypeError(f"{name} is one str, not a sequence of them")
@@ -264,7 +262,6 @@ def _decide(
     timeout: float,
     workers: int | None,
 ) -> None:
-    """Fill in the verdicts of the symbolic tier."""
     gradable = list[tuple[str, str]]()
     for pair, rows in undecided.items():
         reason = check_reference(pair[1])
@@ -274,19 +271,21 @@ def _decide(
         _log.warning("cannot grade against the reference %.80r: %s", pair[1], reason)
         for row in rows:
             verdicts[row] = Verdict("verifier_error", pair[0])
-    if not gradable:
-        return
-    # Imported here, because answers that numbers decide never need a process.
-    from ..workers import usable_cores
-    from .pool import shared_pool
-
-    workers = workers or usable_cores()
-    outcomes = shared_pool(workers).run(gradable, timeout=timeout, workers=workers)
+    outcomes = _outcomes(gradable, timeout, workers)
     for pair, outcome in zip(gradable, outcomes, strict=True):
         if outcome.reason:
             _log.info("%s: %.80r against %.80r: %s", outcome.slug, *pair, outcome.reason)
         for row in undecided[pair]:
             verdicts[row] = Verdict(outcome.slug, pair[0])
+
+
+def _outcomes(
+    pairs: Sequence[tuple[str, str]], timeout: float, workers: int | None, rule: Rule = "equivalent"
+) -> list[GradingOutcome]:
+    if not pairs:
+        return []
+    workers = workers or usable_cores()
+    return shared_pool(workers).run(pairs, timeout=timeout, workers=workers, rule=rule)
 
 
 def check_references(
@@ -311,17 +310,10 @@ def check_references(
         for (text, given), why in reasons.items()
         if text and why is None and (given or type_of(text)) in COMPUTED and not read_number(text)
     ]
-    if formulas:
-        from ..workers import usable_cores
-        from .pool import shared_pool
-
-        workers = workers or usable_cores()
-        pairs = [("", str(text)) for text, _ in formulas]
-        pool = shared_pool(workers)
-        outcomes = pool.run(pairs, timeout=timeout, workers=workers, rule="reference")
-        for each, outcome in zip(formulas, outcomes, strict=True):
-            if outcome.slug != "correct":
-                reasons[each] = outcome.reason or f"it has no value after {timeout:g} s"
+    outcomes = _outcomes([("", str(text)) for text, _ in formulas], timeout, workers, "reference")
+    for each, outcome in zip(formulas, outcomes, strict=True):
+        if outcome.slug != "correct":
+            reasons[each] = outcome.reason or f"it has no value after {timeout:g} s"
     found = ([reasons[each] for each in pairs] for pairs in wanted)
     return [None if None in of_each else of_each[0] for of_each in found]
 

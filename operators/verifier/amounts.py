@@ -46,7 +46,7 @@ def _times(number: Number, factor: Fraction) -> Number:
 SIGNS = str.maketrans("‐‑‒–—−﹣－‘’‚“”„«»µ\u2126", '--------\'\'\'"""""μΩ')
 _FONT = (r"\\(?:text\w*|math\w+|mbox|operatorname|unit|si)\s*\{(?P<a>[^{}]*)\}", r"\g<a> ")
 _SPELLING = (
-    (r"[$\s]*\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
+    (r"\$?\s?\^[{\s]*(?:\\\w+\s*\{)?(?P<a>st|nd|rd|th)\b[}\s]*\$?", r"\g<a>"),
     (r"(?<!\\)\$\$?(?=\S)(?P<a>(?:\\.|[^$\\\n])*[^\s$\\])\$\$?(?!\d)", r" \g<a> "),
     (r"\\(?P<a>[$%])", r"\g<a>"),
     (r"\A\((?P<a>[$€£¥][^()]+)\)\Z", r"-\g<a> "),
@@ -144,7 +144,6 @@ def amounts_in(text: str) -> list[Amount]:
 
 
 def _with_unit(text: str, number: Number, start: int, end: int) -> Amount:
-    """A number with the unit after it, or the currency before it."""
     before = _currency_before().search(text, max(0, start - _NEAR), start)
     size = _SIZE.match(text, end)
     between = size or _FULL.match(text, end)
@@ -251,8 +250,6 @@ def _same_money(answer: Amount, reference: Amount) -> bool:
 
 
 def _rules(same: Callable[[Amount, Amount], bool], *kinds: str, but_not: str = "") -> AnswerRules:
-    """Those of a type that takes amounts of the first of these kinds."""
-
     def equal(answer: Hashable, reference: Hashable) -> bool:
         if not isinstance(answer, Amount) or not isinstance(reference, Amount):
             return False

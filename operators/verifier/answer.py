@@ -8,16 +8,13 @@ gains nothing by writing others before. Every rule is linear in the length of th
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .commitment import gives_up, is_given
 from .last_number import english_number, last_number
-from .phrases import is_hinted, readable
+from .phrases import Phrases, is_hinted, readable
 from .places import AnswerPlace, ends_with_options, marked_places, own_part, sentences, unlabelled
 from .words import listed
-
-if TYPE_CHECKING:
-    from .other_languages import Clause
 
 _TAIL = 4_000  # prose rules inspect at most this many characters at the end
 _BARE = 300  # a longer line is prose unless it is a matrix or the like
@@ -50,6 +47,7 @@ _BOLD = re.compile(
     r"(?![^\W\u3041-\u9fff\uac00-\ud7a3]|[*(])"
 )
 _BOLD_ENDS = re.compile(r"(?<=[^\s*])\*\*(?=[\s.,;:!)]|$)")
+_OWN_NAME = re.compile(r"\A[$\s]*[a-zA-Z](?:_\w+)?\s*=")
 _NUMERAL = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?%?")
 _DELIMITERS = " \t\n*_:=$\\[("
 _MATHEMATICAL = re.compile(r"[\d\\$]")
@@ -64,7 +62,7 @@ _BOUND = re.compile(
 )
 _TOUCHED = re.compile(r"(?:[+/^×·÷<≤≥±√−-]|\\[a-z]+|[\d)}\]]) ?$")
 _MEASURED = re.compile(r"(\$|\\\)) ?(?:[A-Za-z]{1,12} ?){1,3}$")  # $2\sqrt{3}$ cm
-_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if|with) (?:all )?\$[^$]*\$$")
+_CONDITION = re.compile(r"(?<=\$),? (?:for|where|when|if) (?:all )?\$[^$]*\$$")
 # Another sentence has a number: `= 3. So 5 are left`.
 _GOES_ON = re.compile(r"\d[$*)}\]]*\.\s[^=]*\d")
 _TRAILING = re.compile(r"[\s.*]+$")
@@ -133,7 +131,6 @@ def find_answer(response: str) -> FoundAnswer:
 
 
 def _moved(found: FoundAnswer, rule: str, offset: int) -> FoundAnswer:
-    """What was found in a part that begins there, by a rule before its own."""
     rules = (rule, *found.found_by)
     if found.start is None or found.end is None or offset < 0:
         return FoundAnswer(found.text, rules)
@@ -148,7 +145,6 @@ def _at(text: str, answer: str | None, rule: str, start: int) -> FoundAnswer:
 
 
 def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
-    """The answer in what counts of a response, or in a tag."""
     later = None
     for place in marked_places(text):
         found = _read(text, place)
@@ -161,7 +157,6 @@ def _find(text: str, *, tagged: bool = False) -> FoundAnswer:
 
 
 def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
-    """The number or formula that a place gives; None if it has none."""
     if place.rule == "boxed":
         return _at(text, place.rest, "boxed", text.find(place.rest, place.start, place.end))
     if place.rule == "answer_tag":
@@ -184,12 +179,11 @@ def _read(text: str, place: AnswerPlace) -> FoundAnswer | None:
 def _follows_at_once(place: AnswerPlace, found: FoundAnswer) -> bool:
     """Not in "The final answer is rounded to 2 places"."""
     answer = (found.text or "").lstrip(_DELIMITERS)
-    is_first = _undecorated(place.rest[:_TAIL]).lstrip(_DELIMITERS).startswith(answer)
-    return is_first and bool(_MATHEMATICAL.search(answer))
+    rest = _OWN_NAME.sub("", _undecorated(place.rest[:_TAIL])).lstrip(_DELIMITERS)
+    return rest.startswith(answer) and bool(_MATHEMATICAL.search(answer))
 
 
 def _undecorated(text: str) -> str:
-    """A text without bold type and what it says that the answer is not."""
     if "**" in text:  # One of two may be before the text.
         text = _BOLD_ENDS.sub("", _BOLD.sub(r"\1", text), count=1)
     text = _NOT_ANOTHER.sub("", text)
@@ -256,7 +250,6 @@ def _is_sentence(text: str) -> bool:
 
 
 def _is_bound(text: str) -> bool:
-    """Return whether a text is a bound and nothing else, such as `at most 3 km`."""
     if len(text) > _BARE or not (bound := _BOUND.match(text)):
         return False
     words = [w.lower() for w in _WORD.findall(text, bound.end())]
@@ -291,7 +284,7 @@ def _clause(text: str) -> str | None:
         from .other_languages import clause as foreign_clause
 
         if (foreign := foreign_clause(text)) is not None:
-            return _in_clause(foreign)
+            return _in_clause(*foreign)
     text = text.lstrip(" \t\n*_:=")
     if text.startswith(("\\[", "$$")):
         close = text.find("\\]" if text[0] == "\\" else "$$", 2)
@@ -307,24 +300,19 @@ def _clause(text: str) -> str | None:
     return _trailing_math(short) or last_number(short)
 
 
-def _in_clause(clause: Clause) -> str | None:
-    """Return the answer in what follows a phrase of another language."""
+def _in_clause(text: str, phrases: Phrases, is_denied: bool) -> str | None:
     from .other_languages import is_changed, number
 
-    text = clause.text
-    if clause.is_wrong:
-        return f"not {text}"
-    if not text or clause.is_negated or is_bare(text) or (text.isascii() and _is_bound(text)):
+    if not text or is_denied or is_bare(text) or (text.isascii() and _is_bound(text)):
         return text or None
     found = _trailing_math(text.rsplit("\n", 1)[-1])
     at = text.rfind(found) if found else -1
-    if found and not (at >= 0 and is_changed(text, at, at + len(found), clause.phrases)):
+    if found and not (at >= 0 and is_changed(text, at, at + len(found), phrases)):
         return found
-    return number(text, english_number, clause.phrases)
+    return number(text, english_number, phrases)
 
 
 def _trailing_math(line: str) -> str | None:
-    """Return the end of a line: mathematics between delimiters, or the right side of an `=`."""
     line = readable(line)
     line = _CONDITION.sub("", _MEASURED.sub(r"\1", _TRAILING.sub("", line)))
     for opening, closing in (("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):

@@ -78,7 +78,6 @@ def _listed(text: str, spans: list[tuple[int, int, int]], last: str) -> tuple[in
 
 
 def _joined(text: str, end: int, start: int) -> bool:
-    """Return whether what is between two boxes makes them items of one list."""
     if start - end > 40:
         return False
     return bool(_LIST_GLUE.fullmatch(text, end, start) or _NEXT_ITEM.fullmatch(text, end, start))

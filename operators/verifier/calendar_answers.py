@@ -46,7 +46,6 @@ class Range(NamedTuple):
     last: Hashable
 
 
-Duration = Amount
 _WEEKDAYS = listed("monday tuesday wednesday thursday friday saturday sunday")
 _DAY_OF = {day[:end]: n for n, day in enumerate(_WEEKDAYS) for end in (3, 4, 5, None)}
 _NUMBERS = MONTHS | ORDINALS
@@ -236,7 +235,8 @@ def _equal(answer: Hashable, reference: Hashable) -> bool:
         answer, reference = reference, answer
     if isinstance(answer, TimeOfDay) and isinstance(reference, Amount):
         length = 3600 * min(answer.hours) + 60 * answer.minute + answer.second
-        return bool(answer.second) and (length, None) == (reference.value, reference.upper)
+        may_be_length = answer.second and max(answer.hours) - min(answer.hours) == 12
+        return bool(may_be_length) and (length, None) == (reference.value, reference.upper)
     return answer == reference
 
 

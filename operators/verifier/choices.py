@@ -12,7 +12,7 @@ from .words import listed
 # --- Letters --------------------------------------------------------------------------
 
 _JOIN = (
-    r"(?:\s*[,;/&|和、–-]\s*(?:and |or |& )?|\s+(?:and|or|to|through|&)\s+"
+    r"(?:\s*(?:[,;/&|和、–-]|或者?)\s*(?:and |or |& )?|\s+(?:and|or|to|through|&|oder|ou|или)\s+"
     r"|\s*\\(?:lor|vee|land|wedge|c[au]p|cdot|times)\s+)"
 )
 _ONE = r"[(\[]?[A-Ja-d][)\]]?"
@@ -27,7 +27,7 @@ _LABELLED = re.compile(
 )
 # What begins a marked place: `C`, `(c)`, `C) 12`, `C: text`, `A, C and D`; not "A dog".
 _FIRST = re.compile(
-    rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
+    rf"\W*({_RUN}|{_ONE}(?:{_JOIN}{_ONE}(?![\w.]))*)(?!{_JOIN}[A-J]\b)(?=$|\\[}})]|[.):\]}},$]|\*\*|__|\s*[:：(（\n]|\s*[-–—](?=\s*[A-Za-z]{{2}})|\s+(?:is|because|as|since)\b)"
 )
 _BRACKETED = re.compile(r"(?<!\w)[(\[]([A-Ja-e])[)\]]")
 _ALONE = re.compile(
@@ -43,7 +43,7 @@ _REJECTED = re.compile(
     r"|\b(?:all but|except|(?:exclud|eliminat)(?:e|ing)|rul(?:e|ing) out)(?: option)?\W*\Z",
     re.IGNORECASE,
 )
-_OR = re.compile(r"\bor\b|[/\\]")
+_OR = re.compile(r"\b(?:or|oder|ou|или)\b|[/\\或]")
 
 
 def _letters(text: str) -> frozenset[str]:
@@ -68,7 +68,7 @@ def _letter_mentions(text: str) -> list[Mention]:
 
 
 def _is_denied(text: str, letter: re.Match[str]) -> bool:
-    rejected = _REJECTED.search(text, 0, letter.start(1))
+    rejected = _REJECTED.search(text, max(0, letter.start(1) - 40), letter.start(1))
     return bool(rejected) or not is_given(text, *letter.span(1))
 
 
@@ -77,28 +77,40 @@ CHOICE = AnswerRules(lambda text: bool(_TAKEN.fullmatch(text)), _letter_mentions
 
 # --- Yes and no -----------------------------------------------------------------------
 
+_YES = listed("yes sí oui ja да sim evet tak 是 是的 对 はい 네 예")
+_NO = listed("no non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
+_WORDS = dict.fromkeys(_YES, "yes") | dict.fromkeys(_NO, "no") | {"true": "true", "false": "false"}
+_DENIED = re.compile(r"\b(?:not|whether|if)\b(?: \w+){0,2} \Z|n['’]t\b(?: \w+){0,3} \Z")
+_ANY = "|".join(word for word in _WORDS if word not in ("yes", "no"))
 _BOTH = re.compile(
-    r"\b(?:yes|true)(?:[\s-](?:and|or)[\s-]| ?[/|&] ?)(?:also )?(?:no|false)\b"
-    r"|\bneither (?:an? )?(?:yes|no|true|false)\b",
+    r"\b(?:yes|true)(?:[\s-](?:and|or)[\s-]| ?[/|&] ?)(?:also )?(?:no|false)\b|\btrue or not\b"
+    r"|\bneither (?:an? )?(?:yes|no|true|false)\b"
+    rf"|\A(?:{_ANY})[\s/|,]+(?:aber |mais |pero |но )?(?:{_ANY})(?=\W|\Z)",
     re.IGNORECASE,
 )
-_YES = listed("yes true sí oui ja да sim evet tak 是 是的 对 はい 네 예")
-_NO = listed("no false non nein não нет nej nie hayır 不 不是 否 いいえ 아니요 아니오")
-_WORDS = dict.fromkeys(_YES, True) | dict.fromkeys(_NO, False)
 _YES_OR_NO = re.compile(
     r"(?<!say )(?<!says )\b(?:yes|true|false"
     r"|no(?=\W*\Z|\.(?! ?\d)|[,;:!*\"')/|&]| (?:yes|if|in some|otherwise)\b| [-–—|/&<=>]))\b"
-    rf"|\A(?:{'|'.join(word for word in _WORDS if word != 'no')})(?=\W|\Z)",
+    rf"|\A(?:{_ANY})(?=\W|\Z)",
     re.IGNORECASE,
 )
+
+
+def begins_with_it(text: str) -> bool:
+    """Whether a text begins with yes or no, true or false, on which it enlarges."""
+    return bool(_YES_OR_NO.match(text, len(text) - len(text.lstrip(" \n*_"))))
 
 
 def _yes_or_no(text: str) -> list[Mention]:
     if _BOTH.search(text):
         return [Mention("both", 0, len(text))]
-    given = [each for each in _YES_OR_NO.finditer(text) if is_given(text, *each.span())]
+    given = [
+        each
+        for each in _YES_OR_NO.finditer(text)
+        if is_given(text, *each.span()) and not _DENIED.search(text, 0, each.start())
+    ]
     return [Mention(_WORDS[each[0].lower()], *each.span()) for each in given]
 
 
 BOOLEAN = AnswerRules(lambda text: text.lower() in _WORDS, _yes_or_no, equal=eq)
-"""Yes or no; true or false, which are the same."""
+"""Yes or no, in any of these languages; true or false, which are others."""

@@ -61,7 +61,8 @@ _GIVES_UP = re.compile(
 )
 _END = 200  # characters
 _NO_ANSWER = re.compile(
-    r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bno (?:definite|definitive|single|clear) answer\b"
+    r"\bI(?:['’]m| am) (?:unable|not able) to\b|\bI do(?: not|n['’]t) have enough\b"
+    r"|\bno (?:definite|definitive|single|clear) answer\b"
     r"|\b(?:I )?can(?: ?not|['’]t) (?:determine|give|be (?:determined|worked out|known|answered))\b"
 )
 

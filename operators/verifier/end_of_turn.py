@@ -60,7 +60,6 @@ def own_text(response: str) -> str:
 
 
 def _without_marks(text: str) -> str:
-    """Return a text without marks at its end."""
     end = len(text)
     while end and (text[end - 1].isspace() or _MARK.match(text, end - 1)):
         end -= 1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from .limits import MAX_DIGITS, refusal
 from .notation import plain
-from .units import Unit, agree, numeral, read_tail, read_unit
+from .units import Unit, agree, numeral, read_tail
 from .words import ASCII_MAGNITUDES, MAGNITUDES, SMALL, STARTS, leading_words
 
 ROUNDED_DIGITS = 7
@@ -40,7 +40,6 @@ class Number(NamedTuple):
     base: int = 10
 
     def times(self, factor: Fraction | int) -> Number:
-        """It in another unit."""
         return self._replace(value=self.value * factor, ulp=self.ulp * factor)
 
 
@@ -197,19 +196,13 @@ def _with_tail(number: Number, tail: str, attached: bool) -> Number | None:
             break
     if not tail:
         return number
-    if not tail.isascii():
-        if (found := read_tail(tail)) is None:
-            return None
-        number = number.times(found.factor)._replace(percent=number.percent or found.percent)
-        return _with_unit(number, found.unit or Unit())
     if number.unit and tail.startswith("per "):
         tail, number = f"{number.unit.dimension[0][0]} {tail}", number._replace(unit=None)
-    return _with_unit(number, read_unit(tail, attached=attached))
-
-
-def _with_unit(number: Number, unit: Unit | None) -> Number | None:
-    is_clear = unit is not None and agree(number.unit, unit) is not None
-    return number._replace(unit=number.unit or unit) if is_clear else None
+    found = read_tail(tail, attached=attached and tail.isascii())
+    if found is None or agree(number.unit, found.unit) is None:
+        return None
+    unit, is_percent = number.unit or found.unit or Unit(), number.percent or found.percent
+    return number.times(found.factor)._replace(percent=is_percent, unit=unit)
 
 
 def same_number(a: Number, b: Number) -> bool:
@@ -228,6 +221,8 @@ def same_number(a: Number, b: Number) -> bool:
     if a.percent == b.percent:
         return _close(a, b)
     share, bare = (a, b) if a.percent else (b, a)
+    if bare.unit and bare.unit.dimension:
+        return False  # `$6` is no percentage.
     is_share = _close(share.times(Fraction(1, 100)), bare)
     return is_share or (abs(bare.value) >= 1 and _close(share, bare))
 
@@ -253,5 +248,4 @@ def rounds_to(
 
 
 def _is_finite(value: Fraction) -> bool:
-    """Whether a fraction has a finite decimal expansion: it divides a power of ten."""
     return pow(10, value.denominator.bit_length(), value.denominator) == 0

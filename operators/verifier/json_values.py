@@ -12,7 +12,6 @@ from .answer_types import AnswerRules, Mention
 _DECODER = json.JSONDecoder()
 _OPENING = re.compile(r"[{\[]")
 _MOST = 100  # opening brackets that are tried
-_DEEP = 64
 
 
 def read_json(text: str) -> Any | None:
@@ -50,14 +49,12 @@ def _mentions(text: str) -> list[Mention]:
     return found
 
 
-def _key(value: Any, depth: int = 0) -> Any:
+def _key(value: Any) -> Any:
     """A value as what can be compared: 15 is 15.0, and neither is True or "15"."""
-    if depth > _DEEP:
-        raise RecursionError
     if isinstance(value, dict):
-        return ("{", frozenset((name, _key(each, depth + 1)) for name, each in value.items()))
+        return ("{", frozenset((name, _key(each)) for name, each in value.items()))
     if isinstance(value, list):
-        return ("[", tuple(_key(each, depth + 1) for each in value))
+        return ("[", tuple(_key(each) for each in value))
     return (isinstance(value, bool), isinstance(value, str), value)
 
 

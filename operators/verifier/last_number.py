@@ -1,8 +1,8 @@
 r"""The last number of a text, as an answer, or the mathematical expression that contains it.
 
-A number is isolated if it is surrounded by prose. A number next to an operator, an exponent, a
-bracket with something before it or a word that changes its value is part of an expression, and
-the whole expression is the answer (`3^{2}` is 9, `x^{9}` is not a number).
+A number next to an operator, an exponent, a bracket with something before it or a word that changes
+its value is part of an expression, and the whole expression is the answer (`3^{2}` is 9, `x^{9}` is
+not a number).
 """
 
 from __future__ import annotations
@@ -41,11 +41,6 @@ _JOINING = frozenset(
 _LEADING = frozenset(
     listed("sin cos tan cot sec csc log ln lg exp sqrt root mod modulo plus times power than")
 )
-# The simple case, which most numbers are: prose on both sides.
-_PROSE_BEFORE = re.compile(
-    r"(?:^|>>|(?:^|[\s(])[A-Za-z]{2,}[.,:;?]? |[a-z)\d][.:;]? ?= ?)[-–−]?\s?(?:\\?\$|[€£])?\Z"
-)
-_PROSE_AFTER = re.compile(r"[.,;:?]*(?:$|\s*\n|[.;?]? (?=([A-Za-z]{2,})(?![\w^(\\])))")
 _BRACKETED = re.compile(r"[(\[]\s*(\d+(?:\.\d+)?|\d{1,3}(?:,\d{3})+)\s*[)\]]")
 _NEGATED = re.compile(
     r"(?:\bnegative|(?:^|\b(?:is|are|was|be|to|of|equals|answer)|[:=])[\s*$]*\bminus)\s?[*$]{0,2}$",
@@ -98,14 +93,14 @@ def last_number(text: str) -> str | None:
 
 def english_number(text: str) -> str | None:
     """Return the same by the rules for English, of a text in which they hold."""
+    text = text.replace("=\n- ", "= -")  # a sign, and no bullet
     number = _last(text)
     if number is None:
         return None
     start = number.start()
     before = text[max(0, start - 60) : start]
-    if ("inus" in before or "egative" in before) and _NEGATED.search(before):
-        return "-" + _expression(text, number)
-    return number[0].strip() if _is_isolated(text, number, before) else _expression(text, number)
+    sign = "-" if ("inus" in before or "egative" in before) and _NEGATED.search(before) else ""
+    return sign + _expression(text, number)
 
 
 def _last(text: str) -> re.Match[str] | None:
@@ -119,19 +114,7 @@ def _last(text: str) -> re.Match[str] | None:
     return None
 
 
-def _is_isolated(text: str, number: re.Match[str], before: str) -> bool:
-    after = _PROSE_AFTER.match(text, number.end())
-    if not after or after[1] in _CHANGING or after[1] in _JOINING:
-        return False
-    prose = _PROSE_BEFORE.search(before)
-    if not prose:
-        return not before and number[0][0].isdigit()
-    word = prose[0].strip(" .,:;?=()->$\\€£−–")
-    return word not in _LEADING and word not in _JOINING and "," not in prose[0]
-
-
 def _expression(text: str, number: re.Match[str]) -> str:
-    """The expression that a number is part of: the mathematics around it, up to prose."""
     first = max(text.rfind("\n", 0, number.start() + 1) + 1, number.start() - _REACH)
     last = text.find("\n", number.end())
     last = min(last if last >= 0 else len(text), number.end() + _REACH)
@@ -152,7 +135,6 @@ def _expression(text: str, number: re.Match[str]) -> str:
 
 
 def _trimmed(text: str, begin: int, end: int, at: int) -> tuple[int, int]:
-    """A run of mathematics around a digit, without what joins nothing at its ends."""
     while True:
         opened, closed = _unpaired(text[begin:end])
         lead, rest = _NOTHING_BEFORE.match(text, begin, at), _NOTHING_AFTER.search(text, at, end)

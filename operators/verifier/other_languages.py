@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import NamedTuple
 
 from .phrases import (
     ENDS,
@@ -51,15 +50,6 @@ _NEAR = 2.5  # words between an answer and what denies it
 _BESIDE = 160  # characters next to an answer in which words may change it
 
 
-class Clause(NamedTuple):
-    """What follows a phrase."""
-
-    text: str  # as it stands there, up to the end of the sentence
-    phrases: Phrases  # the words of its language
-    is_negated: bool  # whether the text begins with its negation
-    is_wrong: bool  # whether what follows says that it is wrong
-
-
 # --- phrases --------------------------------------------------------------------------
 
 
@@ -88,8 +78,11 @@ def _sentence_end(plain: str, start: int) -> int:
     return end.start() if end else last
 
 
-def clause(text: str) -> Clause | None:
-    """What follows the phrase at the start of a text; None if there is no phrase."""
+def clause(text: str) -> tuple[str, Phrases, bool] | None:
+    """What follows the phrase at the start of a text; None if there is no phrase.
+
+    It is the rest of the sentence, with the words of its language, and whether it is denied.
+    """
     phrases = phrases_of(text)
     if phrases is None:
         return None
@@ -101,14 +94,13 @@ def clause(text: str) -> Clause | None:
     if _SIGN.match(folded, start - 1):
         start -= 1
     if displayed := _DISPLAYED.match(text, start):
-        return Clause(displayed[1] or displayed[2], phrases, False, False)
+        return displayed[1] or displayed[2], phrases, False
     end = _sentence_end(plain, start)
-    wrong = _is_called_wrong(plain[end:], phrases)
     affirmed = _affirmed(folded, start, end, phrases)
     start, end = affirmed or (start, end)
     shown = text[start:end].strip(' \t\n*_"“”«»「」『』,;，；、،؛')
     spoken = shown[: len(without_polite(fold(shown), phrases))].rstrip(ENDS)
-    return Clause(spoken, phrases, affirmed is None, wrong)
+    return spoken, phrases, affirmed is None
 
 
 def _affirmed(folded: str, start: int, end: int, phrases: Phrases) -> tuple[int, int] | None:

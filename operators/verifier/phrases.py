@@ -90,21 +90,11 @@ _ENGLISH = frozenset(
         "it's"
     )
 )
+_ALSO_ENGLISH = frozenset(listed("per can man die son take also ten sea hat an as do no am"))
 _HINTS = (
     "ntwo", "spuesta", "sposta", "jawa", "dpowied", "ceva", "svar", "oluzion", "rgebnis", "sulta",
     "hasil", "wynik", "oplam", "ternativa",
 )  # fmt: skip
-_HINTING = frozenset(
-    listed(
-        "nicht kein keine keinen weder niemals kann falsch ich ist sind wir der dass als sondern "
-        "und auf mit von ein eine einen zu das bleibt bleiben mehr wenn oder "  # German
-        "pas jamais ni faux peut le les du des est une il elle dans au aux ce cela c'est n'est "
-        "j'ai je de que si ou trouve entre en qu'il qu'elle reste non mais ne sont avec "  # French
-        "nunca tampoco ningun falso incorrecto puede el la las los es son era una tiene queda "
-        "quedan hay sino para podemos sea ser del mas creo nada pero con lo "  # Spanish
-        "niet fout onjuist bukan salah inte sbagliato errado"
-    )
-)
 _HINTED = 1_000  # characters at the end of a text in which a hint is looked for
 _SHOWN = 2_000  # characters at the end of a text, which show its language
 _FEW = 8  # words, which show no language
@@ -119,7 +109,7 @@ def is_hinted(text: str) -> bool:
     if " the " in text or " and " in text:  # most English texts, in a tenth of the time
         return False
     shown = text[-_HINTED:].lower()
-    return any(map(shown.__contains__, _HINTS)) or not _HINTING.isdisjoint(shown.split())
+    return any(map(shown.__contains__, _HINTS)) or not _hinting().isdisjoint(shown.split())
 
 
 @lru_cache(maxsize=16)
@@ -137,7 +127,6 @@ def languages_of(text: str) -> tuple[str, ...]:
 
 
 def _latin_languages(folded: str, letters: str) -> tuple[str, ...]:
-    """The languages in Latin script whose frequent words, or whose "answer", a text has."""
     words = frozenset(_WORD.findall(folded))
     known = tables().languages
     scores = {
@@ -159,6 +148,12 @@ def _latin_languages(folded: str, letters: str) -> tuple[str, ...]:
 def _common() -> dict[str, frozenset[str]]:
     languages = tables().languages.items()
     return {n: frozenset(listed(fold(each.common))) for n, each in languages if not each.scripts}
+
+
+@lru_cache(maxsize=1)
+def _hinting() -> frozenset[str]:
+    words = (word for common in _common().values() for word in common if len(word) > 1)
+    return frozenset(words) - _ENGLISH - _ALSO_ENGLISH
 
 
 # --- Their words ----------------------------------------------------------------------
@@ -205,7 +200,6 @@ def phrases_of(text: str) -> Phrases | None:
 
 
 def _words(language: Language, words: str) -> str:
-    """Alternatives as they match folded text, as whole words where a language has spaces."""
     if not words:
         return ""
     # Escapes such as `\S` are ASCII.

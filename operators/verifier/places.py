@@ -37,12 +37,22 @@ _LABEL = (
     r"[ \t*_]*(?:[:=]|(?=\n))|A:(?=[^\n]*\Z))[ \t*_]*"
 )
 _PHRASE = (
-    r"\b(?:(?:answer|solution|root)s?|(?:correct|right|best) (?:option|choice|one|statement))\b"
+    r"\b(?:answers?|(?:solution|root)s?(?=[^\n.]{0,20}[:= ][\s*_$({\[]*(?:-?\d|\\|[a-z] ?=))"
+    r"|(?:correct|right|best) (?:option|choice|one|statement))\b"
     r"(?:[\s*_\"]{0,4}(?:is|are|was|would be|must be|should be|will be|equals?)\b|[\s*_]{0,4}[:=])"
     r"[\s*_:=]{0,4}"
     r"(?:(?:therefore|thus|simply|then|just|clearly|hence|indeed|approximately|about)\b,?)?\s?[:=]?"
 )
 _NAMED = re.compile(rf"(?P<label>{_LABEL})|{_PHRASE}", re.IGNORECASE)
+# What stands before "answer is" that replaces a marked one: "So the final", and no "A wrong".
+_EXPLICIT = re.compile(
+    r"(?:(?:\A|[.!?:>$}\])\n])[\s*_#>-]*(?:(?:so|thus|therefore|hence|then|finally|now|wait|actually"
+    r"|correction|no|in conclusion)\b[,.:;]* )*|, (?:and )?(?:so|thus|therefore|hence),? )"
+    r"(?:(?:the|my|our) (?:(?:final|correct|right) )*|(?:(?:final|correct|right) )+)\Z",
+    re.IGNORECASE,
+)
+_ANSWER = re.compile(r"\bans(?:wers?)?\b", re.IGNORECASE)
+_ROUGHLY = re.compile(r"\b(?:approximately|about)\b", re.IGNORECASE)
 _IS_THE_ANSWER = re.compile(
     r"\b(?:is|are) (?:thus |therefore |indeed )?(?:the|our|my) (?:final |correct )?answer\b",
     re.IGNORECASE,
@@ -61,7 +71,7 @@ _ASIDE = re.compile(
     re.DOTALL,
 )
 _ITEMS = 40  # lines of a list
-_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+ITEM = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _OPTION = re.compile(r"[\s*-]*(?:[Oo]ption |[Cc]hoice )?\(?[A-J][.):]\**\s")
 _RULE = re.compile(r"[-=*_~ ]*")
 _WRAPPED = (
@@ -93,7 +103,6 @@ class AnswerPlace(NamedTuple):
 
     @property
     def is_marked(self) -> bool:
-        """Whether the response says that this is its answer."""
         return self.rule != "last_line"
 
 
@@ -129,17 +138,20 @@ def own_part(response: str) -> tuple[str, int] | None:
     return whole, len(response) - len(final) + len(own) - len(whole)
 
 
-def places(text: str) -> Iterator[AnswerPlace]:
-    """The places of an answer in what counts of a response, the one that decides first."""
-    yield from marked_places(text)
-    if gives_up(text) or ends_with_options(text):
+def places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlace]:
+    """The places of an answer in what counts of a response, the one that decides first.
+
+    Where it may give up, a text that ends with "I do not know" or the like has only its marks.
+    """
+    yield from marked_places(text, may_give_up=may_give_up)
+    if (may_give_up and gives_up(text)) or ends_with_options(text):
         return
     last = sentences(text[-_MOST:])
     # An aside says something about the sentence before it; "I hope this helps!" says nothing.
     last = [each for each in last if not _ASIDE.fullmatch(each)][-_SENTENCES:] or last
-    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if _ITEM.match(each)]
+    items = [each for each in text.rstrip().split("\n")[-_ITEMS:] if ITEM.match(each)]
     if len(items) > 1 and text.rstrip().endswith(items[-1]):
-        listed = [stripped(_ITEM.sub("", each)) for each in items]
+        listed = [stripped(ITEM.sub("", each)) for each in items]
         yield _last_line(", ".join(listed), "\n".join(items))
     for sentence in reversed(last):
         yield _last_line(stripped(sentence), sentence)
@@ -155,14 +167,14 @@ def _last_line(text: str, rest: str) -> AnswerPlace:
     return AnswerPlace(text, "last_line", rest, 0, 0)
 
 
-def marked_places(text: str) -> Iterator[AnswerPlace]:
+def marked_places(text: str, *, may_give_up: bool = True) -> Iterator[AnswerPlace]:
     """The places that a response marks, the last one first."""
-    end = len(text)
+    end, names = len(text), not (may_give_up and gives_up(text))
     for mark in sorted(marks(text), key=lambda each: each.start, reverse=True):
-        yield from _named(text, mark.end, end)
+        yield from _named(text, mark.end, end, explicit=True) if names else ()
         yield mark
         end = mark.start
-    yield from _named(text, 0, end)
+    yield from _named(text, 0, end) if names else ()
 
 
 def marks(text: str) -> Iterator[AnswerPlace]:
@@ -211,15 +223,13 @@ def unlabelled(text: str) -> str:
     return text[named.end() :] if named and named["label"] else text
 
 
-def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
-    """Where text[start:end] says "Answer:" or "the answer is", or that a number is it."""
-    if gives_up(text):
+def _named(text: str, start: int, end: int, *, explicit: bool = False) -> Iterator[AnswerPlace]:
+    named = deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
+    lines = (_line(text, each, "keyword") for each in named if not explicit or _is_explicit(each))
+    found = [each for each in lines if each]
+    if explicit:
+        yield from reversed(found)
         return
-    found = [
-        place
-        for each in deque(_NAMED.finditer(text, start, end), maxlen=_LAST)
-        if (place := _line(text, each, "keyword"))
-    ]
     for each in deque(_IS_THE_ANSWER.finditer(text, start, end), maxlen=_LAST):
         before = sentences(text[max(start, each.start() - _MOST) : each.start()])
         if before and _MATHEMATICAL.search(before[-1]):
@@ -231,8 +241,15 @@ def _named(text: str, start: int, end: int) -> Iterator[AnswerPlace]:
     yield from sorted(found, key=lambda each: each.start, reverse=True)
 
 
+def _is_explicit(named: re.Match[str]) -> bool:
+    """Whether it names the answer, and no other one: "A wrong answer is", "If the answer is"."""
+    if not _ANSWER.search(named[0]) or _ROUGHLY.search(named[0]):
+        return False
+    before = max(0, named.start() - 80)
+    return bool(named["label"] or _EXPLICIT.search(named.string, before, named.start()))
+
+
 def _line(text: str, mark: re.Match[str], rule: str) -> AnswerPlace | None:
-    """What follows a mark: its line or the next one, of a sentence the rest of it."""
     rest = text[mark.end() :].strip()
     lines = (each.strip() for each in rest[:_MOST].split("\n"))
     line = next((each for each in lines if each and not _RULE.fullmatch(each)), "")
@@ -249,9 +266,11 @@ def _in_another_language(text: str, start: int, end: int) -> Iterator[AnswerPlac
 
     for at in phrases_in(text):
         if start <= at < end and (found := clause(text[at:])):
-            is_given_there = not (found.is_negated or found.is_wrong)
-            answer = stripped(found.text) if is_given_there else ""
-            yield AnswerPlace(answer, "keyword", text[at:], at, at + len(found.text))
+            answer, _, is_denied = found
+            begin = text.find(answer, at)
+            is_there = not is_denied and is_given(text, begin, begin + len(answer))
+            shown = stripped(answer) if is_there else ""
+            yield AnswerPlace(shown, "keyword", text[at:], at, at + len(answer))
 
 
 def sentences(text: str) -> list[str]:
@@ -276,6 +295,8 @@ def stripped(text: str) -> str:
     >>> stripped(r"**\(\text{Paris}\)**."), stripped("J. R. R."), stripped("'CO_2'")
     ('Paris', 'J. R. R.', 'CO_2')
     """
+    if len(text) > _MOST:
+        return text.strip()
     before = None
     while text != before:
         before, text = text, _TEXT.sub(_spaced, text.strip()).strip()

@@ -47,7 +47,6 @@ def _stated(text: str) -> list[str]:
 
 
 def _rounds(exact: Number, rounded: Number) -> bool:
-    """Whether the second number is the first, rounded or cut off at its last place."""
     more, unit = abs(exact.value) - abs(rounded.value), rounded.ulp or 1
     return exact.value * rounded.value >= 0 and -unit / 2 <= more < unit
 
@@ -87,7 +86,8 @@ _TERM = rf"(?:[A-Z]{{2,3}}|{LETTER})"
 # The last two lines: a ratio, a length, an inverse or a derivative of names. In two unknowns an
 # equation has no other reading.
 _NAME = re.compile(
-    rf"(?:{_FUNCTION}|{LETTER}|[A-Za-z][A-Za-z ]{{1,40}}|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
+    rf"(?:{_FUNCTION}|{LETTER}|\\(?:det|dim)\s*\(?[A-Z]\)?|[A-Za-z][A-Za-z ]{{1,40}}"
+    r"|m?\\angle\s?[A-Z]+|[A-Z]{{2,3}}"
     rf"|\\(?:overline|vec|hat|bar)\s*\{{\s*[A-Za-z]+\s*\}}"
     rf"|\([a-zA-Z](?:\s*,\s*[a-zA-Z])+\)|{LETTER}(?:\s*[+-]\s*{LETTER}){{1,4}}"
     rf"|{_TERM}(?:\s*[:/]\s*{_TERM})+|\\frac\{{{_TERM}\}}\{{{_TERM}\}}|\|\s*[A-Z]{{2,3}}\s*\|"
@@ -296,7 +296,6 @@ def _as_ratio(a: str, b: str, leaf: SameLeaf) -> bool | None:
 
 
 def _as_cases(a: str, b: str, leaf: SameLeaf) -> bool | None:
-    """Definitions by cases, as written but in any order."""
     if "cases}" not in a and "cases}" not in b:
         return None
     x, y = ({_CASE_MARK.sub("", row) for row in _ROW.split(text)} for text in (a, b))
@@ -335,7 +334,8 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
     if (x or y) and kinds <= loose | {"()"} and not (a.name or b.name):
         left = [x[name] for name in sorted(x)] if x else a.items
         right = [y[name] for name in sorted(y)] if y else b.items
-        is_free = kinds <= loose and len({each.partition("_")[0] for each in x or y or ()}) == 1
+        stems = {each.partition("_")[0] for each in x or y or ()}
+        is_free = kinds <= loose and len(stems) == 1 and stems <= {"x", "z", "t", "r", r"\lambda"}
         return (_same_set if is_free else _same_sequence)(left, right, leaf)
     if not kinds <= loose:  # A list of two has no brackets, for it could be a point or an interval.
         is_list = "list" in kinds and kinds <= {"list", "()", "[]"} and len(b.items) != 2
@@ -345,7 +345,6 @@ def _same_collections(a: AnswerCollection, b: AnswerCollection, leaf: SameLeaf) 
 
 
 def _named(items: Sequence[str]) -> dict[str, str] | None:
-    """Return values by name if every item is `name = value` and the names differ."""
     pairs = [split_top(item, _EQUALS) for item in items]
     if len(items) < 2 or any(len(p) != 2 or not is_name(p[0]) for p in pairs):
         return None

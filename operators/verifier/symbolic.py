@@ -464,7 +464,6 @@ def _real_number(text: str) -> Any | None:
 
 
 def _same_relation(a: list[str], b: list[str]) -> bool:
-    """Whether one of two equations or inequalities is the other times a constant."""
     left, right, known, value = (expression(t) for t in (a[0], a[2], b[0], b[2]))
     if value is None or (known is None and ":" not in b[0]):  # `A:B` is a name
         raise ValueError("the reference is not mathematics")

@@ -10,7 +10,7 @@ from .amounts import SIGNS
 from .answer_types import Conventions
 from .commitment import is_given
 from .phrases import compiled, fold, is_unspaced, languages_of, without_polite
-from .places import AnswerPlace, sentences, stripped
+from .places import ITEM, AnswerPlace, sentences, stripped
 
 _LATEX = re.compile(r"\\(?:ce|mathrm|text)\s*\{([^{}]*)\}|[_^]\{([^{}]*)\}|\\([%$&#_{}])")
 DOTS = re.compile(r"\\[lcv]?dots(?![a-zA-Z])|\.\.\.|…")
@@ -25,11 +25,16 @@ _ASIDE = re.compile(r" ?\((?!(?:or|and|not)\b)[^()]*\)")
 _CONTRAST = re.compile(r"(?:[,;] (?:but|however|though|although|yet|while)|; |: )\b")
 _RIVAL_BEFORE = re.compile(
     r"(?:(?:\b(?:not|never|no longer)|n't)(?: (?!but )\w+){0,2} "
+    r"|,? (?:no|nicht|pas|non|não|niet|oder|ou|eller|или|не|lub) "
     r"|(?:,|\b(?:or|and|either|than|unlike|nor|except|besides|maybe|perhaps|as well as"
     r"|also|else|otherwise|alternatively)) "
     r"|[/|&+~] ?)\W*$"
 )
-_INTRODUCTION = re.compile(r"\A\W*[A-Z][a-z]+(?: [a-z]+){0,4}, ")
+_LINKED = re.compile(r"(?:是|為|为|叫|は|が|은|는|이|คือ|[:：])\Z")
+_RIVAL_THERE = re.compile(r"或|和|与|與|、|か|または|또는|나 |หรือ|可能|也许|不|非|ない|아니|ไม่")
+_INTRODUCTION = re.compile(
+    r"\A\W*(?:So|Thus|Therefore|Hence|Then|Yes|No|Finally|Indeed|[A-Z][a-z]+(?: [a-z]+){1,4}), "
+)
 _RIVAL_AFTER = re.compile(r"\W* (?:or|and|nor)\b(?! (?:is|was|has|had|then|[a-z]+ed)\b)")
 _UNSURE = re.compile(
     r"\b(?:might|may be|maybe|perhaps|possibly|not (?:sure|certain)|don't (?:know|recall))\b", re.I
@@ -39,7 +44,6 @@ _VERB = re.compile(
 )
 _BOLD = re.compile(r"\*{1,2}([^*\n]+)\*{1,2}|`([^`\n]+)`")
 _SEPARATOR = re.compile(r"\s*(?:[,;]\s*(?:and\b|&)?|\band\b|\n)\s*")
-_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _INTRODUCED = re.compile(
     r"(?:(?![.!?]\s).)*(?:\b(?:is|are|was|were|be|by)\b(?: (?:therefore|thus|then))?:?|:)\s*",
     re.DOTALL,
@@ -73,7 +77,8 @@ def normal(text: str, *, cased: bool = False) -> str:
     text = stripped(unicodedata.normalize("NFKC", text)).translate(SIGNS)
     text = DOTS.sub("...", _LATEX.sub(r"\1\2\3", _ARROW.sub("->", text)))
     text = stripped(_SCRIPT.sub("", text))
-    text = " ".join(_ARTICLE.sub("", text.replace(",", " "), count=1).split())
+    text = _ARTICLE.sub("", text.replace(",", " ").replace(" & ", " and "), count=1)
+    text = " ".join(text.split())
     if cased:
         return re.sub(r"[\s$]", "", text)
     plain = unicodedata.normalize("NFKD", text.casefold())
@@ -111,7 +116,11 @@ def gives_text(place: AnswerPlace, reference: str) -> bool:
     """Whether a place answers with a text: it is the text, or a sentence that begins or ends so."""
     if any(equal_texts(each, reference) for each in answers_in(place)):
         return True
-    return place.rule != "boxed" and not is_grid(reference) and _says(place.text, reference)
+    return (
+        place.rule not in ("boxed", "answer_tag")
+        and not is_grid(reference)
+        and _says(place.text, reference)
+    )
 
 
 def _says(sentence: str, reference: str) -> bool:
@@ -128,7 +137,9 @@ def _says(sentence: str, reference: str) -> bool:
     text = " ".join(re.sub(r"[*`$]", "", text).split())
     if is_unspaced(words):
         spoken = text[: len(without_polite(fold(text), compiled(languages_of(text))))]
-        return spoken.endswith(words) and is_given(text, len(spoken) - len(words), len(spoken))
+        before = spoken.removesuffix(words).rstrip(" *“「『《\"'")
+        is_last = before != spoken and (not before or _LINKED.search(before))
+        return bool(is_last and not _RIVAL_THERE.search(before))
     flags = 0 if _is_formula(reference) else re.IGNORECASE
     pattern = re.compile(rf"(?<![\w-])(?:the |an? )?{re.escape(words)}(?![\w-])", flags)
     introduction = _INTRODUCTION.match(text)
@@ -163,13 +174,13 @@ def _is_stated(text: str, begins: int, start: int, end: int) -> bool:
 
 def items_of(text: str) -> list[str]:
     """The texts of a list: by commas, "and", or one a line."""
-    parts = _SEPARATOR.split(_ITEM.sub("", _ASIDE.sub("", text).strip(" []{}().")))
+    parts = _SEPARATOR.split(ITEM.sub("", _ASIDE.sub("", text).strip(" []{}().")))
     return [each for each in map(normal, parts) if each]
 
 
 def gives_list(place: AnswerPlace, reference: list[str], conventions: Conventions) -> bool:
     """Whether a place is this list, or ends with it."""
-    lists = [*answers_in(place), place.rest if _ITEM.search(place.rest) else ""]
+    lists = [*answers_in(place), place.rest if ITEM.search(place.rest) else ""]
     found = map(items_of, lists)
     if conventions.ordered_lists:
         return reference in found

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from .amounts import MONEY, PERCENT, QUANTITY, Amount, is_near
 from .answer_types import AnswerRules, Conventions, Mention
-from .calendar_answers import DATE, TIME, Date, Duration
-from .choices import BOOLEAN, CHOICE
+from .calendar_answers import DATE, TIME, Date
+from .choices import BOOLEAN, CHOICE, begins_with_it
 from .commitment import is_given
 from .fractions_and_decimals import read_number
 from .intervals import REALS
@@ -22,7 +22,7 @@ from .limits import refusal
 from .lists import read_collection
 from .notation import plain
 from .phrases import has_foreign_words
-from .places import AnswerPlace, own_part, places, stripped
+from .places import AnswerPlace, own_part, places, sentences, stripped
 from .structure import is_nothing, is_prose
 from .texts import DOTS, equal_texts, gives_list, gives_text, is_grid, items_of
 
@@ -63,14 +63,21 @@ _WORD = re.compile(
     r"(?<![\\A-Za-z])(?=[^\W\d_]*[aeiouyAEIOUY\u00c0-\u02ff\u0400-\uffff])[^\W\d_]{3,}"
 )
 _MATHS = re.compile(
-    r"(?:(?:a(?:rc)?)?(?:sin|cos|tan|cot|sec|csc)h?|log|sqrt|exp|pi|and|or|mod|max|min|gcd|lcm"
+    r"(?:(?:a(?:rc)?)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|lg|det|lim|sqrt|exp|pi|and|or|mod"
+    r"|max|min|gcd|lcm"
     r"|inf(?:ty|inity)?)\b"
 )
-# CO2, NaCl, H_2SO_4; a3, Nf3; #1, v2; 2+x is none of them.
 _PROSE = re.compile(r"(?<![^\s*])[^\W\d_²³]{2,}(?=[\s:,*]|\Z)")
+_LINK = re.compile(
+    r"(?:is|are|so|thus|hence|therefore|then|gives?|gets?|have|finds?|yields?|obtain|makes?|becomes)\b"
+    r"|\w+(?=:)",
+    re.IGNORECASE,
+)
+_CONCLUDES = re.compile(r"(?:so|thus|hence|therefore)\b", re.IGNORECASE)
+# CO2, NaCl, H_2SO_4; a3, Nf3; #1, v2; 2+x is none of them.
 _SIGNED = re.compile(r"[=<>^+*/|≤≥√∪∩∈°%]|\\[a-zA-Z]|\d[a-z]|(?<!\w)-?\d|\d\s*,")
 _NAMED = re.compile(
-    r"(?=.*[a-z\d])(?:[A-Z][a-z]?_?\{?\d*\}?){2,}(?:[+-]|\^.*)?|[A-Za-z]{1,3}\d+[A-Za-z]*[+-]?"
+    r"[A-Za-z]{2,}(?:_[A-Za-z]{2,})+|(?=.*[a-z\d])(?:[A-Z][a-z]?_?\{?\d*\}?){2,}(?:[+-]|\^.*)?|[A-Za-z]{1,3}\d+[A-Za-z]*[+-]?"
     r"|[A-Z][a-z][+-]"
 )
 # CC(=O)O, c1ccccc1: no formula of mathematics has a sign of equality or a ring like these.
@@ -79,6 +86,7 @@ _MOLECULE = re.compile(
 )
 _COMPARED = re.compile(
     r",? (?:though|although|whereas|while|unlike|instead of|rather than|compared (?:to|with))\b"
+    r"| \((?=[a-z])"
 )
 _FRACTION = re.compile(r"(?<![\d.,/])(\d+)\s*/\s*(\d+)(?![\d.,/])|frac\{(\d+)\}\{(\d+)\}")
 _RANGE = re.compile(r"\d+(?:[-–—]\d+)+|\d+(?:/\d+){2,}")
@@ -128,7 +136,6 @@ def _is_mathematics(reference: str, text: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text that are no mathematics, as `sin` is."""
     return [each for each in _WORD.findall(text) if not _MATHS.fullmatch(each.lower())]
 
 
@@ -160,16 +167,21 @@ def grade(
         text = place.text
         if kind is AnswerType.JSON:  # It may have many lines.
             text = place.rest if place.is_marked else own
+        elif kind is AnswerType.BOOLEAN and not place.is_marked and begins_with_it(own):
+            text = sentences(own)[0]  # "No. It would be true if ..."
         found = rules.mentions(text)
+        every = found
         # "At 3:30 pm, 2 hours later": a clock is asked for, and not a duration.
-        found = [each for each in found if _sort(each.value) == _sort(wanted)] or found
+        found = [each for each in every if type(each.value) is type(wanted)] or every
+        if not place.is_marked:
+            found = [each for each in found if _measures(each.value) == _measures(wanted)] or found
         if not found:
             if place.is_marked and place.text and kind in MEASURED:
                 break
             if place.rule in ("boxed", "answer_tag") or not place.text:  # An answer is denied.
                 return False, place.text
             continue
-        answer = _chosen(found, text, place)
+        answer = _chosen(found, every, text, place)
         if answer is None:
             return False, place.text
         if kind in MEASURED and place.is_marked and not text[answer.end :].isascii():
@@ -189,21 +201,23 @@ def _is_unreduced(span: str) -> bool:
     return found is not None and math.gcd(*(int(each) for each in found.groups() if each)) > 1
 
 
-def _sort(value: object) -> object:
-    """What an amount measures, what a date names; of other values the class."""
+def _measures(value: object) -> object:
+    """The dimension of an amount, the parts that a date names."""
     if isinstance(value, Date):
         return [part is None for part in (value.year, value.month, value.day)]
-    return value.dimension if isinstance(value, Amount) else type(value)
+    return value.dimension if isinstance(value, Amount) else None
 
 
 def _is_beside(mention: Mention, text: str) -> bool:
     """Whether the answer is another one: `more than 12%`, `the day after March 5`."""
-    beside = _BOUND if isinstance(mention.value, Amount | Duration) else _RELATIVE
+    beside = _BOUND if isinstance(mention.value, Amount) else _RELATIVE
     return bool(beside.search(text, max(0, mention.start - 24), mention.start))
 
 
-def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | None:
-    """The value that a place gives; None if it marks several ones, or denies what it has."""
+def _chosen(
+    found: list[Mention], every: list[Mention], text: str, place: AnswerPlace
+) -> Mention | None:
+    """The one value of those found that a place gives; None if it marks several or denies it."""
     if place.is_marked and len({each.value for each in found}) > 1 and place.rule != "fence":
         return None
     holds = max((but.end() for but in _BUT.finditer(text)), default=0)
@@ -215,7 +229,7 @@ def _chosen(found: list[Mention], text: str, place: AnswerPlace) -> Mention | No
     aside = None if place.is_marked else _COMPARED.search(clause, found[0].end)
     found = [each for each in found if aside is None or each.end <= aside.start()]
     last = found[-1]
-    rivals = [each for each in found if each.value != last.value]
+    rivals = [each for each in every if each.value != last.value and each.end <= last.start]
     hedged = rivals and _ENUMERATED.search(text[rivals[-1].end : last.start])
     return last if not hedged and is_given(text, last.start, last.end) else None
 
@@ -227,7 +241,7 @@ def _by_text(
     n_more = reference.strip().count("\n")
     if n_more and equal_texts(end := "\n".join(own.strip().split("\n")[-n_more - 1 :]), reference):
         return True, end
-    place = next(places(own), None)
+    place = next(places(own, may_give_up=False), None)
     if place is None:
         return None, None
     right = gives_text(place, reference)
@@ -237,7 +251,7 @@ def _by_text(
 
 
 def whole_expression(response: str) -> str | None:
-    """The mathematics that ends the last line of an answer's place, as `x = 1 or x = 2`."""
+    """The mathematics that a place is after "is", "gives" and the like, as `x = 1 or x = 2`."""
     own = own_part(response)
     place = next(places(own[0]), None) if own else None
     if place is None or place.rule == "boxed" or "\\boxed" in place.text:
@@ -245,5 +259,13 @@ def whole_expression(response: str) -> str | None:
     line = place.text if place.rule == "fence" else place.text.rpartition("\n")[2]
     prose = [each for each in _PROSE.finditer(line) if not _MATHS.fullmatch(each[0].lower())]
     start = prose[-1].end() if prose else 0
+    links = [each for each in prose if _LINK.fullmatch(each[0]) or line[each.end() :][:1] == ":"]
+    if prose and (not links or links[-1] is not prose[-1]):
+        return None
+    # "The answer is $\\pi$, since the period is $2\\pi$" ends in another formula.
+    if len(links) > 1 and not _CONCLUDES.match(links[-1][0]) and _SIGNED.search(line, 0, start):
+        return None
+    if links and place.rule == "keyword":
+        return None
     end = stripped(line[start:].lstrip(" :,"))
     return end if end and is_given(line, start, len(line)) else None

@@ -254,7 +254,6 @@ def read_tail(tail: str, *, attached: bool = False) -> Tail | None:
 
 
 def _unit_or_rate(text: str) -> tuple[Unit, int]:
-    """The known unit at the start of a text, which may be one of money per another."""
     unit, end = unit_at(text, 0)
     if unit.dimension and (per := _PER.match(text, end)):
         below, stop = unit_at(text, per.end())
@@ -272,12 +271,6 @@ def _changes(tail: str) -> bool:
     if not names or not all(languages[name].scripts for name in names):
         names = tuple(name for name, each in languages.items() if not each.scripts)
     return bool(compiled(names).after.search(folded))
-
-
-def read_unit(tail: str, *, attached: bool) -> Unit | None:
-    """The unit phrase after a number, `Unit()` for a noun such as "apples"; None if it is none."""
-    found = read_tail(tail, attached=attached)
-    return found and (found.unit or Unit())
 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:

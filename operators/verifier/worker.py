@@ -117,7 +117,6 @@ def main(descriptor: int, _parent: int) -> None:
 
 
 def _forked(descriptor: int, control: socket.socket) -> int:
-    """The number of a new worker at this socket."""
     with socket.socket(fileno=descriptor) as link:
         if worker := os.fork():
             return worker
@@ -131,7 +130,6 @@ def _forked(descriptor: int, control: socket.socket) -> int:
 
 
 def _ended(worker: int) -> int:
-    """The exit code of a worker, which is killed unless it has ended."""
     # Nobody has waited for it yet, so no other process can have its number.
     os.kill(worker, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])

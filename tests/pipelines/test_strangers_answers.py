@@ -36,7 +36,7 @@ VERDICTS = {
     "22-xlam-toolcalls": "rwrrw",
     "25-grid": "rrrww rw",
     "26-logic": "rrwwr rrrw rwr rwr | rwwwr rwrw rwr rwr",
-    "27-dates": "rrrwwrw rrrww rrw ww",
+    "27-dates": "rrrwwrw rrrww rrr ww",
     "86-nested-list-answer": "wr rr | rw rr",
     "100-mcq-letter-last-line": "rrrrrrrrrr w",
     "102-mcq-lower-case": "rrrrrr rr",

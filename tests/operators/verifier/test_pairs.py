@@ -830,8 +830,8 @@ PAIRS: dict[str, list[tuple[str, list[str], list[str]]]] = {
         (r"-\infty", [r"-\infty", "-∞"], [r"\infty", "0", "-1"]),
         (
             "Yes",
-            ["yes", "Yes.", r"\text{Yes}", "**Yes**", "YES", "True"],
-            ["no", "No", "y", "1", "False"],
+            ["yes", "Yes.", r"\text{Yes}", "**Yes**", "YES", "Sí"],
+            ["no", "No", "y", "1", "True"],
         ),
         ("True", ["true", r"\text{True}", "True."], ["False", "1", "T or F", "not true"]),
         ("110_2", ["110_{2}", "110_2"], ["6", "110", "110_3", "7", "111_2"]),
