@@ -84,11 +84,7 @@ class Calls:
         return sum(self._failed.values())
 
     def check_answered(self) -> None:
-        """Pass the questions of a batch, unless none of them was answered.
-
-        Raises:
-            ServerLostError: none was: what was made of the batch is no result.
-        """
+        """Pass the questions of a batch, unless none of them was answered."""
         if self._failed and self.failed == len(self._failed):
             found = _line(str(self.error or "")) or "its answers are empty"
             raise ServerLostError(found, None, self.failed)
@@ -161,11 +157,7 @@ def note_failed_row(number: int) -> None:
 
 
 def watch_model(operator: Any) -> None:
-    """Watch the calls of an operator that asks a server. Its client is made now, not in a row.
-
-    Raises:
-        Exception: what the operator has caught when it was made; some ask for embeddings then.
-    """
+    """Watch the calls of an operator that asks a server. Its client is made now, not in a row."""
     from data_juicer.utils.model_utils import get_model
 
     calls = _calls.get()
@@ -336,12 +328,7 @@ def described(
     *,
     is_made: Callable[[], bool],
 ) -> Iterator[None]:
-    """Turn whatever an operator raises into one line.
-
-    Raises:
-        OperatorError: it failed on the rows.
-        NotReadyError: it cannot be made, or misses a package or something from the network.
-    """
+    """Turn whatever an operator raises into one line."""
     try:
         yield
     except (RejuiceError, MemoryError):

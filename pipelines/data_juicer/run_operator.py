@@ -171,9 +171,6 @@ class Server(NamedTuple):
         """Try its address once, and whether it has the model and takes the key.
 
         Nothing is tried where there is a proxy between, which Data-Juicer's clients use.
-
-        Raises:
-            EngineError: it is not up, or will answer no request.
         """
         from ...operators.servers.client import check_server
         from ...operators.servers.options import ServerOptions
@@ -275,11 +272,6 @@ def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: 
         key: name and fields: an instance is made once.
         fields: that it is made with.
         table: the rows, numbered in the column `ROW`.
-
-    Raises:
-        OperatorError: it failed; one line.
-        NotReadyError: it cannot be made, or misses a package.
-        EngineError: the server that it asks cannot be reached, or refuses all requests.
     """
     with described(kind, fields, table, is_made=lambda: key in _instances), no_installs():
         try:
@@ -297,12 +289,7 @@ def run_operator(kind: ForeignKind, key: str, fields: Mapping[str, Any], table: 
 
 
 def prepare(kind: ForeignKind, fields: Mapping[str, Any]) -> None:
-    """Make an operator, whose constructor checks its fields, and drop it: workers have their own.
-
-    Raises:
-        NotReadyError: it cannot be made, or misses a package, or a model is not there.
-        EngineError: the server that it asks while it is made is lost.
-    """
+    """Make an operator, whose constructor checks its fields; workers make their own."""
     with described(kind, fields, None, is_made=lambda: False), no_installs(), watching():
         try:
             _load(kind, fields)

@@ -27,11 +27,7 @@ from .catalogue import ForeignField, ForeignKind
 
 
 def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
-    """Check the fields that a recipe gives an operator; values are never converted.
-
-    Raises:
-        RecipeError: one is unknown or missing, or has a value that cannot work here.
-    """
+    """Check the fields that a recipe gives an operator; values are never converted."""
     for name, value in fields.items():
         if name not in found.fields:
             near = suggest(name, found.fields) or f"its fields are: {', '.join(found.fields)}"
@@ -48,11 +44,7 @@ def check_fields(found: ForeignKind, fields: Mapping[str, Any]) -> None:
 
 
 def check_type(field: ForeignField, value: Any) -> None:
-    """Check the value of a field; null fits everywhere.
-
-    Raises:
-        RecipeError: it does not fit the type.
-    """
+    """Check the value of a field; null fits everywhere."""
     if value is None or field.hint is None:
         return
     try:
@@ -105,11 +97,7 @@ _WITH_PASSWORD = re.compile(r"https?://[^/?#]*:[^/?#]*@")
 
 
 def refuse_credentials(fields: Any, where: str = "") -> None:
-    """Pass fields without a key in them; one too short for a secret is for a server of one's own.
-
-    Raises:
-        RecipeError: there is one, and a run stores its recipe.
-    """
+    """Refuse a key in fields; one too short for a secret is for a server of one's own."""
     for name, value in fields.items() if isinstance(fields, dict) else ():
         place = f"{where}.{name}" if where else str(name)
         is_named = str(name).lower().replace("-", "_") in _SECRETS

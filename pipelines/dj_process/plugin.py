@@ -280,11 +280,7 @@ class Piece(NamedTuple):
 
 
 def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:
-    """The dataset after one step, and the audit log of that step.
-
-    Raises:
-        RejuiceError: what the operator raised, or a prompt comes up twice.
-    """
+    """The dataset after one step, and the audit log of that step."""
     made = pieces(dataset, default_chunk_rows([step.operator]))
     if step.operator.scope is not Scope.ROW:
         with prefix_errors_with_step(step):

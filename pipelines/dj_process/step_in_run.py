@@ -107,10 +107,6 @@ def stop(error: RejuiceError) -> NoReturn:
     but print three traces of it. `SystemExit` passes them, and nothing that skips errors of
     operators takes it for one. Who calls Data-Juicer from Python, as `dj-mcp` does, has handlers
     of exceptions.
-
-    Raises:
-        RejuiceError: outside of the command line.
-        SystemExit: in it, with status 1.
     """
     if Path(sys.argv[0]).stem not in _COMMANDS:
         raise error

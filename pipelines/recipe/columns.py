@@ -173,12 +173,7 @@ def checked_schema(recipe: Recipe, dataset: Dataset | None = None) -> pa.Schema:
 
 
 def check_columns(recipe: Recipe, schema: pa.Schema) -> None:
-    """Check that ids are texts, and that each step finds the columns and statistics that it reads.
-
-    Raises:
-        RecipeError: one is neither in the dataset nor written by an earlier step.
-        DataError: an id is not a text.
-    """
+    """Check that ids are texts, and that each step finds what it reads."""
     for name in ("prompt_id", "response_id"):
         kind = schema.field(name).type if name in schema.names else pa.string()
         if not is_text(kind) and not pa.types.is_null(kind):  # Null: a column without a value.
@@ -214,12 +209,7 @@ def _is_written(steps: Sequence[Step], column: str, name: str) -> bool:
 
 
 def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) -> None:
-    """Check that each step finds what it reads.
-
-    Raises:
-        RecipeError: neither `columns` nor an earlier step has what a step reads, they have a
-            statistic of what an earlier step has written anew, or a tool reads the answer.
-    """
+    """Check that each step finds what it reads."""
     answers = set[str]()
     for at, (step, there, _, is_known, _) in enumerate(walk(steps, columns, {})):
         operator = step.operator
@@ -271,9 +261,6 @@ def check_replaced(
     A step may replace what it reads, and compute again what an earlier step of the same operator or
     the run that made the dataset has written. Steps whose conditions exclude each other may write
     the same column, each in its own rows.
-
-    Raises:
-        RecipeError: a step would replace another column, or what another one was computed from.
     """
     # Columns that one of Data-Juicer's operators may remove are still followed: few remove any.
     columns, written = list(columns), None
@@ -421,12 +408,7 @@ _SHOWN = 40
 
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
-    """Find the references of the first rows, where the recipe begins with `prompt_template_mapper`.
-
-    Raises:
-        DataError: a row has no reference, and the step does not drop such rows.
-        RecipeError: no row has one, or the verifier can use none.
-    """
+    """Check the references that a `prompt_template_mapper` at the beginning finds."""
     step, path = recipe.steps[0], recipe.head.dataset_spec
     operator = step.operator
     if not isinstance(operator, PromptTemplateMapper):

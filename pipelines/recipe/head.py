@@ -85,11 +85,7 @@ class GeneratedDataset(Config):
         return self
 
     def first_rows(self, path: Path) -> pa.Table:
-        """Return the first rows that `write` would write to a path.
-
-        Raises:
-            RejuiceError: as `write`, but it does not count the problems that there are.
-        """
+        """Return the first rows that `write` would write to a path."""
         from ..demo.datasets import check_format, first_rows
 
         check_format(path)
@@ -98,11 +94,7 @@ class GeneratedDataset(Config):
         return first_rows(name, self._demo_options())
 
     def write(self, path: Path) -> None:
-        """Write the dataset.
-
-        Raises:
-            RejuiceError: the path has no known format, or there are fewer problems.
-        """
+        """Write the dataset."""
         from ..demo.datasets import write_dataset
 
         write_dataset(path, self.type, self._demo_options())
@@ -124,11 +116,7 @@ _BLOCK = ("configs", "max_sample_num")
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
-    """Return the path, or the paths, that `dataset_path` names.
-
-    Raises:
-        ValueError: it names none.
-    """
+    """Return the path, or the paths, that `dataset_path` names."""
     if isinstance(value, list | tuple):
         if not value:
             raise ValueError("it is an empty list; give a path")
@@ -151,11 +139,7 @@ def _path(value: Any) -> DatasetPath:
 
 
 def checked_block(value: Any) -> dict[str, Any]:
-    """Return a `dataset` block in Data-Juicer's form, its local paths as paths.
-
-    Raises:
-        ValueError: it is not in that form, or asks for what is not read here.
-    """
+    """Return a `dataset` block in Data-Juicer's form, its local paths as paths."""
     if not isinstance(value, Mapping):
         raise ValueError("it is no mapping; write `dataset: {configs: [{type: local, path: …}]}`")
     _check_keys(value, _BLOCK)
@@ -231,11 +215,7 @@ def _weight(config: Mapping[str, Any]) -> float:
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Return which columns `columns` selects, and what it calls them.
-
-    Raises:
-        ValueError: it selects none, or gives two the same name.
-    """
+    """Return which columns `columns` selects, and what it calls them."""
     if columns is None:
         return Selection()
     if not columns:
@@ -391,11 +371,7 @@ class Head(Config):
         return found.get(path.resolve())
 
     def write_missing(self, *paths: AnyPath | None) -> list[Path]:
-        """Write those of some files that do not exist and are generated; returns them.
-
-        Raises:
-            RejuiceError: as `GeneratedDataset.write`.
-        """
+        """Write those of some files that do not exist and are generated; returns them."""
         written = list[Path]()
         for path in paths:
             dataset = self.generated(path)
@@ -418,11 +394,7 @@ def position(path: Path, line: int | None, place: str = "") -> str:
 
 
 def check_keys(path: Path, document: Mapping[str, Any], lines: Mapping[str, int]) -> None:
-    """Check the names of the top-level keys, before one that is misspelled counts as missing.
-
-    Raises:
-        RecipeError: neither a recipe nor Data-Juicer has a key of that name.
-    """
+    """Check the names of the top-level keys, before one that is misspelled counts as missing."""
     known = (*Head.model_fields, "process", *sorted(settings.KEYS))
     for key in document:
         if isinstance(key, str) and key not in known:
@@ -436,12 +408,7 @@ def checked_head(
     lines: Mapping[str, int],
     overrides: Collection[str],
 ) -> Head:
-    """Return the head of a recipe.
-
-    Raises:
-        RecipeError: a key is unknown or missing, has a value that does not fit, or would change
-            rows under `dj-process` and not here.
-    """
+    """Return the head of a recipe."""
     check_keys(path, document, lines)
     # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
     second = "dataset" if document.get("dataset_path") else "dataset_path"

@@ -6,10 +6,10 @@ import dataclasses
 import re
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import yaml
@@ -34,7 +34,6 @@ from .head import Head, check_keys, checked_head, position
 from .steps import (
     FILES,
     build_operator,
-    in_order,
     number_steps,
     of_files,
     operator_on_file,
@@ -109,29 +108,22 @@ class Recipe:
             **settings,
         }
         head = checked_head(path, document, {}, ())
-        steps = _steps(path, head, process, settings)
+        if not process:
+            raise RecipeError("'process' is empty", "make it a list of operators", where=name)
+        places = [position(path, None, f"step {number}") for number in range(1, len(process) + 1)]
+        entries = [
+            (place, each if isinstance(each, Operator) else split_entry(each, place))
+            for place, each in zip(places, process, strict=True)
+        ]
+        steps = _steps(path, head, entries, settings)
         if table is not None and SUFFIX not in table.column_names:
             for step in of_files(steps):
                 found = f"a table is of no file, and has no column '{SUFFIX}'"
                 where = f"{name}, step {step.number} {step.name}"
                 raise RecipeError(found, "give the path of a dataset", where=where)
-        theirs = KEYS
-        for_data_juicer = {key: value for key, value in document.items() if key in theirs}
-        _fill(self, path, head, steps, for_data_juicer, (), table, export_path is not None)
-
-    @classmethod
-    def of(
-        cls,
-        path: Path,
-        head: Head,
-        steps: Sequence[Step],
-        for_data_juicer: Mapping[str, Any],
-        step_lines: Sequence[int],
-    ) -> Self:
-        """Return a recipe that was read from a file."""
-        recipe = cls.__new__(cls)
-        _fill(recipe, path, head, tuple(steps), for_data_juicer, tuple(step_lines), None, True)
-        return recipe
+        vars(self).update(path=path, head=head, steps=steps, table=table)
+        vars(self).update(for_data_juicer=_of_data_juicer(document), step_lines=())
+        vars(self).update(has_export=export_path is not None)
 
     def __repr__(self) -> str:
         # Not the table, which may have any number of rows.
@@ -141,8 +133,8 @@ class Recipe:
 
     def replace(self, **changes: Any) -> Self:
         """This recipe with other attributes."""
-        recipe = type(self).__new__(type(self))
-        _fill(recipe, *(changes.get(f.name, getattr(self, f.name)) for f in fields(self)))
+        recipe = copy(self)
+        vars(recipe).update(changes)
         return recipe
 
     def offline(self) -> Self:
@@ -269,12 +261,6 @@ class Recipe:
         return dump(self.resolved())
 
 
-def _fill(recipe: Recipe, *values: Any) -> None:
-    """Set all attributes, in their order."""
-    for field, value in zip(fields(recipe), values, strict=True):
-        object.__setattr__(recipe, field.name, value)
-
-
 def _absolute(value: Any) -> Any:
     """Return a value of a recipe's head, with absolute paths."""
     if isinstance(value, Path | RemotePath):
@@ -294,27 +280,34 @@ def _file(kind: type[Operator]) -> str | None:
     return str(Path(file).resolve()) if file else None
 
 
+def _of_data_juicer(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key in KEYS}
+
+
 def _steps(
     path: Path,
     head: Head,
-    process: Sequence[Operator | str | Mapping[str, Any]],
+    entries: Sequence[tuple[str, Operator | tuple[str, dict[str, Any]]]],
     document: Mapping[str, Any],
+    *,
+    with_code: bool = True,
 ) -> tuple[Step, ...]:
-    if not process:
-        raise RecipeError("'process' is empty", "make it a list of operators", where=str(path))
-    custom = load_files(head.custom_operator_paths)
+    """The steps of a recipe, each an operator or its name and fields, and where it is."""
+    custom = load_files(head.custom_operator_paths) if with_code else {}
     operators = list[Operator]()
-    for number, entry in enumerate(process, 1):
+    for place, entry in entries:
         if isinstance(entry, Operator):
             operators.append(entry)
             continue
-        where = position(path, None, f"step {number}")
-        kind, values = split_entry(entry, where)
-        values = with_function_file(kind, values, path.parent)
+        kind, fields = entry
         try:
-            operators.append(build_operator(kind, values, custom, head, document))
+            fields = with_function_file(kind, fields, path.parent)
+            if with_code:
+                operators.append(build_operator(kind, fields, custom, head, document))
+            else:
+                operators.append(operator_on_file(kind, fields, head, document))
         except RecipeError as error:
-            raise error.at(f"{where} {shortened(kind)}") from None
+            raise error.at(f"{place} {shortened(kind)}") from None
     return number_steps(operators)
 
 
@@ -341,9 +334,6 @@ def load_without_code(path: Path, overrides: Mapping[str, str] | None = None) ->
     """Read a recipe as `load` does, but import no file that it names, to look at a stored run.
 
     Operators of such files are `StoredOperator`s: their names and fields, which are not checked.
-
-    Raises:
-        RecipeError: as `load`.
     """
     return _load(path, overrides or {}, with_code=False)
 
@@ -365,29 +355,19 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
     _override(document, fields, overrides)
     know_named([document, fields])
     head = checked_head(path, document, read.key_lines, overrides)
-    custom = load_files(head.custom_operator_paths) if with_code else {}
-    steps = list[Step]()
-    for number, (place, name, (kind, _)) in enumerate(zip(places, names, parts, strict=True), 1):
-        try:
-            values = with_function_file(kind, fields[name], path.parent)
-            if with_code:
-                operator = build_operator(kind, values, custom, head, document)
-            else:
-                operator = operator_on_file(kind, values, head, document)
-            steps.append(Step(number, name, operator))
-        except RecipeError as error:
-            raise error.at(f"{place} {shortened(kind)}") from None
-    theirs = KEYS
-    for_data_juicer = {key: value for key, value in document.items() if key in theirs}
-    return Recipe.of(path, head, in_order(steps), for_data_juicer, lines)
+    entries = [
+        (place, (kind, fields[name]))
+        for place, name, (kind, _) in zip(places, names, parts, strict=True)
+    ]
+    recipe = Recipe.__new__(Recipe)
+    steps = _steps(path, head, entries, document, with_code=with_code)
+    vars(recipe).update(path=path, head=head, steps=steps, step_lines=lines)
+    vars(recipe).update(for_data_juicer=_of_data_juicer(document), table=None, has_export=True)
+    return recipe
 
 
 def read_document(path: Path) -> Document:
-    """Return the YAML of a recipe, of which nothing is checked but that it is a mapping.
-
-    Raises:
-        RecipeError: it cannot be read, or is no mapping.
-    """
+    """Return the YAML of a recipe, of which nothing is checked but that it is a mapping."""
     if path.exists() and not path.is_file():
         raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
@@ -427,11 +407,7 @@ def _override(
 
 
 def option_value(key: str, text: str) -> Any:
-    """Return the value of an option of the command line, which is YAML.
-
-    Raises:
-        RecipeError: it is not.
-    """
+    """Return the value of an option of the command line, which is YAML."""
     try:
         return parse(text) if text else text
     except YAMLError:
@@ -487,53 +463,28 @@ class Document(NamedTuple):
 
 
 def parse(text: str) -> Any:
-    """Return the value of a YAML document of names and literals.
-
-    Raises:
-        YAMLError: not YAML, a key given twice, or a tag that would make an object.
-    """
-    with _errors_of_text():
-        return yaml.load(text, _Loader)
+    """Return the value of a YAML document of names and literals."""
+    return parse_document(text).value
 
 
 def parse_document(text: str) -> Document:
-    """Return the value of a YAML document, with its lines.
-
-    Raises:
-        YAMLError: as `parse`.
-    """
-    with _errors_of_text():
-        return _document(text)
-
-
-def _document(text: str) -> Document:
-    loader = _Loader(text)
+    """Return the value of a YAML document, with its lines."""
     try:
+        loader = _Loader(text)
         root = loader.get_single_node()
-        if root is None:
-            return Document(None, {}, {})
         # Built first: that also puts the keys of `<<: *anchor` among those of their mapping.
-        value = loader.construct_document(root)
-        pairs = root.value if isinstance(root, yaml.MappingNode) else []
-        item_lines = {
-            str(key.value): tuple(_line(item) for item in node.value)
-            for key, node in pairs
-            if isinstance(node, yaml.SequenceNode)
-        }
-        return Document(value, dict(_key_lines(root)), item_lines)
-    finally:
-        loader.dispose()
-
-
-@contextmanager
-def _errors_of_text() -> Iterator[None]:
-    """What PyYAML raises of a text, but does not name: it has no place."""
-    try:
-        yield
+        value = None if root is None else loader.construct_document(root)
     except RecursionError:
         raise YAMLError("its values are nested too deeply") from None
     except (ValueError, OverflowError) as error:  # Such as "\UFFFFFFFF", which is no character.
         raise YAMLError(str(error)) from None
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    item_lines = {
+        str(key.value): tuple(_line(item) for item in node.value)
+        for key, node in pairs
+        if isinstance(node, yaml.SequenceNode)
+    }
+    return Document(value, dict(_key_lines(root)), item_lines)
 
 
 def dump(document: Mapping[str, Any]) -> str:
@@ -558,7 +509,7 @@ def describe(error: YAMLError) -> tuple[str, str]:
     return f"not YAML ({problem})", "fix the line"
 
 
-def _key_lines(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int]]:
+def _key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         yield f"{prefix}{key.value}", _line(key)
         yield from _key_lines(value, f"{prefix}{key.value}.")
@@ -572,11 +523,7 @@ class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node.
-
-        Raises:
-            YAMLError: an alias of a list or mapping that it is in, such as `&a [*a]`.
-        """
+        """Return the next node."""
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             node = self.anchors.get(event.anchor)
@@ -590,11 +537,7 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node.
-
-        Raises:
-            YAMLError: it has none, or one that neither a file nor a number of the machine holds.
-        """
+        """Return the value of a node."""
         try:
             found = super().construct_object(node, deep)
             if isinstance(found, str):
@@ -607,12 +550,6 @@ class _Loader(yaml.SafeLoader):
             problem = f"{shown(node.value)} is not of the type {node.tag.rpartition(':')[2]}{why}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
         return found
-
-
-def _refuse_tag(loader: _Loader, node: yaml.Node) -> NoReturn:
-    """Sets, dates and bytes are no values of a recipe: JSON has none of them."""
-    problem = f"could not determine a constructor for the tag '{node.tag}'"
-    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -637,9 +574,13 @@ def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]
     return loader.construct_mapping(node, deep=True)
 
 
+_NOT_JSON = ("binary", "omap", "pairs", "set", "timestamp")
+_Loader.yaml_constructors = {
+    tag: make
+    for tag, make in yaml.SafeLoader.yaml_constructors.items()
+    if not str(tag).endswith(_NOT_JSON)
+}
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_keys)
-for _kind in ("binary", "omap", "pairs", "set", "timestamp"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _refuse_tag)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in forms if tag not in (_FLOAT, _TIMESTAMP)]
     for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()

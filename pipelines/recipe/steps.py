@@ -223,11 +223,7 @@ def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Ope
 
 
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the operator name of an entry of `process`, and its fields.
-
-    Raises:
-        RecipeError: it is neither a name nor one name with fields.
-    """
+    """Return the operator name of an entry of `process`, and its fields."""
     if isinstance(entry, str):
         return entry, {}
     if not isinstance(entry, dict) or len(entry) != 1:
@@ -295,9 +291,6 @@ def build_operator(
         head: of the recipe: the text column of Data-Juicer's operators, and the files in which an
             operator finds tools and flows.
         document: the top-level keys of the recipe, some of which they take, too.
-
-    Raises:
-        RecipeError: nobody has an operator of that name, or a field does not fit.
     """
     operator = find(name, custom)
     if operator is not None:
@@ -324,9 +317,6 @@ def operator_on_file(
     Returns:
         A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed, and
         where it runs a function that the recipe names.
-
-    Raises:
-        RecipeError: a field does not fit.
     """
     kind = find(name)
     if kind is None and not catalogue.find(name) and (found := stored_operator(name, fields)):

@@ -69,11 +69,7 @@ class ValidationSet(Config):
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Check that names of sets can be parts of the names of files and of metrics.
-
-    Raises:
-        ValueError: one cannot.
-    """
+    """Check that names of sets can be parts of the names of files and of metrics."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise ValueError(
@@ -272,11 +268,7 @@ def default_aggregate(policy: str) -> LossAggMode:
 
 
 def check_aggregate(policy: PolicyLoss, aggregate: LossAggMode) -> None:
-    """Check that a loss can be aggregated in a way.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """Check that a loss can be aggregated in a way."""
     if aggregate == TURN_MEAN and policy != "vanilla":
         raise ValueError(
             f"aggregate {TURN_MEAN} has a loss of its own, with the clipped ratios of Flow-GRPO: "

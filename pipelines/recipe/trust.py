@@ -50,11 +50,7 @@ class RecipeCode(NamedTuple):
 
 
 def code_of(recipes: Iterable[Path]) -> RecipeCode:
-    """Return the code that some recipes name; nothing of it is run.
-
-    Raises:
-        RecipeError: a recipe cannot be read.
-    """
+    """Return the code that some recipes name; nothing of it is run."""
     paths = tuple(dict.fromkeys(recipes))
     files, named = dict[Path, None](), dict[str, None]()
     for path in paths:
@@ -135,11 +131,7 @@ def run_folder_of(recipe: Path) -> Path | None:
 
 
 def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """The recipe of a run, with the operators of its own files only where the user trusts them.
-
-    Raises:
-        RecipeError: as `load`.
-    """
+    """The recipe of a run, with the operators of its own files only where the user trusts them."""
     recipe = load_without_code(path, overrides)
     if not any(isinstance(step.operator, StoredOperator) for step in recipe.steps):
         return recipe
@@ -147,11 +139,7 @@ def read_stored(path: Path, folder: Path, overrides: Mapping[str, str] | None = 
 
 
 def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Recipe:
-    """A recipe that the user names by its path: its own files are imported, but those of a run.
-
-    Raises:
-        RecipeError: as `load`.
-    """
+    """A recipe that the user names by its path: its own files are imported, but those of a run."""
     folder = run_folder_of(path)
     return load(path, overrides) if folder is None else read_stored(path, folder, overrides)
 
