@@ -202,7 +202,7 @@ class Recipe:
         return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
-        """Return the recipe with every default written out, ready for YAML."""
+        """The recipe with every default written out, ready for YAML."""
         head = self.head.model_dump(mode="json")
         return {**head, **self.for_data_juicer, "process": _process(self.steps)}
 
@@ -214,13 +214,9 @@ class Recipe:
         return {**self.resolved(), **to_jsonable_python(_absolute(self.head.model_dump()))}
 
     def part(self, steps: Sequence[Step], head: Mapping[str, Any]) -> dict[str, Any]:
-        """Return steps of the recipe as one of their own, ready for YAML.
+        """Some steps, as they are or changed, as a recipe with this head, ready for YAML.
 
-        Args:
-            steps: some of the recipe's steps, as they are or changed.
-            head: keys of the new recipe's head. `text_keys` and `custom_operator_paths`, which
-                decide what the steps are, are copied where `head` lacks them, and so is what the
-                export keeps.
+        What decides what the steps are, and what the export keeps, is copied where `head` lacks it.
         """
         every = {**self.head.model_dump(mode="json"), **head}
         kept = {key for key in ("keep_stats_in_res_ds", "keep_hashes_in_res_ds") if every[key]}
@@ -244,20 +240,17 @@ class Recipe:
         custom = load_files(self.head.custom_operator_paths)
         for step in self.steps:
             kind = type(step.operator)
-            is_foreign = issubclass(kind, ForeignOperator)
-            if not is_foreign and not _is_same(find(kind.name(), custom), kind):
-                raise RecipeError(
-                    f"{kind.__name__} is only defined in this Python process",
-                    "put it into a file and name that in custom_operator_paths",
-                    where=self.where(step),
-                )
-            for file in getattr(step.operator, FILES, ()):
-                if file.absolute() not in self.head.custom_operator_paths:
-                    raise RecipeError(
-                        f"only this step has {file} in {FILES}",
-                        f"give it in {FILES} of the recipe, too",
-                        where=self.where(step),
-                    )
+            known = kind if issubclass(kind, ForeignOperator) else find(kind.name(), custom)
+            file = _file(kind)  # Its class may have been loaded once more.
+            if known is not kind and not (known and file and _file(known) == file):
+                found = f"{kind.__name__} is only defined in this Python process"
+                right = "put it into a file and name that in custom_operator_paths"
+                raise RecipeError(found, right, where=self.where(step))
+            for named in getattr(step.operator, FILES, ()):
+                if named.absolute() not in self.head.custom_operator_paths:
+                    found = f"only this step has {named} in {FILES}"
+                    right = f"give it in {FILES} of the recipe, too"
+                    raise RecipeError(found, right, where=self.where(step))
         return dump(self.resolved())
 
 
@@ -268,11 +261,6 @@ def _absolute(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_absolute(key): _absolute(each) for key, each in value.items()}
     return [_absolute(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _is_same(found: type[Operator] | None, kind: type[Operator]) -> bool:
-    """Return whether a class that was found by its name is this one, perhaps loaded once more."""
-    return found is kind or (found is not None and _file(found) == _file(kind) is not None)
 
 
 def _file(kind: type[Operator]) -> str | None:
@@ -379,13 +367,13 @@ def read_document(path: Path) -> Document:
     try:
         document = parse_document(text)
     except YAMLError as error:
-        raise RecipeError(*describe(error), where=position(path, line_of(error))) from None
+        raise _not_yaml(error, path) from None
     if not isinstance(document.value, dict):
         kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
-        found = kinds.get(type(document.value).__name__, "a number")
-        raise RecipeError(
-            f"a recipe is a mapping, this is {found}", "start with dataset_path:", where=str(path)
+        found = (
+            f"a recipe is a mapping, this is {kinds.get(type(document.value).__name__, 'a number')}"
         )
+        raise RecipeError(found, "start with dataset_path:", where=str(path))
     return document
 
 
@@ -411,9 +399,8 @@ def option_value(key: str, text: str) -> Any:
     try:
         return parse(text) if text else text
     except YAMLError:
-        raise RecipeError(
-            f"{shown(text)} is not YAML", "quote the value", where=f"--{key}"
-        ) from None
+        found = f"{shown(text)} is not YAML"
+        raise RecipeError(found, "quote the value", where=f"--{key}") from None
 
 
 def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -492,21 +479,14 @@ def dump(document: Mapping[str, Any]) -> str:
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 
-def line_of(error: YAMLError) -> int | None:
-    """Return the line on which a document is wrong, as far as that is known."""
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-    return None if mark is None else mark.line + 1
-
-
-def describe(error: YAMLError) -> tuple[str, str]:
-    """Return what is wrong with a document, and what would be right, on one line each."""
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return f"not YAML ({first_line(error)})", "fix the line"
-    problem = str(error.problem)
-    tag = re.search(r"constructor for the tag '([^']+)'", problem)
-    if tag:
-        return f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, never code"
-    return f"not YAML ({problem})", "fix the line"
+def _not_yaml(error: YAMLError, path: Path) -> RecipeError:
+    mark, problem = None, first_line(error)
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark, problem = error.problem_mark, str(error.problem)
+    found, right = f"not YAML ({problem})", "fix the line"
+    if tag := re.search(r"constructor for the tag '([^']+)'", problem):
+        found, right = f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, no code"
+    return RecipeError(found, right, where=position(path, mark.line + 1 if mark else None))
 
 
 def _key_lines(node: yaml.Node | None, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -523,21 +503,17 @@ class _Loader(yaml.SafeLoader):
     """Names and literals only; a key that is given twice is an error."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Return the next node."""
+        """The next node; not an alias of a list or mapping that it is in, such as `&a [*a]`."""
         if self.check_event(yaml.AliasEvent):
             event = self.peek_event()  # type: ignore[no-untyped-call]
             node = self.anchors.get(event.anchor)
             if node is not None and node.end_mark is None:  # Set where a node ends.
-                raise yaml.composer.ComposerError(
-                    None,
-                    None,
-                    f"'*{event.anchor}' is inside of what it stands for",
-                    event.start_mark,
-                )
+                problem = f"'*{event.anchor}' is inside of what it stands for"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Return the value of a node."""
+        """The value of a node, which is one that a file and a number of the machine can hold."""
         try:
             found = super().construct_object(node, deep)
             if isinstance(found, str):
@@ -563,14 +539,13 @@ def _unique_keys(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]
             continue  # `<<: *anchor`: its keys may be given again.
         key: Hashable = loader.construct_object(key_node)
         if not isinstance(key_node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key is a list or a mapping", key_node.start_mark
-            )
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key '{key}' is given twice", key_node.start_mark
-            )
-        seen.add(key)
+            problem = "a key is a list or a mapping"
+        elif key in seen:
+            problem = f"key '{key}' is given twice"
+        else:
+            seen.add(key)
+            continue
+        raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
     return loader.construct_mapping(node, deep=True)
 
 

@@ -109,15 +109,10 @@ def stored_operator(
 
 @cache
 def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
-    types = {
-        "stored_name": "ClassVar[str]",
-        "samples": "ClassVar[bool]",
-        "written": "ClassVar[Columns]",
-    }
     values = {"stored_name": name, "samples": samples, "written": written}
-    return type(
-        "Stored", (StoredOperator,), {"__module__": __name__, "__annotations__": types, **values}
-    )
+    types = dict.fromkeys(values, "ClassVar[Any]")
+    members = {"__module__": __name__, "__annotations__": types, **values}
+    return type("Stored", (StoredOperator,), members)
 
 
 def serves_tools(fields: Mapping[str, Any]) -> bool:
@@ -173,23 +168,18 @@ def step_names(kinds: list[str]) -> list[str]:
 
 
 def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
-    """Operators as the steps of a recipe."""
-    names = step_names([operator.name() for operator in operators])
-    pairs = zip(names, operators, strict=True)
-    return in_order([Step(number, name, each) for number, (name, each) in enumerate(pairs, 1)])
-
-
-def in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return steps of which each knows what those before and after it decide for it."""
-    operators = [step.operator for step in steps]
-    return tuple(
-        step._replace(
-            operator=_with_what_follows(step.operator, operators[at + 1 :])
-            if isinstance(step.operator, PromptTemplateMapper)
-            else _with_what_is_before(step.operator, operators[:at])
-        )
-        for at, step in enumerate(steps)
-    )
+    """Steps of a recipe, of which each knows what those before and after it decide for it."""
+    steps = list[Step]()
+    for at, name in enumerate(step_names([operator.name() for operator in operators])):
+        operator = operators[at]
+        sampled = [each for each in operators[:at] if isinstance(each, RolloutMapper)]
+        if isinstance(operator, PromptTemplateMapper):
+            operator = _with_what_follows(operator, operators[at + 1 :])
+        elif sampled and getattr(operator, "response_prefix", "") is None:  # It is not set.
+            prefix = {"response_prefix": sampled[-1].opened_thought()}
+            operator = operator.model_copy(update=prefix)
+        steps.append(Step(at + 1, name, operator))
+    return tuple(steps)
 
 
 def _with_what_follows(
@@ -213,36 +203,25 @@ def _with_what_follows(
     return operator.model_copy(update=changes)
 
 
-def _with_what_is_before(operator: Operator, earlier: Sequence[Operator]) -> Operator:
-    if getattr(operator, "response_prefix", "") is not None:
-        return operator  # It has no such field, or it is set.
-    sampled = [each for each in earlier if isinstance(each, RolloutMapper)]
-    if not sampled:
-        return operator
-    return operator.model_copy(update={"response_prefix": sampled[-1].opened_thought()})
-
-
 def split_entry(entry: object, where: str) -> tuple[str, dict[str, Any]]:
-    """Return the operator name of an entry of `process`, and its fields."""
+    """The operator name of an entry of `process`, and its fields."""
     if isinstance(entry, str):
         return entry, {}
     if not isinstance(entry, dict) or len(entry) != 1:
-        raise RecipeError(
-            "a step is one operator and its fields", "write `- name: {…}`", where=where
-        )
+        found = "a step is one operator and its fields"
+        raise RecipeError(found, "write `- name: {…}`", where=where)
     ((name, fields),) = entry.items()
-    if fields is not None and not isinstance(fields, dict):
-        raise RecipeError(
-            f"{shortened(str(name))} has {shown(fields)} for fields",
-            "write `field: value`",
-            where=where,
-        )
-    # In YAML 1.1, a bare `on` is the value true.
-    fields = {"on" if field is True else field: value for field, value in (fields or {}).items()}
-    for field in fields:
-        if not isinstance(field, str):
-            found = f"{shortened(str(name))} has {shown(field)} for the name of a field"
-            raise RecipeError(found, "write `field: value`", where=where)
+    fields, found = {} if fields is None else fields, ""
+    if isinstance(fields, dict):
+        # In YAML 1.1, a bare `on` is the value true.
+        fields = {"on" if field is True else field: value for field, value in fields.items()}
+        for field in (field for field in fields if not isinstance(field, str)):
+            found = f"{shown(field)} for the name of a field"
+    else:
+        found = f"{shown(fields)} for fields"
+    if found:
+        found = f"{shortened(str(name))} has {found}"
+        raise RecipeError(found, "write `field: value`", where=where)
     return str(name), fields
 
 
@@ -282,16 +261,7 @@ def build_operator(
     head: Head,
     document: Mapping[str, Any],
 ) -> Operator:
-    """Return an operator of ours, of a custom file or of Data-Juicer.
-
-    Args:
-        name: the operator's.
-        fields: its fields in the recipe.
-        custom: operators of files, by name.
-        head: of the recipe: the text column of Data-Juicer's operators, and the files in which an
-            operator finds tools and flows.
-        document: the top-level keys of the recipe, some of which they take, too.
-    """
+    """An operator of ours, of a custom file or of Data-Juicer, whose fields `document` may set."""
     operator = find(name, custom)
     if operator is not None:
         if FILES in fields:
@@ -334,12 +304,10 @@ def operator_on_file(
 
 
 def is_sampling(operator: Operator) -> bool:
-    """Return whether an operator samples responses, as far as that is known of a stored one."""
-    return (
-        operator.samples
-        if isinstance(operator, StoredOperator)
-        else isinstance(operator, RolloutMapper)
-    )
+    """Whether an operator samples responses, as far as that is known of a stored one."""
+    if isinstance(operator, StoredOperator):
+        return operator.samples
+    return isinstance(operator, RolloutMapper)
 
 
 def gives_responses(operator: Operator) -> bool:
@@ -360,10 +328,8 @@ GROUP_OF_ONE = "group_of_one"
 
 
 def compares_group(operator: Operator) -> bool:
-    """Return whether no group of one gets credit by a step, as it compares all responses of each.
-
-    Where the step has a condition, it says by itself which of its rows have nothing beside them.
-    """
+    """Whether a step gives no group of one credit, as it compares all responses of each."""
+    # With a condition, it says by itself which of its rows have nothing beside them.
     compares = GROUP_OF_ONE in operator.reasons and bool(operator.estimates)
     return compares and operator.where is None
 
@@ -375,10 +341,7 @@ def credit_step(steps: Sequence[Step]) -> Step | None:
 
 
 def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
-    """Return whether some step writes a reward that trains, and none the advantage of it.
-
-    Training then adds `grpo_advantage_mapper`. The arguments are those of `credit_line`.
-    """
+    """Whether training adds `grpo_advantage_mapper`: no step writes the advantage of a reward."""
     parts = _credit_parts(steps, train)
     return train is not None and any(
         credit_step(own) is None and gives_reward(own) for own in parts.values()
@@ -386,12 +349,7 @@ def adds_credit(steps: Sequence[Step], train: Train | None) -> bool:
 
 
 def credit_line(steps: Sequence[Step], train: Train | None) -> str:
-    """Return which steps give the rows their credit; empty where nothing is rewarded.
-
-    Args:
-        steps: those of a recipe.
-        train: its `train:` section, if it has one.
-    """
+    """Which steps give the rows their credit; empty where nothing is rewarded."""
     parts = _credit_parts(steps, train)
     return " ".join(filter(None, (_credit_line(own, of, train) for of, own in parts.items())))
 
@@ -434,25 +392,21 @@ def _credit_line(steps: Sequence[Step], whose: str, train: Train | None) -> str:
 
 
 def _sums_beside(steps: Sequence[Step], at: int) -> list[Step]:
-    """Return the sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
-    own = steps[at].operator.where
-    found = list[Step]()
-    for step in steps[:at]:
-        operator = step.operator
-        if isinstance(operator, RewardSumMapper):
-            of_task = {} if operator.task is None else {"task": operator.task}
-            if not exclude_each_other({**(operator.where or {}), **of_task}, own):
-                found.append(step)
-    return found
+    """The sums before a `gdpo_advantage_mapper` that may be about one of its rows."""
+
+    def is_apart(total: RewardSumMapper) -> bool:
+        of_task = {} if total.task is None else {"task": total.task}
+        return exclude_each_other({**(total.where or {}), **of_task}, steps[at].operator.where)
+
+    return [
+        step
+        for step in steps[:at]
+        if isinstance(step.operator, RewardSumMapper) and not is_apart(step.operator)
+    ]
 
 
 def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list[str]:
-    """Return a line for each step whose weights or gates are not those of the sums beside it.
-
-    Args:
-        steps: those that run together.
-        where: what a line about a step begins with, as `Recipe.where` says it.
-    """
+    """A line for each step whose weights or gates are not those of the sums beside it."""
     lines = list[str]()
     for at, step in enumerate(steps):
         sums = _sums_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else []
@@ -479,13 +433,9 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
 
 
 def age_warnings(steps: Sequence[Step], train: Train) -> list[str]:
-    """Return a line if training samples several steps ahead and has no importance weights.
+    """A line if training samples several steps ahead and has no importance weights.
 
     By docs/results.md ("Asynchronous training"), the clipped ratio alone then learns less.
-
-    Args:
-        steps: those that run together.
-        train: how training samples.
     """
     oldest = train.max_age + train.sync_every - 1 if train.samples_ahead else 0
     corrects = any(isinstance(step.operator, ImportanceWeightMapper) for step in steps)
