@@ -44,14 +44,9 @@ _REFUSED = (401, 403, 404)
 
 
 class ServerLostError(BaseException):
-    """The server cannot be reached, refuses every request, or answers none.
+    """The server cannot be reached, refuses requests with a status, or answers none of some calls.
 
     No `Exception`, because Data-Juicer's operators catch those and go on.
-
-    Args:
-        found: what the server did, or what the connection failed with.
-        status: that it refuses them with; None: it was not reached, or answers none.
-        calls: how many calls it has not answered; 0: it was not reached.
     """
 
     def __init__(self, found: str, status: int | None, calls: int = 0) -> None:
@@ -91,16 +86,11 @@ class Calls:
 
 
 class Failures:
-    """What went wrong on some rows, in any thread.
-
-    Attributes:
-        calls: those that belong to no row.
-        failed: numbers of the rows with a question that was not answered.
-    """
+    """What went wrong on some rows, in any thread."""
 
     def __init__(self) -> None:
-        self.calls = Calls()
-        self.failed: set[int] = set()
+        self.calls = Calls()  # those that belong to no row
+        self.failed: set[int] = set()  # rows with a question that was not answered
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
         self._outer = sys.exc_info()[1]
@@ -234,14 +224,10 @@ def _listen() -> None:
 
 
 class _Patcher:
-    """Counts what Data-Juicer logs within a step, and hides it from all handlers.
-
-    Args:
-        other: the patcher of the program, if it has one.
-    """
+    """Counts what Data-Juicer logs within a step, and hides it from all handlers."""
 
     def __init__(self, other: Any) -> None:
-        self._other = other
+        self._other = other  # the patcher of the program, if it has one
 
     def __call__(self, record: Any) -> None:
         if self._other is not None:
@@ -342,13 +328,13 @@ def described(
             raise NotReadyError(found, f"pip install {shlex.quote(error.name)}") from error
         every = {name: field.default for name, field in kind.fields.items()} | {**fields}
         values = {name: value for name, value in every.items() if isinstance(value, str)}
-        if any(map(_is_network, _causes(error))):
-            models = [
-                f"{v} ({k})"
-                for k, v in values.items()
-                if re.search("model|tokenizer", k) and "/" in v
-            ]
-            wanted = " or ".join(models) or "what it needs"
+        if any(
+            isinstance(each, ConnectionError | TimeoutError)
+            or type(each).__module__.partition(".")[0] in _NETWORK
+            for each in _causes(error)
+        ):
+            names = (k for k, v in values.items() if re.search("model|tokenizer", k) and "/" in v)
+            wanted = " or ".join(f"{values[k]} ({k})" for k in names) or "what it needs"
             right = "it has to be reached, or named by a path on this disk"
             raise NotReadyError(f"could not fetch {wanted}: {_summary(error)}", right) from error
         if not is_made():
@@ -364,11 +350,6 @@ def _summary(error: Exception) -> str:
         at = traceback.extract_tb(error.__traceback__)[-1]
         first = f"no message, at {Path(at.filename).name}:{at.lineno}"
     return f"{type(error).__name__}: {first}"
-
-
-def _is_network(error: BaseException) -> bool:
-    package = type(error).__module__.split(".")[0]
-    return isinstance(error, ConnectionError | TimeoutError) or package in _NETWORK
 
 
 def _hint(values: Mapping[str, str], table: pa.Table, error: Exception) -> tuple[str, str]:

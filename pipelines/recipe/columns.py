@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
@@ -12,12 +11,11 @@ import pyarrow as pa
 from ...operators import ALL, DataError, Kind, Operator, RecipeError, Scope
 from ...operators.columns import SHARED_IN_GROUP, columns_of
 from ...operators.condition import Where, exclude_each_other, matches
-from ...operators.errors import suggest
+from ...operators.errors import shown, suggest
 from ...operators.mapper.group_stats_mapper import GroupStatsMapper
 from ...operators.mapper.grpo_advantage_mapper import GrpoAdvantageMapper
 from ...operators.mapper.math_verify_mapper import MathVerifyMapper
 from ...operators.mapper.prompt_template_mapper import PromptTemplateMapper
-from ...operators.mapper.recorded_rollout_mapper import RecordedRolloutMapper
 from ...operators.registry import load_all
 from ..data_juicer.steps import ForeignOperator
 from ..dataset.files import suffix_of
@@ -227,8 +225,7 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 reads = next((s for s in steps[at:] if s.operator.reader_of(name)), step)
                 reader = reads.operator.reader_of(name)
                 found = f"column '{name}'{f', which {reader} reads,' if reader else ''} is missing"
-                remedy = _kept_remedy(name, steps[:at]) or _remedy(name, there)
-                raise RecipeError(found, remedy, where=where(reads))
+                raise RecipeError(found, _remedy(name, there), where=where(reads))
             if name in answers and (reader := operator.reader_of(name)):
                 found = f"{reader} reads column '{name}', which has the answer"
                 raise RecipeError(found, "let it read another column", where=where(step))
@@ -364,20 +361,13 @@ def group_columns(recipe: Recipe, schema: pa.Schema) -> GroupColumns:
 
 # --- What to do about a missing column ------------------------------------------------
 
-_SAMPLED_TOKENS = ("response_token_ids", "response_logprobs")
-_BY_OPTION = {"verdict": "reward_function_mapper with correct_above"}
+_KEPT = "recorded_rollout_mapper with keep_fields: {FIELD: COLUMN} or parallel: {LISTS: COLUMN}"
+_BY_OPTION = {
+    "verdict": "reward_function_mapper with correct_above",
+    "response_token_ids": _KEPT,
+    "response_logprobs": _KEPT,
+}
 """By column, an operator that writes it only where a field is set."""
-
-
-def _kept_remedy(missing: str, before: Sequence[Step]) -> str:
-    """How recorded responses keep a column that sampling writes; empty: it is not that."""
-    recorded = any(isinstance(step.operator, RecordedRolloutMapper) for step in before)
-    if not recorded or missing not in _SAMPLED_TOKENS:
-        return ""
-    return (
-        f"let {RecordedRolloutMapper.name()} keep it: keep_fields: {{FIELD: {missing}}} where "
-        f"responses are structs, or parallel: {{COLUMN: {missing}}} of lists beside them"
-    )
 
 
 def _remedy(missing: str, columns: Iterable[str]) -> str:
@@ -403,8 +393,6 @@ def _writers(missing: str) -> str:
 
 # --- Whether the first rows have references that can be graded against ----------------
 # So a wrong `reference_pattern` is found before anything is sampled.
-
-_SHOWN = 40
 
 
 def check_first_rows(recipe: Recipe, rows: pa.Table) -> None:
@@ -453,15 +441,9 @@ def _problem(
     types = [each and AnswerType(each) for each in given]
     if any(check_reference(text, each) is None for text in references for each in types):
         return None
-    first = " ".join(references[0].split())
-    shown = first if len(first) <= _SHOWN else f"{first[:_SHOWN]}..."
-    reason = check_reference(references[0], types[0])
-    found = f"none has a reference that can be graded against: {shown!r} ({reason})"
-    if pattern is None:
-        return found, "take the answer out of it by reference_pattern, such as '#### (.*)'"
-    if re.compile(pattern).groups:
-        return found, "let the first group of reference_pattern be the bare answer"
-    return found, "put the answer into a group of reference_pattern, as in '#### (.*)'"
+    first, reason = shown(" ".join(references[0].split())), check_reference(references[0], types[0])
+    found = f"none has a reference that can be graded against: {first} ({reason})"
+    return found, "let the first group of reference_pattern be the bare answer, as in '#### (.*)'"
 
 
 # --- Warnings of steps that change a group between sampling and what is computed of it ---

@@ -138,8 +138,10 @@ def _path(value: Any) -> DatasetPath:
     raise ValueError(f"{shown(value)} is no path; give one, or a list of them")
 
 
-def checked_block(value: Any) -> dict[str, Any]:
-    """Return a `dataset` block in Data-Juicer's form, its local paths as paths."""
+def checked_block(value: Any) -> dict[str, Any] | None:
+    """A `dataset` block in Data-Juicer's form, its local paths as paths; an empty one is none."""
+    if not value:
+        return None
     if not isinstance(value, Mapping):
         raise ValueError("it is no mapping; write `dataset: {configs: [{type: local, path: …}]}`")
     _check_keys(value, _BLOCK)
@@ -232,7 +234,6 @@ def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
 
 # --- The head of a recipe: its settings, checked, with one line for each mistake ------
 
-_CUSTOM = "custom_operator_paths"
 _PATHS_SCHEMA = {
     "anyOf": [
         {"type": "string", "minLength": 1},
@@ -246,10 +247,6 @@ def _dumped_paths(value: Any, info: SerializationInfo) -> Any:
     if isinstance(value, tuple):
         return [_dumped_paths(each, info) for each in value]
     return None if value is None else dumped_path(value, info)
-
-
-def _checked_block(value: Any) -> Any:
-    return checked_block(value) if value else None
 
 
 class Head(Config):
@@ -266,7 +263,7 @@ class Head(Config):
     """A .jsonl, .json, .parquet or .arrow file, .jsonl.gz or .jsonl.zst, a folder of such files, a
     pattern such as data/*.parquet, a list of these, or one of the hub such as
     hf://datasets/openai/gsm8k?config=main&split=train."""
-    dataset: Annotated[dict[str, Any] | None, BeforeValidator(_checked_block)] = None
+    dataset: Annotated[dict[str, Any] | None, BeforeValidator(checked_block)] = None
     """Instead of `dataset_path`, as Data-Juicer writes it: several datasets with weights, or one of
     the hub."""
     columns: dict[str, str] | tuple[str, ...] | None = None
@@ -416,11 +413,10 @@ def checked_head(
         document = {key: value for key, value in document.items() if key != second}
     elif "dataset_path" not in document:
         raise _head_error(position(path, None), ("dataset_path",), "missing", "", None)
-    for refused in settings.refusals(document):
-        line = None if refused.key in overrides else lines.get(refused.key)
-        raise RecipeError(refused.found, refused.right, where=position(path, line))
-    theirs = settings.KEYS
-    ours = {key: value for key, value in document.items() if key not in theirs}
+    for key, found, right in settings.refusals(document):
+        line = None if key in overrides else lines.get(key)
+        raise RecipeError(found, right, where=position(path, line))
+    ours = {key: value for key, value in document.items() if key not in settings.KEYS}
     try:
         head = Head.model_validate(ours)
     except ValidationError as error:
@@ -432,8 +428,8 @@ def checked_head(
         line = None if given else next((lines[key] for key in keys if key in lines), None)
         where = position(path, line)
         raise _head_error(where, place, first["type"], first["msg"], first["input"]) from None
-    found = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
-    return head.model_copy(update={_CUSTOM: found})
+    files = tuple(found_file(path.parent, file) for file in head.custom_operator_paths)
+    return head.model_copy(update={"custom_operator_paths": files})
 
 
 def found_file(folder: Path, file: Path) -> Path:

@@ -485,7 +485,8 @@ def _not_yaml(error: YAMLError, path: Path) -> RecipeError:
         mark, problem = error.problem_mark, str(error.problem)
     found, right = f"not YAML ({problem})", "fix the line"
     if tag := re.search(r"constructor for the tag '([^']+)'", problem):
-        found, right = f"tag '{tag[1]}' is not allowed", "a recipe holds names and values, no code"
+        found = f"tag '{tag[1]}' is not allowed"
+        right = "a recipe holds names and values, never code"
     return RecipeError(found, right, where=position(path, mark.line + 1 if mark else None))
 
 

@@ -29,7 +29,6 @@ from ...operators import (
 from ...operators.columns import ADVANTAGES, CREDIT
 from ...operators.condition import exclude_each_other
 from ...operators.errors import shortened, shown, suggest
-from ...operators.mapper.agent_rollout_mapper import AgentRolloutMapper
 from ...operators.mapper.gdpo_advantage_mapper import GdpoAdvantageMapper
 from ...operators.mapper.importance_weight_mapper import ImportanceWeightMapper
 from ...operators.mapper.reward_sum_mapper import RewardSumMapper
@@ -469,8 +468,8 @@ def observation_warnings(
     """A line where the longest observation of an agent alone is no prompt of training any more."""
     lines = list[str]()
     for step in steps:
-        agents = step.operator
-        if not isinstance(agents, AgentRolloutMapper) or agents.engine == "recorded":
+        agents: Any = step.operator  # By its name: its module takes long to import.
+        if agents.name() != "agent_rollout_mapper" or agents.engine == "recorded":
             continue
         flow, seen = agents.open_flow(), {name for each in agents.tools for name in each}
         fits = min(flow.max_prompt_tokens or train.max_prompt_tokens, train.max_prompt_tokens)
