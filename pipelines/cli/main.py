@@ -7,6 +7,7 @@ import io
 import signal
 import sys
 import traceback
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -326,7 +327,7 @@ def main() -> NoReturn:
     with safe_output():
         try:
             with signals_interrupt():
-                app(standalone_mode=True)
+                _chosen(sys.argv[1:2])(standalone_mode=True)
         except RejuiceError as error:
             if "--debug" in sys.argv:
                 traceback.print_exception(error.__cause__ or error)
@@ -354,6 +355,16 @@ def main() -> NoReturn:
             for number in (signal.SIGINT, signal.SIGTERM):  # All is done, but for the unloading.
                 atexit.register(signal.signal, number, signal.SIG_IGN)
         sys.exit(2)
+
+
+def _chosen(first_word: list[str]) -> typer.Typer:
+    """The command line with only the command that is called: Typer reads all options of each."""
+    commands = app.registered_commands
+    named = {each.name or getattr(each.callback, "__name__", ""): each for each in commands}
+    chosen = copy(app)
+    if called := [named[word] for word in first_word if word in named]:
+        chosen.registered_commands, chosen.registered_groups = called, []
+    return chosen
 
 
 def _overrides(
