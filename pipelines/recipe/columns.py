@@ -54,29 +54,29 @@ class Column(NamedTuple):
         return self.steps[0].operator.where if len(self.steps) == 1 else None
 
 
-Columns: TypeAlias = Mapping[str, Column]
+ByName: TypeAlias = Mapping[str, Column]
 
 
-class Place(NamedTuple):
-    """A step on the way of the rows."""
+class Passed(NamedTuple):
+    """A step that rows have passed."""
 
     step: Step
-    before: Columns
-    after: Columns
+    before: ByName
+    after: ByName
     is_known: bool  # whether `before` are all: no step before it may add or remove any
     ends_known: bool  # the same of `after`
 
 
-def walk(steps: Sequence[Step], columns: Iterable[str], origins: Origins) -> list[Place]:
+def walk(steps: Sequence[Step], columns: Iterable[str], origins: Origins) -> list[Passed]:
     """The columns on the way through steps; `origins` are those of what a run has written."""
-    there: Columns = {name: Column(of=frozenset(origins.get(name, ()))) for name in columns}
-    places, known = list[Place](), True
+    there: ByName = {name: Column(of=frozenset(origins.get(name, ()))) for name in columns}
+    places, known = list[Passed](), True
     for step in steps:
         after, known_before = _after(step, there), known
         if _is_unknown(step):
             keeps = isinstance(step.operator, ForeignOperator) and step.operator.keeps_columns
             known = known and keeps
-        places.append(Place(step, there, after, known_before, known))
+        places.append(Passed(step, there, after, known_before, known))
         there = after
     return places
 
@@ -85,7 +85,7 @@ def _is_unknown(step: Step) -> bool:
     return isinstance(step.operator, ForeignOperator) or step.operator.reads() == ALL
 
 
-def _after(step: Step, before: Columns) -> Columns:
+def _after(step: Step, before: ByName) -> ByName:
     operator, after, of = step.operator, dict(before), frozenset[str]()
     writes, removed = operator.writes(), operator.removes_of_all()
     if not _is_unknown(step):
@@ -236,7 +236,7 @@ def check_reads(steps: Sequence[Step], columns: Iterable[str], where: Position) 
                 raise RecipeError(found, right, where=where(step))
 
 
-def _check_text(step: Step, text: str | None, columns: Columns, where: Position) -> None:
+def _check_text(step: Step, text: str | None, columns: ByName, where: Position) -> None:
     """Refuse a step of Data-Juicer's whose text column is nowhere before it."""
     # Data-Juicer reads `meta.text` out of column `meta`.
     if text is None or text in columns or text.partition(".")[0] in columns:
@@ -298,7 +298,7 @@ def _check_writers(step: Step, name: str, column: Column, where: Position) -> No
             raise RecipeError(found, right, where=where(step))
 
 
-def _check_current(places: Sequence[Place], where: Position) -> None:
+def _check_current(places: Sequence[Passed], where: Position) -> None:
     for step, before, _, is_known, _ in places:
         if is_known and not _is_unknown(step):
             for name in step.operator.needs_of(before):
@@ -310,7 +310,7 @@ def _check_current(places: Sequence[Place], where: Position) -> None:
             raise _stale(name, after, where)
 
 
-def _stale(name: str, columns: Columns, where: Position, why: str = "") -> RecipeError:
+def _stale(name: str, columns: ByName, where: Position, why: str = "") -> RecipeError:
     replaced, step = columns[name].stale or ("", columns[name].steps[0])
     others = sorted(n for n, column in columns.items() if column.stale and n != name)
     also = f" (as are {', '.join(others)})" if others else ""
@@ -497,7 +497,7 @@ def group_warnings(
     return lines
 
 
-def _replaced_statistics(recipe: Recipe, places: Sequence[Place]) -> list[str]:
+def _replaced_statistics(recipe: Recipe, places: Sequence[Passed]) -> list[str]:
     """A line for the step that computes statistics again which the dataset has already."""
     return [
         f"{recipe.where(step)}: replaces pass_rate and group_n of the dataset; if the run that "
@@ -522,7 +522,7 @@ def _drops_within_groups(operator: Operator, of_responses: set[str] | None) -> b
     return operator.drops_within_groups()
 
 
-def _estimates(place: Place) -> bool:
+def _estimates(place: Passed) -> bool:
     """Whether a step computes something of a group, other than from statistics that are there."""
     statistics = place.step.operator.optional_reads().keys()
     return bool(place.step.operator.estimates) and not (
