@@ -89,9 +89,7 @@ def _refuse_probes(settings: Any) -> None:
             raise RecipeError(found, "set `fusion_strategy: greedy`")
         for name, times in Counter(name for entry in settings.process for name in entry).items():
             if times > 1 and operator_of(name) is None:
-                found = (
-                    f"op_fusion lets {name}, which is used twice, decide by its first statistics"
-                )
+                found = f"op_fusion lets {name}, used twice, decide by its first statistics"
                 raise RecipeError(found, "leave out op_fusion")
 
 
@@ -139,11 +137,8 @@ def _own_fields(name: str, given: Mapping[Any, Any], words: Sequence[str]) -> Pr
     # In YAML 1.1, a bare `on` is the value true.
     own = deepcopy({"on" if field is True else field: value for field, value in given.items()})
     if operator_of(name) is None and (common := [f for f in COMMON_FIELDS if f in own]):
-        raise RecipeError(
-            f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know",
-            "leave it out, or run the recipe with rejuice",
-            where="process",
-        )
+        found = f"{name} has `{common[0]}`, which Data-Juicer's own operators do not know"
+        raise RecipeError(found, "leave it out, or run the recipe with rejuice", where="process")
     for word, following in zip(words, [*words[1:], ""], strict=True):
         option, equals, text = word.partition("=")
         _, *path = option.split(".")

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -70,13 +71,11 @@ from .step_in_run import StepInRun, current_run, is_skipped, operator_of, stop
 def class_source(kind: type[Operator]) -> dict[str, str]:
     """`__module__` and `__qualname__` with which `inspect` finds the operator's source.
 
-    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all of
-    them where one class has none, lies outside the folder that Data-Juicer is installed in, or is
-    in a module whose name has fewer than three parts. The operator's own module may be any of
-    these: an editable install, a file on disk, a notebook. So its class gets a module to itself,
-    with the operator's file as a path from that folder.
+    `OPSearcher`, and so `dj-mcp`, reads the source of every registered class, and fails for all
+    where one has none or lies outside of Data-Juicer's folder, as in an editable install. So its
+    class gets a module to itself, with the operator's file as a path from that folder.
     """
-    documented = next(_with_source(kind))
+    documented = next(filter(_has_source, kind.__mro__))
     name = f"{__name__}.{kind.name()}"
     # private: py-data-juicer==1.6.1, tests/pipelines/dj_process/test_upstream_tools.py::test_the_searcher_lists_every_operator
     root = Path(data_juicer.__file__).resolve().parent.parent
@@ -86,14 +85,10 @@ def class_source(kind: type[Operator]) -> dict[str, str]:
     return {"__module__": name, "__qualname__": documented.__qualname__}
 
 
-def _with_source(kind: type[Operator]) -> Iterator[type]:
-    """Yield the class and its bases, as far as their source can be read."""
-    for base in kind.__mro__:
-        try:
-            inspect.getsource(base)
-        except (OSError, TypeError):  # A class of a console, or one that no `class` statement made.
-            continue
-        yield base
+def _has_source(kind: type) -> bool:
+    with suppress(OSError, TypeError):  # A class of a console, or that no `class` statement made.
+        return bool(inspect.getsource(kind))
+    return False
 
 
 # --- Pickling of the operators that Data-Juicer builds --------------------------------
@@ -119,12 +114,7 @@ def _rebuild(kind: type[Operator], args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def register(kind: type[Operator]) -> type[Any]:
-    """Register an operator with Data-Juicer, under its own name.
-
-    Returns:
-        The class that Data-Juicer instantiates, with a signature made from the operator's
-        fields, so that its checks, suggestions and command-line overrides work.
-    """
+    """Register an operator with Data-Juicer, as a class with a signature made from its fields."""
 
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         _build(self, kind, args, kwargs)
@@ -166,12 +156,11 @@ def _parameters(kind: type[Operator]) -> list[str]:
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
     """the operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
-    unset = {
-        name
+    return {
+        name: given[name]
         for name, field in kind.model_fields.items()
-        if field.is_required() and given.get(name) is None
+        if name in given and not (field.is_required() and given[name] is None)
     }
-    return {name: given[name] for name in kind.model_fields if name in given and name not in unset}
 
 
 def _steps_of_ours(process: Sequence[Mapping[str, Any]]) -> Iterator[Step]:
@@ -220,11 +209,8 @@ def _run(self: Any, dataset: Any, *, exporter: Any = None, tracer: Any = None) -
 def _check_replaced(step_in_run: StepInRun, dataset: Any) -> None:
     """Refuse the run before its first step of ours, if one of them would replace a column."""
     columns = dataset.columns() if is_ray_mode() else dataset.column_names
-    steps = [
-        step
-        for step in _steps_of_ours(step_in_run.process)
-        if step.number >= step_in_run.step.number
-    ]
+    first = step_in_run.step.number
+    steps = [step for step in _steps_of_ours(step_in_run.process) if step.number >= first]
     check_replaced(steps, columns or (), step_in_run.dataset, step_in_run.where)
 
 
@@ -273,10 +259,10 @@ def _docstring(kind: type[Operator]) -> str:
 
 
 class Piece(NamedTuple):
-    """Some rows of a dataset, and how many rows its table has before them."""
+    """Some rows of a dataset."""
 
     frame: Frame
-    first_row: int
+    first_row: int  # how many rows its table has before them
 
 
 def run_on_default(step: Step, dataset: Any) -> tuple[Any, AuditLog]:

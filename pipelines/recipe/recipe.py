@@ -370,9 +370,8 @@ def read_document(path: Path) -> Document:
         raise _not_yaml(error, path) from None
     if not isinstance(document.value, dict):
         kinds = {"NoneType": "empty", "list": "a list", "str": "a text"}
-        found = (
-            f"a recipe is a mapping, this is {kinds.get(type(document.value).__name__, 'a number')}"
-        )
+        kind = kinds.get(type(document.value).__name__, "a number")
+        found = f"a recipe is a mapping, this is {kind}"
         raise RecipeError(found, "start with dataset_path:", where=str(path))
     return document
 
@@ -416,12 +415,9 @@ def set_field(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 # --- YAML text to values, and back: the same values as `dj-process` reads ------------
 #
-# PyYAML, and not ruamel.yaml, although ruamel.yaml finds a key that is given twice by itself. Both
-# runners read one file, and Data-Juicer reads it by jsonargparse, that is by PyYAML's YAML 1.1 with
-# two changes: `1e-6` is a number, and a date is text. Of ruamel.yaml 0.19.1's two modes, YAML 1.2
-# reads `yes`, `off`, `010`, `0o10`, `09`, `+.5` and `1:30` otherwise, and YAML 1.1 takes `n: 8` for
-# `false: 8` and a date for a date. It takes 12 ms for a recipe where PyYAML takes 7. So the changes
-# of jsonargparse are made here, and a test compares the two readers value by value.
+# PyYAML, and not ruamel.yaml, which reads `yes`, `010`, `1:30` or `n: 8` otherwise: Data-Juicer
+# reads the same file by jsonargparse, that is by PyYAML's YAML 1.1 with two changes, made here:
+# `1e-6` is a number, and a date is text. A test compares the two readers value by value.
 
 _FLOAT = "tag:yaml.org,2002:float"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"

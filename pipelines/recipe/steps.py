@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -272,9 +271,6 @@ def build_operator(
         every = {key: v for key, v in passed_on(document).items() if fields.get(key) is None}
         return foreign_step(name, {**fields, **every}, text_key=head.text_key)
     near = suggest(name, [*installed(), *custom, *catalogue.names()])
-    if find_spec("data_juicer") is None:
-        extra = "if it is one of Data-Juicer's, pip install 'rejuice[data-juicer]'"
-        near = f"{near} {extra}" if near else extra
     raise RecipeError("unknown operator", near or "`rejuice ops` lists them")
 
 
@@ -411,16 +407,12 @@ def weight_warnings(steps: Sequence[Step], where: Callable[[Step], str]) -> list
         sums = _sums_beside(steps, at) if isinstance(step.operator, GdpoAdvantageMapper) else []
         if not sums:
             continue
-        own = _weighed(step.operator)
-        others = dict[str, set[str]]()
-        for each in sums:
-            for name, words in _weighed(each.operator).items():
-                others.setdefault(name, set()).add(words)
-        differ = [
-            f"{name} {own.get(name, 'none')}, not {' or '.join(sorted(others.get(name, {'none'})))}"
-            for name in dict.fromkeys([*own, *others])
-            if others.get(name) != {own.get(name)}
-        ]
+        own, others = _weighed(step.operator), [_weighed(each.operator) for each in sums]
+        differ = []
+        for name in dict.fromkeys([*own, *(name for other in others for name in other)]):
+            theirs = sorted({other[name] for other in others if name in other}) or ["none"]
+            if theirs != [own.get(name, "none")]:
+                differ.append(f"{name} {own.get(name, 'none')}, not {' or '.join(theirs)}")
         if differ:
             total = " and ".join(f"{each.number} {each.name}" for each in sums)
             lines.append(
@@ -468,8 +460,8 @@ def observation_warnings(
     """A line where the longest observation of an agent alone is no prompt of training any more."""
     lines = list[str]()
     for step in steps:
-        agents: Any = step.operator  # By its name: its module takes long to import.
-        if agents.name() != "agent_rollout_mapper" or agents.engine == "recorded":
+        agents: Any = step.operator  # By its method: the module of agents takes long to import.
+        if not hasattr(agents, "open_flow") or agents.engine == "recorded":
             continue
         flow, seen = agents.open_flow(), {name for each in agents.tools for name in each}
         fits = min(flow.max_prompt_tokens or train.max_prompt_tokens, train.max_prompt_tokens)
