@@ -192,11 +192,7 @@ def _remove(cache: Path, select: Callable[[], Removal], *, dry_run: bool, again:
 
 
 def _cache(path: AnyPath | None, cache_dir: AnyPath | None) -> Path:
-    """Return the cache folder that is meant.
-
-    Raises:
-        RejuiceError: none is given, or it is in an object store.
-    """
+    """Return the cache folder that is meant."""
     from ...operators import RecipeError
 
     cache = _given(path, cache_dir)

@@ -124,11 +124,7 @@ class OverridableCommand(TyperCommand):
 
 
 def range_of_steps(steps: str | None) -> range | None:
-    """Return the training steps that `--steps` names; None: all.
-
-    Raises:
-        RecipeError: it is no range.
-    """
+    """Return the training steps that `--steps` names; None: all."""
     if steps is None:
         return None
     first, colon, last = steps.partition(":")

@@ -25,7 +25,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 from ...operators import RecipeError
@@ -170,9 +169,8 @@ def _checked_config(value: Any, number: int) -> dict[str, Any]:
         raise ValueError(f"{where} has no path; give one")
     weight = value.get("weight")
     if weight is not None and (not isinstance(weight, int | float) or not 0 <= weight < inf):
-        raise ValueError(
-            f"the weight of {where} is {shown(weight)}; give a number that is not negative"
-        )
+        found = f"the weight of {where} is {shown(weight)}"
+        raise ValueError(f"{found}; give a number that is not negative")
     if kind == "local":
         _check_keys(value, _LOCAL, where)
         on_disk = to_path(str(path))  # The path of a store is text, as it is in YAML.
@@ -200,15 +198,14 @@ def parts(
     if paths is not None:
         several = paths if isinstance(paths, tuple) else (paths,)
         return tuple(DatasetPart(path) for path in several)
-    return tuple(_part(each) for each in (block or {}).get("configs", ()))
-
-
-def _part(config: Mapping[str, Any]) -> DatasetPart:
-    if config["type"] == "local":
-        return DatasetPart(to_path(config["path"]), _weight(config))
-    options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
-    of_hub = HubDataset(str(config["path"]), config.get("name"), **options)
-    return DatasetPart(of_hub, _weight(config))
+    found = list[DatasetPart]()
+    for config in (block or {}).get("configs", ()):
+        path: DatasetPath = to_path(config["path"])
+        if config["type"] == "remote":
+            options = {key: config.get(key) for key in ("split", "limit", "data_files", "data_dir")}
+            path = HubDataset(str(config["path"]), config.get("name"), **options)
+        found.append(DatasetPart(path, _weight(config)))
+    return tuple(found)
 
 
 def _weight(config: Mapping[str, Any]) -> float:
@@ -222,14 +219,12 @@ def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
         return Selection()
     if not columns:
         raise ValueError("it selects no column; name one, or leave it out")
-    pairs = columns.items() if isinstance(columns, Mapping) else zip(columns, columns, strict=True)
-    names = tuple((old, new) for old, new in pairs)
-    seen = set[str]()
-    for _, new in names:
-        if new in seen:
+    names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+    new_names = [*(names.values() if isinstance(columns, Mapping) else columns)]
+    for new in new_names:
+        if new_names.count(new) > 1:
             raise ValueError(f"two columns are called '{new}'; rename one")
-        seen.add(new)
-    return Selection(names)
+    return Selection(tuple(names.items()))
 
 
 # --- The head of a recipe: its settings, checked, with one line for each mistake ------
@@ -456,23 +451,17 @@ def _head_error(
 
 
 def _named(place: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    names = list[str]()
+    """The names of a key and of the sections that it is in, and the innermost of these."""
+    names, rest = list[str](), list(place)
     section: type[BaseModel] = Head
-    keyed = False  # Whether the next name is a key of the user's, in a mapping of sections.
-    for at, name in enumerate(place):
-        names.append(str(name))
-        if keyed:
-            keyed = False
-            continue
+    while rest:
+        names.append(str(rest.pop(0)))
         field = section.model_fields.get(names[-1])
-        inner = _section(field)
-        if field is None or inner is None or at == len(place) - 1:
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        inner = [kind for kind in kinds if isinstance(kind, type(BaseModel))]
+        if field is None or not inner or not rest:
             break
-        section, keyed = inner, get_origin(field.annotation) is dict
+        if get_origin(field.annotation) is dict:  # The next name is the user's.
+            names.append(str(rest.pop(0)))
+        section = inner[0]
     return names, section
-
-
-def _section(field: FieldInfo | None) -> type[BaseModel] | None:
-    """Return the model that a field holds; None where its value has no fields of its own."""
-    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
-    return next((kind for kind in kinds if isinstance(kind, type(BaseModel))), None)
