@@ -245,7 +245,6 @@ def test_a_message_is_searched_for_commands(message):
 
 @pytest.mark.recommended("operators/errors.py", "pip install {…}")
 @pytest.mark.recommended("pipelines/analysis/page/tokens.py", "pip install 'rejuice[policy]'")
-@pytest.mark.recommended("pipelines/recipe/steps.py", "pip install 'rejuice[data-juicer]'")
 @pytest.mark.recommended("tools/embedded_policy/build.py", "pip install 'rejuice[policy]'")
 def test_what_messages_install_exists():
     """Installing takes minutes and gigabytes: extras and versions are looked up instead."""
