@@ -143,7 +143,7 @@ def _digests(step: Step, blocks: list[Any]) -> list[pa.Table]:
 
 
 def _get(refs: list[Any]) -> list[Any]:
-    """Return results of tasks. Of several errors, the one of the first block is raised."""
+    """Results of tasks. Of several errors, the one of the first block is raised."""
     results = list(ray.get(refs))
     for result in results:
         if isinstance(result, RejuiceError):

@@ -171,7 +171,7 @@ _OF_THEIR_LOADER = ("load_dataset_kwargs", "decrypt_after_reading")
 
 
 def is_read_here(strategy: Any) -> bool:
-    """Return whether what one of Data-Juicer's strategies would load is read by `load_data`.
+    """Whether what one of Data-Juicer's strategies would load is read by `load_data`.
 
     What `rejuice run` does not read, such as CSV, or what a recipe asks of Data-Juicer's loader
     alone, is not.
@@ -205,13 +205,13 @@ def load_data(strategy: Any, num_proc: int = 1, **_: Any) -> Any:
 
 
 def _files(strategy: Any) -> tuple[AnyPath, tuple[str, ...]]:
-    """Return the path that a strategy reads, and the suffixes of files there."""
+    """The path that a strategy reads, and the suffixes of files there."""
     suffixes = getattr(strategy.cfg, "suffixes", None) or ()
     return to_path(strategy.ds_config["path"]), dotted(suffixes)
 
 
 def _mapped(dataset: Dataset, *, to_parquet: bool) -> Any:
-    """Return a dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
+    """A dataset of Hugging Face's, whose rows are mapped from a file in its cache."""
     import datasets
 
     cache = Path(datasets.config.HF_DATASETS_CACHE) / "rejuice"

@@ -149,12 +149,12 @@ def _build(self: Any, kind: type[Operator], args: tuple[Any, ...], kwargs: dict[
 
 
 def _parameters(kind: type[Operator]) -> list[str]:
-    """the fields of an operator; those that all operators have come last."""
+    """The fields of an operator; those that all operators have come last."""
     return [*kind.own_fields(), *COMMON_FIELDS]
 
 
 def _own_fields(kind: type[Operator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """the operator's fields, without Data-Juicer's."""
+    """The operator's fields, without Data-Juicer's."""
     # The signature cannot say "no default": Data-Juicer would ask for it on the command line.
     return {
         name: given[name]
@@ -235,7 +235,7 @@ def _default(field: FieldInfo) -> Any:
 
 
 def _annotation(kind: Any) -> Any:
-    """a type that both Data-Juicer and jsonargparse understand; `Any` for the others.
+    """A type that both Data-Juicer and jsonargparse understand; `Any` for the others.
 
     pydantic validates the value in any case, where the operator is built.
     """
@@ -299,7 +299,7 @@ def pieces(dataset: Any, size: int) -> list[Piece]:
 
 
 def _runs(step: Step, made: Sequence[Piece]) -> Iterator[RunStep]:
-    """how the step is run on each piece."""
+    """How the step is run on each piece."""
     if step.operator.scope is not Scope.DATASET:
         return (partial(run_step, first_row=piece.first_row) for piece in made)
     with prefix_errors_with_step(step):
@@ -318,7 +318,7 @@ def _cuts(table: pa.Table, rows: Array, size: int) -> list[int]:
 
 
 def _is_saved(dataset: Any) -> bool:
-    """whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
+    """Whether a dataset lies in a folder of `save_to_disk`, such as a checkpoint."""
     from datasets.config import DATASET_STATE_JSON_FILENAME
 
     folders = {Path(file["filename"]).parent for file in dataset.cache_files}
@@ -326,7 +326,7 @@ def _is_saved(dataset: Any) -> bool:
 
 
 def _copied(table: pa.Table) -> pa.Table:
-    """the same table in memory of its own."""
+    """The same table in memory of its own."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

@@ -311,7 +311,9 @@ def _check_current(places: Sequence[Passed], where: Position) -> None:
 
 
 def _stale(name: str, columns: ByName, where: Position, why: str = "") -> RecipeError:
-    replaced, step = columns[name].stale or ("", columns[name].steps[0])
+    stale = columns[name].stale
+    assert stale is not None  # It is asked of those alone.
+    replaced, step = stale
     others = sorted(n for n, column in columns.items() if column.stale and n != name)
     also = f" (as are {', '.join(others)})" if others else ""
     writers = columns[name].steps

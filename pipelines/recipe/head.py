@@ -84,7 +84,7 @@ class GeneratedDataset(Config):
         return self
 
     def first_rows(self, path: Path) -> pa.Table:
-        """Return the first rows that `write` would write to a path."""
+        """The first rows that `write` would write to a path."""
         from ..demo.datasets import check_format, first_rows
 
         check_format(path)
@@ -115,7 +115,7 @@ _BLOCK = ("configs", "max_sample_num")
 
 
 def dataset_paths(value: Any) -> DatasetPath | tuple[DatasetPath, ...]:
-    """Return the path, or the paths, that `dataset_path` names."""
+    """The path, or the paths, that `dataset_path` names."""
     if isinstance(value, list | tuple):
         if not value:
             raise ValueError("it is an empty list; give a path")
@@ -194,7 +194,7 @@ def _check_keys(found: Mapping[str, Any], known: Sequence[str], where: str = "it
 def parts(
     paths: DatasetPath | tuple[DatasetPath, ...] | None, block: Mapping[str, Any] | None
 ) -> tuple[DatasetPart, ...]:
-    """Return the parts of the dataset that `dataset_path`, or else the block, describes."""
+    """The parts of the dataset that `dataset_path`, or else the block, describes."""
     if paths is not None:
         several = paths if isinstance(paths, tuple) else (paths,)
         return tuple(DatasetPart(path) for path in several)
@@ -214,7 +214,7 @@ def _weight(config: Mapping[str, Any]) -> float:
 
 
 def selection(columns: Mapping[str, str] | Sequence[str] | None) -> Selection:
-    """Return which columns `columns` selects, and what it calls them."""
+    """Which columns `columns` selects, and what it calls them."""
     if columns is None:
         return Selection()
     if not columns:
@@ -400,7 +400,7 @@ def checked_head(
     lines: Mapping[str, int],
     overrides: Collection[str],
 ) -> Head:
-    """Return the head of a recipe."""
+    """The head of a recipe."""
     check_keys(path, document, lines)
     # Data-Juicer, too, reads `dataset` only where there is no `dataset_path`.
     second = "dataset" if document.get("dataset_path") else "dataset_path"
@@ -428,7 +428,7 @@ def checked_head(
 
 
 def found_file(folder: Path, file: Path) -> Path:
-    """Return the absolute path of a file that a recipe in `folder` names."""
+    """The absolute path of a file that a recipe in `folder` names."""
     beside = (folder / file).absolute()
     return beside if beside.exists() or not file.exists() else file.absolute()
 
@@ -436,7 +436,7 @@ def found_file(folder: Path, file: Path) -> Path:
 def _head_error(
     where: str, place: tuple[int | str, ...], kind: str, message: str, found: Any
 ) -> RecipeError:
-    """Return one line from what pydantic reports of a key of the head, or of a section of it."""
+    """One line from what pydantic reports of a key of the head, or of a section of it."""
     names, section = _named(place)
     key = ".".join(names)
     if kind == "missing":

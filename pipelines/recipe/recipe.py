@@ -138,7 +138,7 @@ class Recipe:
         return recipe
 
     def offline(self) -> Self:
-        """Return the recipe of `rejuice run`: without the steps that are `on: train`.
+        """The recipe of `rejuice run`: without the steps that are `on: train`.
 
         Raises:
             RecipeError: it has no other.
@@ -146,7 +146,7 @@ class Recipe:
         return self._without("train")
 
     def in_training(self) -> Self:
-        """Return the recipe of `rejuice train`: without the steps that are `on: run`.
+        """The recipe of `rejuice train`: without the steps that are `on: run`.
 
         Raises:
             RecipeError: it has no other.
@@ -154,7 +154,7 @@ class Recipe:
         return self._without("run")
 
     def _without(self, place: str) -> Self:
-        """Return the recipe without the steps that are only there; the others are counted anew."""
+        """The recipe without the steps that are only there; the others are counted anew."""
         kept = [step for step in self.steps if step.operator.on != place]
         if len(kept) == len(self.steps):
             return self
@@ -171,12 +171,12 @@ class Recipe:
         return bool(self.step_lines)
 
     def dataset_spec(self) -> DatasetSpec:
-        """Return what it reads as its dataset."""
+        """What it reads as its dataset."""
         spec = self.head.dataset_spec
         return spec.with_suffix() if of_files(self.steps) else spec
 
     def opened(self, cache: AnyPath | None = None, *, verify: bool = False) -> Dataset:
-        """Return its dataset, of which nothing is read yet."""
+        """Its dataset, of which nothing is read yet."""
         spec = self.dataset_spec()
         spec = spec if cache is None else dataclasses.replace(spec, cache=cache)
         return Dataset(spec, workers=self.head.np, verify=verify)
@@ -192,13 +192,13 @@ class Recipe:
         return f"{self.line_of(step)}, step {step.number} {step.name}"
 
     def recordings(self) -> list[Path]:
-        """Return the files whose responses are returned instead of sampled."""
+        """The files whose responses are returned instead of sampled."""
         rollouts = [s.operator for s in self.steps if isinstance(s.operator, RolloutMapper)]
         paths = (each.recorded.path for each in rollouts if each.engine == "recorded")
         return [Path(path) for path in paths if path is not None]
 
     def setting_warnings(self) -> list[str]:
-        """Return one line, or none: the keys that have no effect here."""
+        """One line, or none: the keys that have no effect here."""
         return setting_warnings(self.for_data_juicer)
 
     def resolved(self) -> dict[str, Any]:
@@ -255,7 +255,7 @@ class Recipe:
 
 
 def _absolute(value: Any) -> Any:
-    """Return a value of a recipe's head, with absolute paths."""
+    """A value of a recipe's head, with absolute paths."""
     if isinstance(value, Path | RemotePath):
         return str(value.resolve())
     if isinstance(value, Mapping):
@@ -355,7 +355,7 @@ def _load(path: Path, overrides: Mapping[str, str], *, with_code: bool) -> Recip
 
 
 def read_document(path: Path) -> Document:
-    """Return the YAML of a recipe, of which nothing is checked but that it is a mapping."""
+    """The YAML of a recipe, of which nothing is checked but that it is a mapping."""
     if path.exists() and not path.is_file():
         raise RecipeError(f"{path} cannot be read: it is not a file", "give a YAML file")
     try:
@@ -394,7 +394,7 @@ def _override(
 
 
 def option_value(key: str, text: str) -> Any:
-    """Return the value of an option of the command line, which is YAML."""
+    """The value of an option of the command line, which is YAML."""
     try:
         return parse(text) if text else text
     except YAMLError:
@@ -446,12 +446,12 @@ class Document(NamedTuple):
 
 
 def parse(text: str) -> Any:
-    """Return the value of a YAML document of names and literals."""
+    """The value of a YAML document of names and literals."""
     return parse_document(text).value
 
 
 def parse_document(text: str) -> Document:
-    """Return the value of a YAML document, with its lines."""
+    """The value of a YAML document, with its lines."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
@@ -471,7 +471,7 @@ def parse_document(text: str) -> Document:
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """Return a document as YAML text, its keys in their order, that `parse` reads back as it is."""
+    """A document as YAML text, its keys in their order, that `parse` reads back as it is."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False)
 
 

@@ -67,7 +67,7 @@ class StoredOperator(Operator):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name in the recipe."""
+        """The name in the recipe."""
         return cls.stored_name
 
     def with_written(self, columns: Sequence[str]) -> StoredOperator:
@@ -101,7 +101,7 @@ class StoredOperator(Operator):
 def stored_operator(
     name: str, fields: Mapping[str, Any], *, samples: bool = False
 ) -> StoredOperator | None:
-    """Return the operator of a stored step; None where no operator can have this name."""
+    """The operator of a stored step; None where no operator can have this name."""
     return build(_kind(name, samples, ()), fields) if _NAME.fullmatch(name) else None
 
 
@@ -114,7 +114,7 @@ def _kind(name: str, samples: bool, written: Columns) -> type[StoredOperator]:
 
 
 def serves_tools(fields: Mapping[str, Any]) -> bool:
-    """Return whether a step has a tool of a server."""
+    """Whether a step has a tool of a server."""
     tools = fields.get("tools")
     entries = tools if isinstance(tools, list | tuple) else ()
     return any(each == SERVED or (isinstance(each, dict) and SERVED in each) for each in entries)
@@ -140,7 +140,7 @@ class Step(NamedTuple):
 
 
 def of_files(steps: Sequence[Step]) -> list[Step]:
-    """Return steps that ask from what kind of file a row comes, in the column that the reader adds.
+    """Steps that ask from what kind of file a row comes, in the column that the reader adds.
 
     Data-Juicer's loader adds it for them alone, and its exporter keeps it.
     """
@@ -152,13 +152,13 @@ PLACES = {"run": "offline: training skips it", "train": "in training: an offline
 
 
 def place_lines(steps: Sequence[Step]) -> list[str]:
-    """Return a line for each step that exists only offline, or only in training."""
+    """A line for each step that exists only offline, or only in training."""
     named = [(step, step.operator.on) for step in steps]
     return [f"step {s.number} {s.name} is only {PLACES[place]}." for s, place in named if place]
 
 
 def step_names(kinds: list[str]) -> list[str]:
-    """Return names of steps from their operators: a second use of `x` is `x_2`."""
+    """Names of steps from their operators: a second use of `x` is `x_2`."""
     return [
         kind if (nth := kinds[: at + 1].count(kind)) == 1 else f"{kind}_{nth}"
         for at, kind in enumerate(kinds)
@@ -183,7 +183,7 @@ def number_steps(operators: Sequence[Operator]) -> tuple[Step, ...]:
 def _with_what_follows(
     operator: PromptTemplateMapper, later: Sequence[Operator]
 ) -> PromptTemplateMapper:
-    """Return the operator with what the steps after it decide about its prompts.
+    """The operator with what the steps after it decide about its prompts.
 
     Where one of them samples, a chat must not end with a message of the assistant, which the policy
     would not continue. What a tool or a flow reads of the dataset distinguishes prompts.
@@ -236,7 +236,7 @@ REWARD_FUNCTION = "reward_function_mapper"
 
 
 def function_file(name: str, fields: Mapping[str, Any], folder: Path) -> Path | None:
-    """Return the absolute path of the file whose function a step runs; None: it names no file."""
+    """The absolute path of the file whose function a step runs; None: it names no file."""
     function = fields.get("function")
     if name != REWARD_FUNCTION or not isinstance(function, str):
         return None
@@ -277,7 +277,7 @@ def build_operator(
 def operator_on_file(
     name: str, fields: Mapping[str, Any], head: Head, document: Mapping[str, Any]
 ) -> Operator:
-    """Return an operator of a stored recipe, for which no file is imported and no program started.
+    """An operator of a stored recipe, for which no file is imported and no program started.
 
     Returns:
         A `StoredOperator` where the operator, or a tool or flow that it uses, is not installed, and
@@ -306,7 +306,7 @@ def is_sampling(operator: Operator) -> bool:
 
 
 def gives_responses(operator: Operator) -> bool:
-    """Return whether an operator samples responses, or reads those of a list in each row."""
+    """Whether an operator samples responses, or reads those of a list in each row."""
     return is_sampling(operator) or isinstance(operator, RecordedRolloutMapper)
 
 
@@ -314,7 +314,7 @@ def gives_responses(operator: Operator) -> bool:
 
 
 def gives_credit(operator: Operator) -> bool:
-    """Return whether an operator writes the advantage of rows or of their turns."""
+    """Whether an operator writes the advantage of rows or of their turns."""
     return not {*ADVANTAGES}.isdisjoint(operator.writes())
 
 
@@ -330,7 +330,7 @@ def compares_group(operator: Operator) -> bool:
 
 
 def credit_step(steps: Sequence[Step]) -> Step | None:
-    """Return the last step that writes the advantage; None: training adds one."""
+    """The last step that writes the advantage; None: training adds one."""
     found = [step for step in steps if gives_credit(step.operator)]
     return found[-1] if found else None
 
@@ -361,7 +361,7 @@ def _credit_parts(steps: Sequence[Step], train: Train | None) -> dict[str, Seque
 
 
 def gives_reward(steps: Sequence[Step]) -> bool:
-    """Return whether steps write the column `reward`."""
+    """Whether steps write the column `reward`."""
     return any("reward" in step.operator.writes() for step in steps)
 
 

@@ -200,7 +200,7 @@ class Lora(Config):
         return self
 
     def _targets(self, module: str) -> bool:
-        """Return whether a module may get an adapter: of a list, by the last part of its name."""
+        """Whether a module may get an adapter: of a list, by the last part of its name."""
         chosen = self.target_modules
         if not isinstance(chosen, str):
             last = module.rsplit(".", 1)[-1]
@@ -267,7 +267,7 @@ _ONE_MEAN = ("sapo", "geo_mean")
 
 
 def default_aggregate(policy: str) -> LossAggMode:
-    """Return how verl aggregates the token losses of a loss by default."""
+    """How verl aggregates the token losses of a loss by default."""
     return "seq-mean-token-mean" if policy in ("gspo", *_ONE_MEAN) else "token-mean"
 
 

@@ -148,7 +148,7 @@ def read_to_show(path: Path, overrides: Mapping[str, str] | None = None) -> Reci
 
 
 def is_trusted(folder: Path, code: RecipeCode) -> bool:
-    """Return whether the user trusts all this code, as it is now, in this folder."""
+    """Whether the user trusts all this code, as it is now, in this folder."""
     # One after the other: where the recipe itself is not trusted, no file that it names is read.
     keys = _keys(folder, code)
     return all(key in _this_process or (_folder() / key).is_file() for key in keys)
