@@ -322,7 +322,7 @@ def _train(
         found = "training finished, but the policy or curves could not be written"
         typer.echo(f"rejuice: {found}: {unfinished}", err=True)
         path = shlex.quote(str(folder))
-        commands = f"`rejuice checkpoint {path} DIR` and `rejuice curves {path}`"
+        commands = f"`rejuice export policy {path} DIR` and `rejuice curves {path}`"
         typer.echo(f"to write them: {commands}", err=True)
         raise typer.Exit(_FAILED)
 
@@ -363,9 +363,8 @@ def _found(recipe: Path, output: Path | None, resume: bool, trusted: bool) -> tu
     """The recipe, whose code is trusted, and the folder of its run: its own if a run is in it."""
     if recipe.is_dir():
         if not (recipe / "recipe.yaml").exists():
-            raise RejuiceError(
-                f"{recipe} is not the folder of a run", "give a recipe or the folder of a run"
-            )
+            found = f"{recipe} is not the folder of a run"
+            raise RejuiceError(found, "give a recipe or the folder of a run")
         recipe = recipe / "recipe.yaml"
     _check_trusted(recipe, resume, trusted)
     from ...trainer.run import is_prepared

@@ -381,7 +381,7 @@ class Dataset:
         if not isinstance(part.path, HubDataset):
             return files_of(part.path, self.spec.suffixes)
         if self.spec.cache is None:
-            raise DataError(f"{part} is no file", "download it by `rejuice download`")
+            raise DataError(f"{part} is no file", "download it by `rejuice data download`")
         return [part.path.file(self.spec.cache)]
 
     def is_small(self) -> bool:

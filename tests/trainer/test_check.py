@@ -63,15 +63,15 @@ WRONG = {
     ),
     "a pattern without a group": (
         {"process": [changed(TEMPLATE, reference_pattern="#### .*"), *PROCESS[1:]]},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '#### 0' (the reference is a worked solution, not a bare answer); put the answer into a group of reference_pattern, as in '#### (.*)'",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '#### 0' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "no pattern": (
         {"process": PROCESS},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '0 it is. #### 0' (the reference is a worked solution, not a bare answer); take the answer out of it by reference_pattern, such as '#### (.*)'",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '0 it is. #### 0' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "a group of something else": (
         {"process": [changed(TEMPLATE, reference_pattern="(####).*"), *PROCESS[1:]]},
-        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '####' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer",
+        ", line 5, step 1 prompt_template_mapper: of the first 20 rows of data.jsonl, none has a reference that can be graded against: '####' (the reference is a worked solution, not a bare answer); let the first group of reference_pattern be the bare answer, as in '#### (.*)'",
     ),
     "a pattern that matches nothing, of rows that may be dropped": (
         {"process": [changed(TEMPLATE, reference_pattern="A: (.*)", on_bad_row="drop_row"), *PROCESS[1:]]},

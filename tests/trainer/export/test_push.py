@@ -1,4 +1,4 @@
-"""What `rejuice push` gives the hub: the files of an export as they are, and a card."""
+"""What `rejuice export hub` gives the hub: the files of an export as they are, and a card."""
 
 import errno
 import shutil
@@ -91,8 +91,8 @@ def test_the_command(export, hub, monkeypatch, capsys, tmp_path):
     rejuice = runner(monkeypatch, capsys, tmp_path)
     made = export()
     line = "user/curated: 4 rows in 1 file: https://hub/user/curated/commit/1\n"
-    assert rejuice("push", made, "user/curated", "--private") == (0, line, "")
-    assert rejuice("push", made, "user/curated") == (0, line, "")
+    assert rejuice("export", "hub", made, "user/curated", "--private") == (0, line, "")
+    assert rejuice("export", "hub", made, "user/curated") == (0, line, "")
     assert [options["private"] for _, options in hub.asked] == [True, None]
 
 
