@@ -44,7 +44,7 @@ _DECIDED = {1.0: RIGHT, 0.0: "wrong_answer"}
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 # Signs behind a name, such as `c++`, `c#`, `na+`, `cl-`, and punctuation, but where it is part of a
 # number: -5 is not 5, 1.5 is not 15, and 5% is not 5.
-_SIGNS = r"(?<=[^\W_])[+#]+(?![^\W_])|(?<=[^\W_])[-−](?=[\s.,;:!?)]|\Z)"
+_SIGNS = r"(?<=[^\W_])(?:[+#]+|[-−])(?=[^\w\s%]*(?:\s|\Z))"
 _PUNCTUATION = re.compile(rf"({_SIGNS})|(?!%)[{re.escape(string.punctuation)}](?!\s*\d)")
 
 

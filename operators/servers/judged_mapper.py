@@ -241,7 +241,7 @@ class JudgedMapper(ChatFields, ScoringMapper):
     answer with two verdicts that differ, or that lacks a part, is malformed."""
 
     placeholders: ClassVar[tuple[str, ...]]
-    """Of the template; the values of `_shown`."""
+    """What the template may name; `_shown` gives the values."""
     optional: ClassVar[frozenset[str]] = frozenset()
     """Placeholders that a template need not have."""
     default_template: ClassVar[str]

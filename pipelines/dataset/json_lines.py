@@ -96,23 +96,23 @@ def first_keys(file: DataFile, size: int) -> list[str]:
 
 def _blocks(file: DataFile, size: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines of a file, about `size` bytes at once, with the number of the first line."""
-    line, held, length, begun = 1, list[bytes](), 0, 0
+    line, kept, length, begun = 1, list[bytes](), 0, 0
     for piece in _pieces(file, min(size, _PIECE)):
         end = piece.rfind(b"\n") + 1
         length, begun = length + len(piece), len(piece) - end if end else begun + len(piece)
         if end and length >= size:
-            block = b"".join((*held, piece[:end]))
+            block = b"".join((*kept, piece[:end]))
             if block.strip():
                 yield line, block
             line += block.count(b"\n")
-            held, length = [piece[end:]], begun
+            kept, length = [piece[end:]], begun
         else:
-            held.append(piece)
+            kept.append(piece)
         if begun > _LONGEST_LINE:
-            where = f"{file}, line {line + sum(each.count(10) for each in held)}"
+            where = f"{file}, line {line + sum(each.count(10) for each in kept)}"
             right = "make several rows of it, or convert the file to Parquet"
             raise DataError(f"it has more than {_LONGEST_LINE >> 20} MiB", right, where=where)
-    if (block := b"".join(held)).strip():
+    if (block := b"".join(kept)).strip():
         yield line, block
 
 
@@ -244,13 +244,15 @@ def _may_be_rounded(values: pa.Array | pa.ChunkedArray) -> bool:
 
 # --- Lines that Python reads ----------------------------------------------------------
 
-_Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
+_NumberedRows: TypeAlias = list[tuple[int, dict[str, Any]]]
 """The number of a line, and its object."""
 
 
-def _rows(file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None) -> _Rows:
+def _rows(
+    file: DataFile, block: bytes, first_line: int, names: Sequence[str] | None
+) -> _NumberedRows:
     """The rows as Python reads them, whole numbers exactly."""
-    rows, keys = _Rows(), defaultdict[Path, set[str]](set)
+    rows, keys = _NumberedRows(), defaultdict[Path, set[str]](set)
     last = first_line + block.count(b"\n")
     for number, raw in enumerate(block.split(b"\n"), first_line):
         if not raw.strip():
@@ -320,7 +322,7 @@ def _check(
         _check(inner, (*path, key), lists, keys, where)
 
 
-def _of_python(file: DataFile, rows: _Rows) -> pa.Table:
+def _of_python(file: DataFile, rows: _NumberedRows) -> pa.Table:
     """Rows that Python has read as a table."""
     values = [each for _, row in rows for each in _values(row, ())]
     as_text, as_parts = _lossy_paths(values), _mixed_contents(values)
@@ -386,7 +388,7 @@ def _rewritten(
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+) in row (\d+)", re.DOTALL)
 
 
-def _arrow_error(file: DataFile, rows: _Rows, error: Exception) -> DataError:
+def _arrow_error(file: DataFile, rows: _NumberedRows, error: Exception) -> DataError:
     """The error for a block that Arrow rejects although each of its lines is JSON."""
     found = _CHANGED.search(str(error))
     if found is None:

@@ -17,7 +17,7 @@ from ...operators import Groups
 from ...operators.arrow_compute import pc
 from .files import DataFile, errors_of_format
 from .remote import RemotePath
-from .schemas import decoded, decoded_schema, together
+from .schemas import decoded, decoded_schema, one_table
 
 # --- Where a dataset is cut into chunks: only where a group ends ----------------------
 
@@ -35,7 +35,7 @@ def chunked(
     """Tables of about `chunk_rows` rows that end where a group ends."""
     rest: pa.Table | None = None
     for found in _collected(batches, chunk_rows):
-        table = found if rest is None else together([rest, found])
+        table = found if rest is None else one_table([rest, found])
         begin = 0
         most = rows_within(chunk_rows, table.num_rows, table.nbytes)
         for at in cuts(_starts(table, group_by), most):
@@ -48,15 +48,15 @@ def chunked(
 
 def _collected(batches: Iterator[pa.Table], chunk_rows: int) -> Iterator[pa.Table]:
     """The rows of batches, those of small ones together, so that each is looked at once."""
-    held, rows, size = list[pa.Table](), 0, 0
+    kept, rows, size = list[pa.Table](), 0, 0
     for batch in batches:
-        held.append(batch)
+        kept.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= chunk_rows or size >= CHUNK_BYTES:
-            yield together(held).combine_chunks()
-            held, rows, size = [], 0, 0
-    if held:
-        yield together(held).combine_chunks()
+            yield one_table(kept).combine_chunks()
+            kept, rows, size = [], 0, 0
+    if kept:
+        yield one_table(kept).combine_chunks()
 
 
 def rows_within(most: int, rows: int, size: int) -> int:

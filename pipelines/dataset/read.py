@@ -39,7 +39,7 @@ from .files import (
 )
 from .parquet import GroupColumns, RowRange, chunked, read_range
 from .remote import AnyPath
-from .schemas import added, conform, decoded, is_too_deep, together, too_deep, unify, without_marks
+from .schemas import added, conform, decoded, is_too_deep, one_table, too_deep, unify, without_marks
 from .spec import DatasetPart, DatasetSpec, HubDataset, Selection, check_unique, files_of, not_there
 
 # --- Content hash ---------------------------------------------------------------------
@@ -152,7 +152,7 @@ def sampled(read: Callable[[], Iterator[pa.Table]], rows: int) -> pa.Table | Non
         first += table.num_rows
     place = np.empty_like(order)
     place[order] = np.arange(rows)
-    return together(taken).take(pa.array(place))
+    return one_table(taken).take(pa.array(place))
 
 
 def _drawn(total: int, rows: int) -> NDArray[np.int64]:
@@ -481,7 +481,7 @@ class Dataset:
         tables = list(self._all_batches())
         if not any(table.num_rows for table in tables):
             raise _empty(self.files)
-        table = together(tables)
+        table = one_table(tables)
         return conform(table, without_marks(table.schema))
 
     @cached_property

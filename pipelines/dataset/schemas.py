@@ -300,7 +300,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def together(tables: Sequence[pa.Table]) -> pa.Table:
+def one_table(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all tables in one schema."""
     schema = unify(table.schema for table in tables)
     return pa.concat_tables([conform(table, schema) for table in tables])

@@ -223,8 +223,9 @@ def test_the_run_that_one_has_made_asks_nothing(rejuice, hostile):
 
 def test_what_was_trusted_is_used_to_look_too(rejuice, hostile):
     words = ("explain", hostile.run, "row 4")
-    assert "the response has a 4" not in rejuice(*words)[1]
-    assert "the response has a 4" in rejuice(*words, "--trust")[1]
+    # The reasons of its own operators are in the report: no code runs to say them.
+    assert "the response has a 4" in rejuice(*words)[1]
+    assert rejuice(*words, "--trust")[1] == rejuice(*words)[1]
     hostile.forget()
     assert "the response has a 4" in rejuice(*words)[1]
 

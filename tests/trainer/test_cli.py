@@ -446,7 +446,7 @@ def test_a_failure(rejuice, recipe, verl, tmp_path):
         "verl's log is outputs/try/verl.log; no checkpoint was saved; `rejuice train outputs/try --resume` starts over\n"
     )
     save(tmp_path / "outputs" / "try", 1)
-    verl.does = lambda run: -9
+    verl.does = lambda run: (run.folder / "error.json").unlink() or -9  # As a start does.
     assert rejuice("train", recipe, "-q", "--resume")[2] == (
         "rejuice: training failed: verl was killed by SIGKILL\n"
         "verl's log is outputs/try/verl.log; "
