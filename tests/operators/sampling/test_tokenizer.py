@@ -42,7 +42,9 @@ def test_template_is_applied_once_and_is_what_is_shown(policy):
     assert chat_text(str(policy), CHAT) == decoded(str(policy), ids) == TEXT
 
 
-def test_tokens_are_displayed_as_they_are_decoded(name, monkeypatch):
+@pytest.mark.parametrize("kind", ["embedded", "embedded_flow", "tiny"])
+def test_tokens_are_displayed_as_they_are_decoded(kind, policy, monkeypatch):
+    name = str(policy if kind == "tiny" else EMBEDDED.parent / kind)
     ids = [*chat_encoder(name)((("user", "  a  b\n\u00a0€ 漢字 it's 1,234.5"),)), 0, 1, 2]
     text = decoded(name, ids)
     with monkeypatch.context() as patched:
